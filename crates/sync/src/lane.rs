@@ -1,0 +1,268 @@
+//! Lane numbers: dense, one for each thread that uses lane state, given back when the thread ends.
+//!
+//! A thread gets the lowest free number at its first use of anything per lane and keeps it until it ends;
+//! all its thread-local destructors still run under the number. The next thread may then get the same
+//! number and inherits what the slots hold: counters go on counting, caches stay warm. The hand-over goes
+//! through a mutex, so the new owner sees all that the old one wrote.
+//!
+//! Under `cfg(manylane_sim)` a virtual core's lane is its own number.
+
+use std::fmt;
+
+/// The number of a lane: below [`MAX_LANES`], and dense.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(u32);
+
+/// Lanes that can exist at the same time. Per-lane tables are sized by the lanes that do exist; the bound
+/// stops a program that leaks threads from growing them without end.
+pub const MAX_LANES: usize = 4096;
+
+/// A lane number that cannot exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneOutOfRange(
+    /// The number asked for.
+    pub usize,
+);
+
+impl fmt::Display for LaneOutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lane {} is out of range: lanes are numbered from 0 to {}", self.0, MAX_LANES - 1)
+    }
+}
+
+impl std::error::Error for LaneOutOfRange {}
+
+impl LaneId {
+    /// The lane with the number `index`.
+    ///
+    /// # Errors
+    /// [`LaneOutOfRange`] when it is not below [`MAX_LANES`].
+    pub const fn new(index: usize) -> Result<Self, LaneOutOfRange> {
+        if index < MAX_LANES { Ok(Self(index as u32)) } else { Err(LaneOutOfRange(index)) }
+    }
+
+    /// The number, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Debug for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lane {}", self.0)
+    }
+}
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What [`raw`] gives to a thread that has no lane yet: larger than any table.
+#[cfg_attr(manylane_sim, allow(dead_code))]
+const NONE: u32 = u32::MAX;
+
+/// The lane of this thread; the first call on a thread takes a number.
+///
+/// Cost: one thread-local load.
+///
+/// # Panics
+/// When [`MAX_LANES`] threads have one already.
+#[inline]
+pub fn current() -> LaneId {
+    let number = raw();
+    if number == NONE { LaneId(platform::take()) } else { LaneId(number) }
+}
+
+/// The number of this thread's lane, or [`NONE`].
+#[inline]
+pub(crate) fn raw() -> u32 {
+    platform::raw()
+}
+
+/// The lanes that exist or existed at the same time at most: numbers below this may have slots.
+pub fn seen() -> usize {
+    platform::seen()
+}
+
+#[cfg(loom)]
+pub(crate) use platform::restart;
+
+/// Real threads. The simulator's build uses it too, for the threads that set a simulation up: they are
+/// numbered from [`OUTSIDE`] on, apart from the virtual cores.
+#[cfg(not(loom))]
+mod platform {
+    use super::{LaneOutOfRange, MAX_LANES, NONE};
+    use std::cell::Cell;
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+    use std::sync::{Mutex, OnceLock, PoisonError};
+
+    #[cfg(manylane_sim)]
+    const OUTSIDE: u32 = 1024;
+    #[cfg(not(manylane_sim))]
+    const OUTSIDE: u32 = 0;
+
+    struct Numbers {
+        next: u32,
+        free: BinaryHeap<Reverse<u32>>,
+    }
+
+    static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { next: OUTSIDE, free: BinaryHeap::new() });
+
+    thread_local! {
+        static NUMBER: Cell<u32> = const { Cell::new(NONE) };
+    }
+
+    #[inline]
+    pub(super) fn raw() -> u32 {
+        #[cfg(manylane_sim)]
+        if let Some(core) = manylane_sim::current() {
+            return core;
+        }
+        NUMBER.get()
+    }
+
+    #[cold]
+    pub(super) fn take() -> u32 {
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = numbers.free.pop().map_or(numbers.next, |Reverse(number)| number);
+        if number as usize >= MAX_LANES {
+            drop(numbers);
+            panic!(
+                "{}: {MAX_LANES} threads have a lane already; end some first",
+                LaneOutOfRange(number as usize)
+            );
+        }
+        numbers.next = numbers.next.max(number + 1);
+        drop(numbers);
+        NUMBER.set(number);
+        give_back_at_thread_end(number);
+        number
+    }
+
+    pub(super) fn seen() -> usize {
+        NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).next as usize
+    }
+
+    /// Has the system call [`give_back`] when this thread ends.
+    ///
+    /// A pthread key, since its destructors run after those of Rust's thread-locals, which may still
+    /// count or free something on this lane. A destructor of another key that does so later takes a
+    /// number again, and the system calls us again.
+    fn give_back_at_thread_end(number: u32) {
+        static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+        let key = *KEY.get_or_init(|| {
+            let mut key = 0;
+            // SAFETY: `key` is writable, and `give_back` has the signature of a destructor.
+            let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(give_back)) };
+            assert_eq!(failed, 0, "the system has no thread-local key left for lane numbers");
+            key
+        });
+        // The destructor runs for values that are not null, hence one more.
+        let value = std::ptr::without_provenance::<libc::c_void>(number as usize + 1);
+        // SAFETY: the key was made above; the value is only ever read back as a number.
+        let failed = unsafe { libc::pthread_setspecific(key, value) };
+        assert_eq!(failed, 0, "the system has no memory for a lane number");
+    }
+
+    extern "C" fn give_back(value: *mut libc::c_void) {
+        NUMBER.set(NONE);
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.free.push(Reverse((value.addr() - 1) as u32));
+    }
+}
+
+/// Threads of the model checker: numbered in the order of their first use, never given back within an
+/// execution.
+#[cfg(loom)]
+mod platform {
+    use super::NONE;
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU32, Ordering}; // not loom's: numbers are no part of any model
+
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+
+    loom::thread_local! {
+        static NUMBER: Cell<u32> = Cell::new(NONE);
+    }
+
+    pub(super) fn raw() -> u32 {
+        NUMBER.with(Cell::get)
+    }
+
+    pub(super) fn take() -> u32 {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        NUMBER.with(|n| n.set(number));
+        number
+    }
+
+    pub(super) fn seen() -> usize {
+        NEXT.load(Ordering::Relaxed) as usize
+    }
+
+    pub(crate) fn restart() {
+        NEXT.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::sync::Barrier;
+
+    #[test]
+    fn numbers_of_live_threads_differ_and_are_given_back() {
+        const THREADS: usize = 8;
+        for _ in 0..50 {
+            let barrier = Barrier::new(THREADS);
+            let lanes: BTreeSet<LaneId> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            let lane = current();
+                            barrier.wait(); // all are alive here
+                            assert_eq!(lane, current());
+                            lane
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|t| t.join().expect("no assertion failed")).collect()
+            });
+            assert_eq!(lanes.len(), THREADS);
+        }
+        // 50 rounds of 8: without giving back there would be 400. Other tests run beside this one.
+        assert!(seen() < 200, "{} lanes seen", seen());
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_refused_with_the_range() {
+        let error = LaneId::new(MAX_LANES).expect_err("one too many");
+        assert_eq!(error.to_string(), "lane 4096 is out of range: lanes are numbered from 0 to 4095");
+        assert_eq!(LaneId::new(MAX_LANES - 1).map(LaneId::index), Ok(MAX_LANES - 1));
+    }
+
+    #[test]
+    fn thread_local_destructors_still_run_on_the_lane() {
+        struct AtEnd(std::sync::mpsc::Sender<LaneId>);
+        impl Drop for AtEnd {
+            fn drop(&mut self) {
+                self.0.send(current()).expect("the test listens");
+            }
+        }
+        thread_local! {
+            static AT_END: std::cell::RefCell<Option<AtEnd>> = const { std::cell::RefCell::new(None) };
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        let during = std::thread::spawn(move || {
+            AT_END.set(Some(AtEnd(tell))); // registered before the lane is taken: destroyed after it would be
+            current()
+        })
+        .join()
+        .expect("the thread ends well");
+        assert_eq!(told.recv(), Ok(during));
+    }
+}

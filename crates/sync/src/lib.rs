@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+
+pub mod atomic;
+mod backoff;
+pub mod cell;
+pub mod lane;
+pub mod lock;
+mod model;
+mod per_lane;
+pub mod qsbr;
+mod refs;
+
+pub use backoff::{Backoff, relax};
+pub use crossbeam_utils::CachePadded;
+pub use lane::LaneId;
+pub use lock::{LockClass, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use model::{Arc, label, model, thread};
+pub use per_lane::{LaneCell, PerLane};
+pub use qsbr::{Published, Reader};
+pub use refs::Refs;

@@ -1,0 +1,214 @@
+//! What all locks of one kind have in common: a name, a rank, and how often they made somebody wait.
+
+use crate::atomic::OwnedU64;
+use crate::per_lane::PerLane;
+use std::sync::Once;
+#[cfg(not(loom))]
+use std::sync::{Mutex as StdMutex, PoisonError};
+use std::time::Duration;
+
+/// A kind of lock.
+///
+/// Locks are taken in ascending order of rank: debug builds panic, with both names, when a thread that
+/// holds one takes another of the same or a lower rank. Locks of one class may be held together only if the
+/// class is [ordered by address](Self::ordered_by_address), and then in ascending order of address.
+///
+/// ```
+/// use manylane_sync::{LockClass, Mutex};
+/// static NAMES: LockClass = LockClass::new("names", 10);
+/// let names = Mutex::new(&NAMES, vec!["a"]);
+/// names.lock().push("b");
+/// ```
+#[derive(Debug)]
+pub struct LockClass {
+    name: &'static str,
+    rank: u16,
+    by_address: bool,
+    #[cfg(not(loom))]
+    waits: Waits,
+}
+
+impl LockClass {
+    /// The rank of a lock under which no other is taken.
+    pub const LEAF: u16 = u16::MAX - 1;
+    /// Only for locks inside this crate, which may be taken under a leaf.
+    pub(crate) const INNERMOST: u16 = u16::MAX;
+
+    /// A class called `name`; lower ranks are taken first.
+    pub const fn new(name: &'static str, rank: u16) -> Self {
+        Self {
+            name,
+            rank,
+            by_address: false,
+            #[cfg(not(loom))]
+            waits: Waits { slots: PerLane::new(|_| Slot::new()), listed: Once::new() },
+        }
+    }
+
+    /// Allows several locks of this class at once, in ascending order of their addresses.
+    #[must_use]
+    pub const fn ordered_by_address(mut self) -> Self {
+        self.by_address = true;
+        self
+    }
+
+    /// The name, as reports show it.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The rank: lower ones are taken first.
+    pub const fn rank(&self) -> u16 {
+        self.rank
+    }
+
+    /// Counts a wait of `waited` for a lock of this class. Slow path only.
+    #[cfg(not(loom))]
+    #[cold]
+    pub(crate) fn count_wait(&'static self, waited: Duration) {
+        // The innermost locks guard the slots that would be counted in.
+        if self.rank != Self::INNERMOST {
+            self.waits.count(self, waited);
+        }
+    }
+}
+
+#[derive(Debug)]
+#[cfg_attr(loom, allow(dead_code))] // statics cannot hold loom's atomics; no model is about these counts
+struct Waits {
+    slots: PerLane<Slot>,
+    listed: Once,
+}
+
+#[derive(Debug)]
+#[cfg_attr(loom, allow(dead_code))]
+struct Slot {
+    times: OwnedU64,
+    total_ns: OwnedU64,
+    longest_ns: OwnedU64,
+}
+
+/// Every class that ever made a thread wait.
+#[cfg(not(loom))]
+static LISTED: StdMutex<Vec<&'static LockClass>> = StdMutex::new(Vec::new());
+
+#[cfg(not(loom))]
+impl Waits {
+    fn count(&self, class: &'static LockClass, waited: Duration) {
+        self.listed.call_once(|| LISTED.lock().unwrap_or_else(PoisonError::into_inner).push(class));
+        let ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        let slot = self.slots.own();
+        slot.times.add(1);
+        slot.total_ns.add(ns);
+        slot.longest_ns.set(slot.longest_ns.get().max(ns));
+    }
+
+    fn sum(&self, class: &LockClass) -> Contention {
+        let mut sum =
+            Contention { class: class.name, times: 0, total: Duration::ZERO, longest: Duration::ZERO };
+        for (_, slot) in self.slots.iter() {
+            sum.times += slot.times.get();
+            sum.total += Duration::from_nanos(slot.total_ns.get());
+            sum.longest = sum.longest.max(Duration::from_nanos(slot.longest_ns.get()));
+        }
+        sum
+    }
+}
+
+#[cfg(not(loom))]
+impl Slot {
+    const fn new() -> Self {
+        Self { times: OwnedU64::new(0), total_ns: OwnedU64::new(0), longest_ns: OwnedU64::new(0) }
+    }
+}
+
+/// How much the locks of one class made threads wait since the program started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contention {
+    /// The class's name.
+    pub class: &'static str,
+    /// Locks that were not free at once.
+    pub times: u64,
+    /// Time spent waiting, over all threads.
+    pub total: Duration,
+    /// The longest single wait.
+    pub longest: Duration,
+}
+
+/// The classes whose locks ever made a thread wait, longest total first. Cheap: reads the lanes' slots,
+/// stops nobody, may miss a wait that is just being counted.
+pub fn contention() -> Vec<Contention> {
+    #[cfg(not(loom))]
+    {
+        let classes = LISTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all: Vec<_> = classes.into_iter().map(|class| class.waits.sum(class)).collect();
+        all.sort_by_key(|c| std::cmp::Reverse(c.total));
+        all
+    }
+    #[cfg(loom)]
+    Vec::new()
+}
+
+/// Debug builds' list of the locks that this thread holds. (Virtual cores and modelled threads share a
+/// real thread, so there it is off.)
+#[cfg(all(debug_assertions, not(any(loom, manylane_sim))))]
+pub(super) mod held {
+    use super::LockClass;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static HELD: RefCell<Vec<(&'static LockClass, usize)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Checks that taking the lock at `address` now keeps the order.
+    pub(in crate::lock) fn check(class: &'static LockClass, address: usize) {
+        // A thread-local that is already destroyed holds no lock.
+        let _ = HELD.try_with(|held| {
+            let held = held.borrow();
+            let Some(&(last, at)) = held.iter().max_by_key(|(c, a)| (c.rank, *a)) else { return };
+            let same = std::ptr::eq(last, class);
+            let in_order = class.rank > last.rank || (same && class.by_address && address > at);
+            if in_order {
+                return;
+            }
+            drop(held);
+            if same && class.by_address {
+                panic!(
+                    "lock order violated: two locks of class `{}` are taken in descending order of address; \
+                     take the lower address first",
+                    class.name
+                );
+            }
+            panic!(
+                "lock order violated: `{}` (rank {}) is taken while `{}` (rank {}) is held; \
+                 take the lower rank first",
+                class.name, class.rank, last.name, last.rank
+            );
+        });
+    }
+
+    pub(in crate::lock) fn push(class: &'static LockClass, address: usize) {
+        let _ = HELD.try_with(|held| held.borrow_mut().push((class, address)));
+    }
+
+    pub(in crate::lock) fn pop(address: usize) {
+        let _ = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if let Some(index) = held.iter().rposition(|(_, a)| *a == address) {
+                held.remove(index);
+            }
+        });
+    }
+}
+
+#[cfg(not(all(debug_assertions, not(any(loom, manylane_sim)))))]
+pub(super) mod held {
+    use super::LockClass;
+
+    #[inline(always)]
+    pub(in crate::lock) fn check(_: &'static LockClass, _: usize) {}
+    #[inline(always)]
+    pub(in crate::lock) fn push(_: &'static LockClass, _: usize) {}
+    #[inline(always)]
+    pub(in crate::lock) fn pop(_: usize) {}
+}

@@ -1,0 +1,9 @@
+//! Locks with a class: ranked in debug builds, counted when contended.
+
+mod class;
+mod mutex;
+mod rwlock;
+
+pub use class::{Contention, LockClass, contention};
+pub use mutex::{Mutex, MutexGuard};
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};

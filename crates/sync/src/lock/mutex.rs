@@ -1,0 +1,473 @@
+//! Mutual exclusion with a class.
+
+use super::LockClass;
+use super::class::held;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// A lock around a value, of a [`LockClass`].
+///
+/// # Cost
+/// Free: one compare-and-swap to take, one to release, as `parking_lot`. Taken: a short spin with back-off,
+/// then the thread parks; the wait is counted in the lane's slot of the class.
+///
+/// A panic while it is held does not poison it.
+pub struct Mutex<T> {
+    class: &'static LockClass,
+    inner: raw::Inner<T>,
+}
+
+impl<T> Mutex<T> {
+    crate::model::const_fn! {
+        /// A free lock around `value`.
+        pub fn new(class: &'static LockClass, value: T) -> Self { Self { class, inner: raw::Inner::new(value) } }
+    }
+
+    /// Waits until the lock is free and takes it.
+    ///
+    /// # Panics
+    /// In debug builds, when the order of ranks is violated.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        held::check(self.class, self.address());
+        let guard = self.inner.lock(self.class);
+        held::push(self.class, self.address());
+        MutexGuard { mutex: self, guard }
+    }
+
+    /// Takes the lock if it is free. Never waits, so the order of ranks does not matter.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let guard = self.inner.try_lock()?;
+        held::push(self.class, self.address());
+        Some(MutexGuard { mutex: self, guard })
+    }
+
+    /// The value, which an exclusive borrow keeps everybody else from.
+    #[cfg(not(loom))]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+
+    /// The class given at construction.
+    pub fn class(&self) -> &'static LockClass {
+        self.class
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mutex({:?})", self.class.name())
+    }
+}
+
+/// Releases the lock when dropped.
+#[must_use = "the lock is released at once if the guard is dropped"]
+pub struct MutexGuard<'a, T> {
+    mutex: &'a Mutex<T>,
+    guard: raw::Guard<'a, T>,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn deref(&self) -> &T {
+        self.guard.value()
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn deref_mut(&mut self) -> &mut T {
+        self.guard.value_mut()
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        held::pop(self.mutex.address()); // then the raw guard releases
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(loom)]
+mod raw {
+    use super::LockClass;
+
+    pub(super) struct Inner<T>(loom::sync::Mutex<T>);
+    pub(super) struct Guard<'a, T>(loom::sync::MutexGuard<'a, T>);
+
+    impl<T> Inner<T> {
+        pub(super) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+        pub(super) fn lock(&self, _: &'static LockClass) -> Guard<'_, T> {
+            Guard(self.0.lock().expect("no model goes on after a panic"))
+        }
+        pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
+            self.0.try_lock().ok().map(Guard)
+        }
+    }
+
+    impl<T> Guard<'_, T> {
+        pub(super) fn value(&self) -> &T {
+            &self.0
+        }
+        pub(super) fn value_mut(&mut self) -> &mut T {
+            &mut self.0
+        }
+    }
+}
+
+#[cfg(not(loom))]
+mod raw {
+    use super::LockClass;
+    use crate::atomic::{AtomicU8, Ordering};
+    use crate::backoff::Backoff;
+    use crate::cell::UnsafeCell;
+    use std::cell::Cell;
+    use std::marker::PhantomData;
+    use std::time::{Duration, Instant};
+
+    /// Bits of `state`: whether the lock is held, and whether threads are parked on it. A thread parks
+    /// only while both are set, so whoever clears `LOCKED` from such a state must wake one.
+    const FREE: u8 = 0;
+    const LOCKED: u8 = 1;
+    const PARKED: u8 = 2;
+
+    pub(super) struct Inner<T> {
+        state: AtomicU8,
+        value: UnsafeCell<T>,
+    }
+
+    // SAFETY: `value` is reached only through a `Guard`, which one thread at a time has.
+    unsafe impl<T: Send> Sync for Inner<T> {}
+    // SAFETY: owns its value, and nothing else.
+    unsafe impl<T: Send> Send for Inner<T> {}
+
+    pub(super) struct Guard<'a, T> {
+        inner: &'a Inner<T>,
+        /// A guard stays on its thread: the debug list of held locks is that thread's.
+        not_send: PhantomData<*const ()>,
+    }
+
+    // SAFETY: a shared guard gives `&T` and nothing else.
+    unsafe impl<T: Sync> Sync for Guard<'_, T> {}
+
+    impl<T> Inner<T> {
+        #[inline]
+        pub(super) const fn new(value: T) -> Self {
+            Self { state: AtomicU8::new(FREE), value: UnsafeCell::new(value) }
+        }
+
+        #[inline]
+        #[cfg_attr(manylane_sim, track_caller)]
+        pub(super) fn lock(&self, class: &'static LockClass) -> Guard<'_, T> {
+            // Acquire: pairs with the release in `Guard::drop`.
+            if self.state.compare_exchange_weak(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
+                self.lock_slow(class);
+            }
+            Guard { inner: self, not_send: PhantomData }
+        }
+
+        #[inline]
+        #[cfg_attr(manylane_sim, track_caller)]
+        pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
+            let taken = self.take_free();
+            taken.then_some(Guard { inner: self, not_send: PhantomData })
+        }
+
+        #[inline]
+        pub(super) fn get_mut(&mut self) -> &mut T {
+            self.value.get_mut()
+        }
+
+        /// Takes the lock if its holder left, whether or not others are parked.
+        #[cfg_attr(manylane_sim, track_caller)]
+        fn take_free(&self) -> bool {
+            let mut state = self.state.load(Ordering::Relaxed);
+            while state & LOCKED == 0 {
+                match self.state.compare_exchange_weak(
+                    state,
+                    state | LOCKED,
+                    Ordering::Acquire, // pairs with the release in `Guard::drop`
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) => return true,
+                    Err(now) => state = now,
+                }
+            }
+            false
+        }
+
+        #[cold]
+        #[inline(never)]
+        #[cfg_attr(manylane_sim, track_caller)]
+        fn lock_slow(&self, class: &'static LockClass) {
+            let started = Instant::now();
+            let waited = self.wait_for_lock(class);
+            class.count_wait(waited.unwrap_or_else(|| started.elapsed()));
+        }
+
+        /// Returns with the lock held; tells how long it took where the clock is not the system's.
+        #[cfg_attr(manylane_sim, track_caller)]
+        fn wait_for_lock(&self, class: &'static LockClass) -> Option<Duration> {
+            #[cfg(manylane_sim)]
+            if manylane_sim::active() {
+                return Some(self.wait_simulated(class));
+            }
+            let _ = class;
+            let mut backoff = Backoff::new();
+            loop {
+                if self.take_free() {
+                    return None;
+                }
+                let state = self.state.load(Ordering::Relaxed);
+                // While others are parked spinning seldom pays: the next holder is woken in order.
+                if state & PARKED == 0 && !backoff.is_long() {
+                    backoff.wait();
+                } else if self.announce_parked(state) && self.park() {
+                    return None;
+                }
+            }
+        }
+
+        /// Sets `PARKED`; false if the lock was freed meanwhile.
+        fn announce_parked(&self, state: u8) -> bool {
+            state & LOCKED != 0
+                && (state & PARKED != 0
+                    || self
+                        .state
+                        .compare_exchange(state, LOCKED | PARKED, Ordering::Relaxed, Ordering::Relaxed)
+                        .is_ok())
+        }
+
+        /// Sleeps until a holder leaves; true if it handed the lock over.
+        fn park(&self) -> bool {
+            // SAFETY: the key is our own address, which no other lock has while we are borrowed; the
+            // closures neither panic nor park.
+            let woken = unsafe {
+                parking_lot_core::park(
+                    self.key(),
+                    || self.state.load(Ordering::Relaxed) == LOCKED | PARKED,
+                    || {},
+                    |_, _| {},
+                    parking_lot_core::DEFAULT_PARK_TOKEN,
+                    None,
+                )
+            };
+            matches!(woken, parking_lot_core::ParkResult::Unparked(HANDED_OVER))
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn unlock_slow(&self) {
+            #[cfg(manylane_sim)]
+            if manylane_sim::active() {
+                return self.unlock_simulated();
+            }
+            let leave = |result: parking_lot_core::UnparkResult| {
+                if result.unparked_threads != 0 && fair_this_time() {
+                    if !result.have_more_threads {
+                        self.state.store(LOCKED, Ordering::Relaxed);
+                    }
+                    return HANDED_OVER;
+                }
+                let state = if result.have_more_threads { PARKED } else { FREE };
+                self.state.store(state, Ordering::Release);
+                parking_lot_core::DEFAULT_UNPARK_TOKEN
+            };
+            // SAFETY: as in `park`.
+            unsafe { parking_lot_core::unpark_one(self.key(), leave) };
+        }
+
+        fn key(&self) -> usize {
+            (&raw const self.state).addr()
+        }
+
+        #[cfg(test)]
+        pub(super) fn has_parked(&self) -> bool {
+            self.state.load(Ordering::Relaxed) & PARKED != 0
+        }
+    }
+
+    /// Whether this release gives the lock straight to the thread that waited longest. Whoever runs can take a
+    /// free lock sooner than a thread that must wake up first; every 32nd time it may not, so that no thread
+    /// waits for ever.
+    fn fair_this_time() -> bool {
+        thread_local! {
+            static RELEASES: Cell<u32> = const { Cell::new(0) };
+        }
+        RELEASES.set(RELEASES.get().wrapping_add(1));
+        RELEASES.get() % 32 == 0
+    }
+
+    const HANDED_OVER: parking_lot_core::UnparkToken = parking_lot_core::UnparkToken(1);
+
+    #[cfg(manylane_sim)]
+    impl<T> Inner<T> {
+        /// As on the real machine: spin with back-off, then sleep in the lock's queue.
+        #[track_caller]
+        fn wait_simulated(&self, class: &'static LockClass) -> Duration {
+            let started = manylane_sim::now();
+            let mut backoff = Backoff::new();
+            loop {
+                if self.take_free() {
+                    break;
+                }
+                let state = self.state.load(Ordering::Relaxed);
+                if state & PARKED == 0 && !backoff.is_long() {
+                    backoff.wait();
+                } else if self.announce_parked(state) {
+                    manylane_sim::park(self.key(), || self.state.load(Ordering::Relaxed) == LOCKED | PARKED);
+                }
+            }
+            let waited = manylane_sim::now() - started;
+            manylane_sim::count_lock_wait(class.name(), waited);
+            waited
+        }
+
+        fn unlock_simulated(&self) {
+            let more = manylane_sim::unpark_one(self.key());
+            self.state.store(if more { PARKED } else { FREE }, Ordering::Release);
+        }
+    }
+
+    impl<T> Guard<'_, T> {
+        #[inline]
+        #[cfg_attr(manylane_sim, track_caller)]
+        pub(super) fn value(&self) -> &T {
+            // SAFETY: the guard is the only way to the value.
+            self.inner.value.with(|value| unsafe { &*value })
+        }
+
+        #[inline]
+        #[cfg_attr(manylane_sim, track_caller)]
+        pub(super) fn value_mut(&mut self) -> &mut T {
+            // SAFETY: the guard is the only way to the value, and borrowed exclusively.
+            self.inner.value.with_mut(|value| unsafe { &mut *value })
+        }
+    }
+
+    impl<T> Drop for Guard<'_, T> {
+        #[inline]
+        #[cfg_attr(manylane_sim, track_caller)]
+        fn drop(&mut self) {
+            // Release: publishes what was done under the lock to the next holder's acquire.
+            let state = &self.inner.state;
+            if state.compare_exchange(LOCKED, FREE, Ordering::Release, Ordering::Relaxed).is_err() {
+                self.inner.unlock_slow();
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use crate::lock::contention;
+    use std::sync::mpsc;
+
+    static OUTER: LockClass = LockClass::new("outer", 1);
+    static INNER: LockClass = LockClass::new("inner", 2);
+    static PEERS: LockClass = LockClass::new("peers", 3).ordered_by_address();
+
+    #[test]
+    fn counts_survive_many_threads() {
+        const THREADS: u64 = 8;
+        const EACH: u64 = 20_000;
+        let total = Mutex::new(&OUTER, 0u64);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| (0..EACH).for_each(|_| *total.lock() += 1));
+            }
+        });
+        assert_eq!(*total.lock(), THREADS * EACH);
+    }
+
+    #[test]
+    fn a_wait_is_counted_and_a_free_lock_is_not() {
+        static CLASS: LockClass = LockClass::new("counted", 1);
+        let lock = Mutex::new(&CLASS, ());
+        drop(lock.lock());
+        assert!(contention().iter().all(|c| c.class != "counted"));
+        let (started, has_started) = mpsc::channel();
+        let guard = lock.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                started.send(()).expect("the test listens");
+                drop(lock.lock());
+            });
+            has_started.recv().expect("the thread starts");
+            // The state says when the other one sleeps on the lock: no clock is needed.
+            while !lock.inner.has_parked() {
+                std::thread::yield_now();
+            }
+            drop(guard);
+        });
+        let seen = contention();
+        let counted = seen.iter().find(|c| c.class == "counted").expect("one wait");
+        assert_eq!(counted.times, 1);
+        assert!(counted.total >= counted.longest && !counted.longest.is_zero(), "{counted:?}");
+    }
+
+    #[test]
+    fn ascending_ranks_and_addresses_are_allowed() {
+        let (outer, inner) = (Mutex::new(&OUTER, ()), Mutex::new(&INNER, ()));
+        let peers = [Mutex::new(&PEERS, ()), Mutex::new(&PEERS, ())];
+        let _outer = outer.lock();
+        let _inner = inner.lock();
+        let _low = peers[0].lock();
+        let _high = peers[1].lock();
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "`outer` (rank 1) is taken while `inner` (rank 2) is held")]
+    fn descending_ranks_panic_with_both_names() {
+        let (outer, inner) = (Mutex::new(&OUTER, ()), Mutex::new(&INNER, ()));
+        let _inner = inner.lock();
+        let _outer = outer.lock();
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "`peers` are taken in descending order of address")]
+    fn descending_addresses_of_one_class_panic() {
+        let peers = [Mutex::new(&PEERS, ()), Mutex::new(&PEERS, ())];
+        let _high = peers[1].lock();
+        let _low = peers[0].lock();
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "`outer` (rank 1) is taken while `outer` (rank 1) is held")]
+    fn two_locks_of_a_class_without_order_panic() {
+        let locks = [Mutex::new(&OUTER, ()), Mutex::new(&OUTER, ())];
+        let _first = locks[0].lock();
+        let _second = locks[1].lock();
+    }
+
+    #[test]
+    fn try_lock_never_waits_and_ignores_the_order() {
+        let (outer, inner) = (Mutex::new(&OUTER, ()), Mutex::new(&INNER, ()));
+        let _inner = inner.lock();
+        let held = outer.try_lock();
+        assert!(held.is_some());
+        assert!(outer.try_lock().is_none());
+    }
+}

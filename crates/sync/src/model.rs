@@ -1,0 +1,59 @@
+//! What differs between the three machines and is not an atomic, a cell or a lock.
+
+/// `const fn` where the machine has constant constructors; loom's are not.
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+pub(crate) use const_fn;
+
+#[cfg(loom)]
+pub use loom::sync::Arc;
+#[cfg(not(loom))]
+pub use std::sync::Arc;
+
+/// Threads: those of std, of the model, or virtual cores.
+pub mod thread {
+    #[cfg(loom)]
+    pub use loom::thread::{JoinHandle, spawn, yield_now};
+    #[cfg(not(loom))]
+    pub use std::thread::{JoinHandle, spawn};
+
+    /// Offers the processor to another thread.
+    #[cfg(not(loom))]
+    pub fn yield_now() {
+        #[cfg(manylane_sim)]
+        if manylane_sim::active() {
+            return manylane_sim::yield_now();
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Gives the memory of `object` a name in the simulator's reports ("hottest lines"); nothing elsewhere.
+#[inline]
+pub fn label<T: ?Sized>(object: &T, name: &'static str) {
+    #[cfg(manylane_sim)]
+    manylane_sim::label(std::ptr::from_ref(object).cast::<u8>().addr(), size_of_val(object), name);
+    #[cfg(not(manylane_sim))]
+    let _ = (object, name);
+}
+
+/// Runs a model: every interleaving under `cfg(loom)`, once elsewhere.
+///
+/// Use it in place of `loom::model`: lane numbers start at 0 in each execution.
+pub fn model(f: impl Fn() + Sync + Send + 'static) {
+    #[cfg(loom)]
+    loom::model(move || {
+        crate::lane::restart();
+        f();
+    });
+    #[cfg(not(loom))]
+    f();
+}

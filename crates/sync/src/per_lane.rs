@@ -1,0 +1,320 @@
+//! One slot per lane, grown as lanes appear, read by anyone without stopping the writers.
+
+use crate::atomic::{AtomicPtr, Ordering};
+use crate::cell::UnsafeCell;
+use crate::lane::{self, LaneId};
+use crate::lock::{LockClass, Mutex};
+use crossbeam_utils::CachePadded;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+static GROW: LockClass = LockClass::new("per-lane growth", LockClass::INNERMOST);
+
+/// A `T` for each lane that used it, each on cache lines of its own (128 bytes, since cores prefetch lines
+/// in pairs).
+///
+/// # Protocol
+/// 1. A slot is created by the lane that owns it, at its first [`own`](Self::own), and lives as long as the
+///    `PerLane`. A thread that ends leaves its slot to the next thread with the same lane.
+/// 2. `table` points to an array of slot pointers. It is replaced by a larger copy when a lane beyond its
+///    end appears; the smaller ones are kept until the end (together smaller than the last), so a reader
+///    may finish on the table that it began with.
+/// 3. Tables and slots change only under `growth`, are published by a release store and read by an acquire load.
+///
+/// # Cost
+/// `own`: three loads from lines that only a new lane writes. Reading all: one miss per lane that wrote since.
+pub struct PerLane<T, F = fn(LaneId) -> T> {
+    table: AtomicPtr<Table<T>>,
+    growth: Mutex<Vec<NonNull<Table<T>>>>,
+    create: F,
+    owns: PhantomData<T>,
+}
+
+/// Length, then the array. A table of length 0 is never allocated: all types share [`EMPTY`].
+#[repr(C)]
+struct Table<T> {
+    len: usize,
+    slots: [Slot<T>; 0],
+}
+type Slot<T> = AtomicPtr<CachePadded<T>>;
+
+/// Stands for an empty table of any type: nothing but the length is read of it.
+static EMPTY: Table<()> = Table { len: 0, slots: [] };
+
+impl<T> Table<T> {
+    fn empty() -> *mut Self {
+        std::ptr::from_ref(&EMPTY).cast_mut().cast()
+    }
+
+    fn layout(len: usize) -> Layout {
+        let (layout, _) = Layout::new::<Self>()
+            .extend(Layout::array::<Slot<T>>(len).expect("a few thousand pointers fit"))
+            .expect("a few thousand pointers fit");
+        layout.pad_to_align()
+    }
+
+    /// # Safety
+    /// `table` points to a live table.
+    #[inline]
+    unsafe fn slot<'a>(table: *mut Self, index: usize) -> Option<&'a Slot<T>> {
+        // SAFETY: live by contract; the length never changes.
+        if index >= unsafe { (*table).len } {
+            return None;
+        }
+        // SAFETY: in bounds, and a table of this length was allocated with as many slots.
+        Some(unsafe { &*(&raw const (*table).slots).cast::<Slot<T>>().add(index) })
+    }
+
+    /// A new table of `len` slots that starts with those of `old`.
+    ///
+    /// # Safety
+    /// `old` points to a live table, no longer than `len`, whose slots nobody writes meanwhile.
+    unsafe fn grown(old: *mut Self, len: usize) -> NonNull<Self> {
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a size: it includes the length.
+        let Some(new) = NonNull::new(unsafe { alloc(layout) }.cast::<Self>()) else {
+            handle_alloc_error(layout)
+        };
+        // SAFETY: `new` was allocated for this; every slot is written before it is read.
+        unsafe {
+            (&raw mut (*new.as_ptr()).len).write(len);
+            let slots = (&raw mut (*new.as_ptr()).slots).cast::<Slot<T>>();
+            for index in 0..len {
+                let copied =
+                    Self::slot(old, index).map_or(std::ptr::null_mut(), |s| s.load(Ordering::Relaxed));
+                slots.add(index).write(AtomicPtr::new(copied));
+            }
+        }
+        new
+    }
+
+    /// # Safety
+    /// `table` came from [`grown`](Self::grown), and nobody uses it any more.
+    unsafe fn free(table: NonNull<Self>) {
+        // SAFETY: by contract; loom's atomics need their destructor.
+        unsafe {
+            let len = (*table.as_ptr()).len;
+            if std::mem::needs_drop::<Slot<T>>() {
+                let slots = (&raw mut (*table.as_ptr()).slots).cast::<Slot<T>>();
+                std::ptr::slice_from_raw_parts_mut(slots, len).drop_in_place();
+            }
+            dealloc(table.as_ptr().cast(), Self::layout(len));
+        }
+    }
+}
+
+// SAFETY: a `PerLane` owns its slots (Send), and hands out `&T` to any thread (Sync).
+unsafe impl<T: Send, F: Send> Send for PerLane<T, F> {}
+// SAFETY: as above; slots are created by one thread and dropped by another (Send); `create` runs on any.
+unsafe impl<T: Send + Sync, F: Sync> Sync for PerLane<T, F> {}
+
+impl<T, F> PerLane<T, F> {
+    crate::model::const_fn! {
+        /// No slot yet; `create` makes each lane's at its first use, on that lane.
+        pub fn new(create: F) -> Self {
+            Self {
+                table: AtomicPtr::new(std::ptr::from_ref(&EMPTY).cast_mut().cast()),
+                growth: Mutex::new(&GROW, Vec::new()),
+                create,
+                owns: PhantomData,
+            }
+        }
+    }
+
+    /// The slot of `lane`, if that lane ever used it.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn get(&self, lane: LaneId) -> Option<&T> {
+        self.at(lane.index())
+    }
+
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn at(&self, index: usize) -> Option<&T> {
+        // Acquire: pairs with the release in `create_own`; publishes the table's slots.
+        let table = self.table.load(Ordering::Acquire);
+        // SAFETY: rule 2: the table lives as long as `self`. Acquire: as above, for the slot's contents.
+        let slot = unsafe { Table::slot(table, index)? }.load(Ordering::Acquire);
+        // SAFETY: rule 1: a slot lives as long as `self`.
+        unsafe { slot.as_ref() }.map(|padded| &**padded)
+    }
+
+    /// All slots that exist, in order of lane. A lane that appears meanwhile may be missed.
+    pub fn iter(&self) -> impl Iterator<Item = (LaneId, &T)> {
+        // Acquire: pairs with the release in `create_own`.
+        let table = self.table.load(Ordering::Acquire);
+        // SAFETY: rule 2.
+        let len = unsafe { (*table).len };
+        (0..len).filter_map(move |index| {
+            // SAFETY: rules 1 and 2.
+            let slot = unsafe { Table::slot(table, index)?.load(Ordering::Acquire).as_ref() };
+            Some((LaneId::new(index).ok()?, &**slot?))
+        })
+    }
+}
+
+impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
+    /// The calling lane's slot.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn own(&self) -> &T {
+        // A thread without a lane has a number beyond every table.
+        match self.at(lane::raw() as usize) {
+            Some(slot) => slot,
+            None => self.create_own(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn create_own(&self) -> &T {
+        // A thread that only now gets its number may inherit the slot of an ended one.
+        let lane = lane::current();
+        if let Some(inherited) = self.get(lane) {
+            return inherited;
+        }
+        // Created before the lock is taken: `create` may use other per-lane state.
+        let slot = Box::into_raw(Box::new(CachePadded::new((self.create)(lane))));
+        let mut retired = self.growth.lock();
+        let mut table = self.table.load(Ordering::Relaxed);
+        // SAFETY: rule 2; slots change only under the lock that we hold.
+        unsafe {
+            if Table::slot(table, lane.index()).is_none() {
+                let larger = Table::grown(table, (lane.index() + 1).next_power_of_two());
+                if table != Table::empty() {
+                    retired.push(NonNull::new_unchecked(table)); // never null: see `new`
+                }
+                table = larger.as_ptr();
+                // Release: publishes the copied slots.
+                self.table.store(table, Ordering::Release);
+            }
+            // Release: publishes the slot's contents.
+            Table::slot(table, lane.index())
+                .expect("the table was grown for it")
+                .store(slot, Ordering::Release);
+            // Only this lane creates its slot, so nothing was replaced.
+            &*slot
+        }
+    }
+}
+
+impl<T, F> Drop for PerLane<T, F> {
+    fn drop(&mut self) {
+        let table = self.table.load(Ordering::Acquire);
+        // SAFETY: exclusive access: every slot and table is freed once, and nobody looks any more.
+        unsafe {
+            let mut index = 0;
+            while let Some(slot) = Table::slot(table, index) {
+                let slot = slot.load(Ordering::Acquire);
+                if !slot.is_null() {
+                    drop(Box::from_raw(slot));
+                }
+                index += 1;
+            }
+            if table != Table::empty() {
+                Table::free(NonNull::new_unchecked(table));
+            }
+            for retired in self.growth.lock().drain(..) {
+                Table::free(retired);
+            }
+        }
+    }
+}
+
+impl<T: fmt::Debug, F> fmt::Debug for PerLane<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// A value inside a per-lane slot that only the owning lane touches, so that the slot can be shared with
+/// readers all the same.
+#[derive(Debug, Default)]
+pub struct LaneCell<T>(UnsafeCell<T>);
+
+// SAFETY: the only way to the value is `with`, whose contract is that one thread at a time uses it; the
+// hand-over between threads of the same lane is ordered (see `lane`).
+unsafe impl<T: Send> Sync for LaneCell<T> {}
+
+impl<T> LaneCell<T> {
+    crate::model::const_fn! {
+        /// Wraps `value`.
+        pub fn new(value: T) -> Self { Self(UnsafeCell::new(value)) }
+    }
+
+    /// Calls `f` on the value.
+    ///
+    /// # Safety
+    /// The calling thread's lane owns the slot that this cell is in (it came from [`PerLane::own`] on this
+    /// thread), and no other call of `with` on this cell is active: `f` must not come back here.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub unsafe fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: exclusive by contract.
+        self.0.with_mut(|value| f(unsafe { &mut *value }))
+    }
+
+    /// The value, which an exclusive borrow keeps everybody else from.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+const _: () = {
+    assert!(align_of::<CachePadded<u8>>() == 128 || !cfg!(target_arch = "x86_64"));
+};
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use crate::atomic::OwnedU64;
+    use std::sync::Barrier;
+
+    #[test]
+    fn slots_are_sized_by_the_lanes_that_exist_and_padded() {
+        let lanes: PerLane<OwnedU64> = PerLane::new(|_| OwnedU64::new(0));
+        assert_eq!(lanes.iter().count(), 0);
+        lanes.own().add(3);
+        assert_eq!(lanes.iter().count(), 1);
+        assert_eq!(std::ptr::from_ref(lanes.own()).addr() % 128, 0);
+        assert_eq!(lanes.get(lane::current()).map(OwnedU64::get), Some(3));
+    }
+
+    #[test]
+    fn readers_iterate_while_lanes_appear_and_nothing_is_lost() {
+        const THREADS: u64 = 40;
+        let lanes: PerLane<OwnedU64> = PerLane::new(|_| OwnedU64::new(0));
+        let all_added = Barrier::new(THREADS as usize);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    lanes.own().add(1);
+                    let seen: u64 = lanes.iter().map(|(_, n)| n.get()).sum();
+                    assert!((1..=THREADS).contains(&seen), "{seen}");
+                    all_added.wait();
+                });
+            }
+        });
+        assert_eq!(lanes.iter().map(|(_, n)| n.get()).sum::<u64>(), THREADS);
+        assert_eq!(lanes.iter().count() as u64, THREADS);
+    }
+
+    #[test]
+    fn every_slot_is_dropped_once() {
+        use std::sync::Arc;
+        let witness = Arc::new(());
+        let lanes = PerLane::new({
+            let witness = witness.clone();
+            move |_| witness.clone()
+        });
+        std::thread::scope(|scope| {
+            for _ in 0..5 {
+                scope.spawn(|| lanes.own());
+            }
+        });
+        drop(lanes);
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+}

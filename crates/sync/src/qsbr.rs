@@ -1,0 +1,250 @@
+//! Published pointers: read with one plain load, replaced at leisure (quiescent-state based reclamation).
+//!
+//! After P. McKenney and J. Slingwine, *Read-Copy Update* (1998), in the form where readers announce
+//! moments in which they hold nothing, once a round of their loop.
+//!
+//! # Protocol
+//! 1. A lane that reads has one [`Reader`]; it is *online* from its creation, except between
+//!    [`offline`](Reader::offline) and the end of what that returns. References from [`Published::load`] borrow the reader.
+//! 2. [`Reader::quiescent`] needs it exclusively, so the lane holds no reference then. It copies the number
+//!    of the last replacement that it can know of into the lane's slot (`seen`). Offline is `seen == 0`.
+//! 3. [`Published::replace`] swaps the pointer, then takes the next number for the old value. Once every lane
+//!    is offline or has seen that number, no reference to the old value is left, and [`reclaim`] frees it.
+//!
+//! # Progress
+//! Readers wait for nobody. An online lane that never announces delays the freeing, never the replacing.
+//! Lanes that sleep go offline first.
+//!
+//! # Cost
+//! Load: one plain load. Quiescent: one load of a line that only replacements write, and a store to the
+//! lane's own line when something was replaced. Replace and reclaim: a lock and one miss per lane; not for the data path.
+
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
+use crate::lock::{LockClass, Mutex};
+use crate::per_lane::PerLane;
+use crossbeam_utils::CachePadded;
+use std::fmt;
+use std::marker::PhantomData;
+
+static RETIRED: LockClass = LockClass::new("retired pointers", LockClass::LEAF);
+
+struct Domain {
+    /// Number of the last replacement; written by `replace` only.
+    last: CachePadded<AtomicU64>,
+    readers: PerLane<Slot>,
+    retired: Mutex<Vec<Retired>>,
+}
+
+struct Slot {
+    /// 0: offline. Else the last replacement known at the lane's latest quiescent moment. Written by the
+    /// lane, read by `reclaim`.
+    seen: AtomicU64,
+    /// Whether the lane has a `Reader`. Written and read by the lane only.
+    taken: AtomicBool,
+}
+
+struct Retired {
+    number: u64,
+    value: *mut (),
+    free: unsafe fn(*mut ()),
+}
+
+// SAFETY: values are `Send` (see `Published::replace`); the pointer is the only reference left to come.
+unsafe impl Send for Retired {}
+
+impl Domain {
+    crate::model::const_fn! {
+        fn new() -> Self {
+            Self {
+                last: CachePadded::new(AtomicU64::new(1)),
+                readers: PerLane::new(|_| Slot { seen: AtomicU64::new(0), taken: AtomicBool::new(false) }),
+                retired: Mutex::new(&RETIRED, Vec::new()),
+            }
+        }
+    }
+}
+
+#[cfg(not(loom))]
+static DOMAIN: Domain = Domain::new();
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref DOMAIN: Domain = Domain::new();
+}
+
+/// A lane's licence to read published values. It stays on its thread.
+#[derive(Debug)]
+pub struct Reader {
+    /// What this lane's slot says, kept here to compare without touching the slot.
+    seen: u64,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Reader {
+    /// Puts the calling lane online.
+    ///
+    /// # Panics
+    /// When the lane has a reader already: the announcements of one would free what the other holds.
+    pub fn new() -> Self {
+        let slot = DOMAIN.readers.own();
+        assert!(
+            !slot.taken.swap(true, Ordering::Relaxed),
+            "{:?} has a Reader already: pass that one to the code that reads",
+            crate::lane::current()
+        );
+        let mut reader = Self { seen: 0, not_send: PhantomData };
+        reader.go_online();
+        reader
+    }
+
+    fn go_online(&mut self) {
+        // Acquire: pairs with the release in `replace`; values replaced up to here are not loaded any more.
+        self.seen = DOMAIN.last.load(Ordering::Acquire);
+        DOMAIN.readers.own().seen.store(self.seen, Ordering::Relaxed);
+        // Orders the store before the loads of pointers that follow: pairs with the fence in `reclaim`.
+        // Either reclaim sees this lane online, or this lane sees the new pointer.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Announces that this lane holds no published value now. To be called once a round.
+    #[inline]
+    pub fn quiescent(&mut self) {
+        // Acquire: pairs with the release in `replace`.
+        let last = DOMAIN.last.load(Ordering::Acquire);
+        if last != self.seen {
+            self.announce(last);
+        }
+    }
+
+    #[cold]
+    fn announce(&mut self, last: u64) {
+        self.seen = last;
+        // Release: the reads of older values are over when `reclaim` sees this.
+        DOMAIN.readers.own().seen.store(last, Ordering::Release);
+    }
+
+    /// Runs `sleep` with the lane offline: what is replaced meanwhile is freed without waiting for it.
+    pub fn offline<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
+        struct BackOnline<'a>(&'a mut Reader);
+        impl Drop for BackOnline<'_> {
+            fn drop(&mut self) {
+                self.0.go_online();
+            }
+        }
+        // Release: the reads of older values are over when `reclaim` sees this.
+        DOMAIN.readers.own().seen.store(0, Ordering::Release);
+        let _back = BackOnline(self);
+        sleep()
+    }
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let slot = DOMAIN.readers.own();
+        slot.taken.store(false, Ordering::Relaxed);
+        // Release: the reads of older values are over when `reclaim` sees this.
+        slot.seen.store(0, Ordering::Release);
+    }
+}
+
+/// A value that lanes read with a plain load and anyone may replace.
+///
+/// ```
+/// use manylane_sync::{Published, Reader, qsbr};
+/// let limits = Published::new(vec![10, 20]);
+/// let mut reader = Reader::new(); // one for each lane
+/// assert_eq!(limits.load(&reader)[1], 20);
+/// limits.replace(vec![30, 40]);   // from any thread
+/// assert_eq!(limits.load(&reader)[1], 40);
+/// reader.quiescent();             // once a round
+/// qsbr::reclaim();                // off the data path
+/// ```
+pub struct Published<T> {
+    current: AtomicPtr<T>,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: owns its value, which it drops on any thread (Send) and shares between threads (Sync).
+unsafe impl<T: Send + Sync> Send for Published<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Published<T> {}
+
+impl<T: Send + Sync + 'static> Published<T> {
+    /// Publishes `value`.
+    pub fn new(value: T) -> Self {
+        Self { current: AtomicPtr::new(Box::into_raw(Box::new(value))), owns: PhantomData }
+    }
+
+    /// The current value. It stays valid until the reader announces a quiescent moment, which the borrow
+    /// forbids before the reference is given up.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn load<'a>(&'a self, _reader: &'a Reader) -> &'a T {
+        // Acquire: pairs with the release in `replace`; publishes the value's contents.
+        // SAFETY: never null; by rule 3 not freed while this lane is online and not quiescent.
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+
+    /// Publishes `value` in place of the current one, which is freed by a later [`reclaim`].
+    pub fn replace(&self, value: T) {
+        // AcqRel: publishes the new value; the old one's contents are ours to free.
+        let old = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
+        let mut retired = DOMAIN.retired.lock();
+        // Release: who reads this number in `quiescent` loads the new pointer from then on.
+        let number = DOMAIN.last.fetch_add(1, Ordering::AcqRel) + 1;
+        retired.push(Retired { number, value: old.cast(), free: free::<T> });
+    }
+}
+
+/// # Safety
+/// `value` came from a `Box<T>`, and this is the last use of it.
+unsafe fn free<T>(value: *mut ()) {
+    // SAFETY: by contract.
+    drop(unsafe { Box::from_raw(value.cast::<T>()) });
+}
+
+impl<T> Drop for Published<T> {
+    fn drop(&mut self) {
+        // SAFETY: exclusive: references from `load` borrow `self`.
+        drop(unsafe { Box::from_raw(self.current.load(Ordering::Relaxed)) });
+    }
+}
+
+impl<T> fmt::Debug for Published<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Published").finish_non_exhaustive()
+    }
+}
+
+/// Frees the replaced values that no lane can hold any more; tells how many must still wait.
+///
+/// Takes a lock and looks at each lane's slot: for a housekeeping task, not for the data path.
+pub fn reclaim() -> usize {
+    // Orders the swaps before the reads of the slots: pairs with the fence in `go_online`.
+    fence(Ordering::SeqCst);
+    let mut retired = DOMAIN.retired.lock();
+    // Again under the lock: values pushed by others were swapped before the lock was taken.
+    fence(Ordering::SeqCst);
+    let oldest = DOMAIN
+        .readers
+        .iter()
+        // Acquire: pairs with the releases in `announce`, `offline` and `drop`.
+        .map(|(_, slot)| slot.seen.load(Ordering::Acquire))
+        .filter(|&seen| seen != 0)
+        .min()
+        .unwrap_or(u64::MAX);
+    let (free, keep): (Vec<_>, Vec<_>) = retired.drain(..).partition(|r| r.number <= oldest);
+    *retired = keep;
+    let waiting = retired.len();
+    drop(retired); // destructors may publish or reclaim
+    for value in free {
+        // SAFETY: rule 3: every online lane announced a quiescent moment after the swap.
+        unsafe { (value.free)(value.value) };
+    }
+    waiting
+}
