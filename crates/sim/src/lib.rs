@@ -35,11 +35,14 @@ pub fn label(_address: usize, _bytes: usize, _name: &'static str) {}
 pub fn now() -> Duration {
     Duration::ZERO
 }
-/// Sleeps in the queue of `key` if `validate` says so.
-pub fn park(_key: usize, _validate: impl FnOnce() -> bool) {}
-/// Wakes the longest sleeper; tells whether more are left.
-pub fn unpark_one(_key: usize) -> bool {
+/// Sleeps in the queue of `key` if `validate` says so; nobody else runs between the last access of
+/// `validate` and the sleep. Returns what the waker's `leave` said (false when `validate` refused).
+pub fn park(_key: usize, _validate: impl FnOnce() -> bool) -> bool {
     false
 }
+/// Removes the longest sleeper of `key`, calls `leave(removed one, more are left)` with no other virtual
+/// thread running in between (its accesses are charged, but do not switch), and wakes the sleeper with
+/// the answer. `leave` is called also when nobody slept.
+pub fn unpark_one(_key: usize, _leave: impl FnOnce(bool, bool) -> bool) {}
 /// Accounts a wait for a lock.
 pub fn count_lock_wait(_class: &'static str, _waited: Duration) {}

@@ -3,6 +3,8 @@
 mod class;
 mod mutex;
 mod rwlock;
+#[doc(hidden)] // public for its model only
+pub mod word;
 
 pub use class::{Contention, LockClass, contention};
 pub use mutex::{Mutex, MutexGuard};

@@ -136,21 +136,12 @@ mod raw {
 #[cfg(not(loom))]
 mod raw {
     use super::LockClass;
-    use crate::atomic::{AtomicU8, Ordering};
-    use crate::backoff::Backoff;
     use crate::cell::UnsafeCell;
-    use std::cell::Cell;
+    use crate::lock::word::{self, LockWord};
     use std::marker::PhantomData;
-    use std::time::{Duration, Instant};
-
-    /// Bits of `state`: whether the lock is held, and whether threads are parked on it. A thread parks
-    /// only while both are set, so whoever clears `LOCKED` from such a state must wake one.
-    const FREE: u8 = 0;
-    const LOCKED: u8 = 1;
-    const PARKED: u8 = 2;
 
     pub(super) struct Inner<T> {
-        state: AtomicU8,
+        word: LockWord,
         value: UnsafeCell<T>,
     }
 
@@ -171,15 +162,14 @@ mod raw {
     impl<T> Inner<T> {
         #[inline]
         pub(super) const fn new(value: T) -> Self {
-            Self { state: AtomicU8::new(FREE), value: UnsafeCell::new(value) }
+            Self { word: LockWord::new(), value: UnsafeCell::new(value) }
         }
 
         #[inline]
         #[cfg_attr(manylane_sim, track_caller)]
         pub(super) fn lock(&self, class: &'static LockClass) -> Guard<'_, T> {
-            // Acquire: pairs with the release in `Guard::drop`.
-            if self.state.compare_exchange_weak(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
-                self.lock_slow(class);
+            if !self.word.take_idle() {
+                word::wait_and_count(&self.word, class);
             }
             Guard { inner: self, not_send: PhantomData }
         }
@@ -187,7 +177,7 @@ mod raw {
         #[inline]
         #[cfg_attr(manylane_sim, track_caller)]
         pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
-            let taken = self.take_free();
+            let taken = self.word.take_free();
             taken.then_some(Guard { inner: self, not_send: PhantomData })
         }
 
@@ -196,154 +186,9 @@ mod raw {
             self.value.get_mut()
         }
 
-        /// Takes the lock if its holder left, whether or not others are parked.
-        #[cfg_attr(manylane_sim, track_caller)]
-        fn take_free(&self) -> bool {
-            let mut state = self.state.load(Ordering::Relaxed);
-            while state & LOCKED == 0 {
-                match self.state.compare_exchange_weak(
-                    state,
-                    state | LOCKED,
-                    Ordering::Acquire, // pairs with the release in `Guard::drop`
-                    Ordering::Relaxed,
-                ) {
-                    Ok(_) => return true,
-                    Err(now) => state = now,
-                }
-            }
-            false
-        }
-
-        #[cold]
-        #[inline(never)]
-        #[cfg_attr(manylane_sim, track_caller)]
-        fn lock_slow(&self, class: &'static LockClass) {
-            let started = Instant::now();
-            let waited = self.wait_for_lock(class);
-            class.count_wait(waited.unwrap_or_else(|| started.elapsed()));
-        }
-
-        /// Returns with the lock held; tells how long it took where the clock is not the system's.
-        #[cfg_attr(manylane_sim, track_caller)]
-        fn wait_for_lock(&self, class: &'static LockClass) -> Option<Duration> {
-            #[cfg(manylane_sim)]
-            if manylane_sim::active() {
-                return Some(self.wait_simulated(class));
-            }
-            let _ = class;
-            let mut backoff = Backoff::new();
-            loop {
-                if self.take_free() {
-                    return None;
-                }
-                let state = self.state.load(Ordering::Relaxed);
-                // While others are parked spinning seldom pays: the next holder is woken in order.
-                if state & PARKED == 0 && !backoff.is_long() {
-                    backoff.wait();
-                } else if self.announce_parked(state) && self.park() {
-                    return None;
-                }
-            }
-        }
-
-        /// Sets `PARKED`; false if the lock was freed meanwhile.
-        fn announce_parked(&self, state: u8) -> bool {
-            state & LOCKED != 0
-                && (state & PARKED != 0
-                    || self
-                        .state
-                        .compare_exchange(state, LOCKED | PARKED, Ordering::Relaxed, Ordering::Relaxed)
-                        .is_ok())
-        }
-
-        /// Sleeps until a holder leaves; true if it handed the lock over.
-        fn park(&self) -> bool {
-            // SAFETY: the key is our own address, which no other lock has while we are borrowed; the
-            // closures neither panic nor park.
-            let woken = unsafe {
-                parking_lot_core::park(
-                    self.key(),
-                    || self.state.load(Ordering::Relaxed) == LOCKED | PARKED,
-                    || {},
-                    |_, _| {},
-                    parking_lot_core::DEFAULT_PARK_TOKEN,
-                    None,
-                )
-            };
-            matches!(woken, parking_lot_core::ParkResult::Unparked(HANDED_OVER))
-        }
-
-        #[cold]
-        #[inline(never)]
-        fn unlock_slow(&self) {
-            #[cfg(manylane_sim)]
-            if manylane_sim::active() {
-                return self.unlock_simulated();
-            }
-            let leave = |result: parking_lot_core::UnparkResult| {
-                if result.unparked_threads != 0 && fair_this_time() {
-                    if !result.have_more_threads {
-                        self.state.store(LOCKED, Ordering::Relaxed);
-                    }
-                    return HANDED_OVER;
-                }
-                let state = if result.have_more_threads { PARKED } else { FREE };
-                self.state.store(state, Ordering::Release);
-                parking_lot_core::DEFAULT_UNPARK_TOKEN
-            };
-            // SAFETY: as in `park`.
-            unsafe { parking_lot_core::unpark_one(self.key(), leave) };
-        }
-
-        fn key(&self) -> usize {
-            (&raw const self.state).addr()
-        }
-
         #[cfg(test)]
-        pub(super) fn has_parked(&self) -> bool {
-            self.state.load(Ordering::Relaxed) & PARKED != 0
-        }
-    }
-
-    /// Whether this release gives the lock straight to the thread that waited longest. Whoever runs can take a
-    /// free lock sooner than a thread that must wake up first; every 32nd time it may not, so that no thread
-    /// waits for ever.
-    fn fair_this_time() -> bool {
-        thread_local! {
-            static RELEASES: Cell<u32> = const { Cell::new(0) };
-        }
-        RELEASES.set(RELEASES.get().wrapping_add(1));
-        RELEASES.get() % 32 == 0
-    }
-
-    const HANDED_OVER: parking_lot_core::UnparkToken = parking_lot_core::UnparkToken(1);
-
-    #[cfg(manylane_sim)]
-    impl<T> Inner<T> {
-        /// As on the real machine: spin with back-off, then sleep in the lock's queue.
-        #[track_caller]
-        fn wait_simulated(&self, class: &'static LockClass) -> Duration {
-            let started = manylane_sim::now();
-            let mut backoff = Backoff::new();
-            loop {
-                if self.take_free() {
-                    break;
-                }
-                let state = self.state.load(Ordering::Relaxed);
-                if state & PARKED == 0 && !backoff.is_long() {
-                    backoff.wait();
-                } else if self.announce_parked(state) {
-                    manylane_sim::park(self.key(), || self.state.load(Ordering::Relaxed) == LOCKED | PARKED);
-                }
-            }
-            let waited = manylane_sim::now() - started;
-            manylane_sim::count_lock_wait(class.name(), waited);
-            waited
-        }
-
-        fn unlock_simulated(&self) {
-            let more = manylane_sim::unpark_one(self.key());
-            self.state.store(if more { PARKED } else { FREE }, Ordering::Release);
+        pub(super) fn has_sleepers(&self) -> bool {
+            self.word.has_sleepers()
         }
     }
 
@@ -367,10 +212,8 @@ mod raw {
         #[inline]
         #[cfg_attr(manylane_sim, track_caller)]
         fn drop(&mut self) {
-            // Release: publishes what was done under the lock to the next holder's acquire.
-            let state = &self.inner.state;
-            if state.compare_exchange(LOCKED, FREE, Ordering::Release, Ordering::Relaxed).is_err() {
-                self.inner.unlock_slow();
+            if !self.inner.word.release_idle() {
+                word::release_and_wake(&self.inner.word);
             }
         }
     }
@@ -414,7 +257,7 @@ mod tests {
             });
             has_started.recv().expect("the thread starts");
             // The state says when the other one sleeps on the lock: no clock is needed.
-            while !lock.inner.has_parked() {
+            while !lock.inner.has_sleepers() {
                 std::thread::yield_now();
             }
             drop(guard);

@@ -312,7 +312,13 @@ mod raw {
 
         fn released(&self) {
             if manylane_sim::active() {
-                while manylane_sim::unpark_one((&raw const self.state).addr()) {}
+                let mut more = true;
+                while more {
+                    manylane_sim::unpark_one((&raw const self.state).addr(), |_, left| {
+                        more = left;
+                        false
+                    });
+                }
             }
         }
     }

@@ -1,0 +1,234 @@
+//! The lock itself: one byte, and a queue of sleepers kept elsewhere.
+//!
+//! After the locks of WebKit (F. Pizlo, *Locking in WebKit*, 2016), as `parking_lot` has them.
+//!
+//! # Protocol
+//! 1. [`LOCKED`]: somebody holds the lock. Who changes it from clear to set holds it; only the holder clears it.
+//! 2. [`PARKED`]: the queue may hold sleepers. It is set only while `LOCKED` is, before sleeping, and a thread
+//!    joins the queue only if both are set at that moment (checked with the queue locked).
+//! 3. A holder that finds `PARKED` leaves with the queue locked: it removes one sleeper, then stores
+//!    what is left: `PARKED` if more sleep, and `LOCKED` if the lock goes straight to the one it woke.
+//!
+//! So a sleeper is never forgotten: by 2 the holder sees its bit, by 3 the bit lives as long as the queue does.
+//!
+//! # Progress
+//! Who runs may take a free lock before the one that was woken; every [`FAIR_EVERY`]th contended release of
+//! a thread hands the lock over instead, so each sleeper gets it in the end.
+
+use super::LockClass;
+use crate::atomic::{AtomicU8, Ordering};
+use crate::backoff::Backoff;
+
+const FREE: u8 = 0;
+const LOCKED: u8 = 1;
+const PARKED: u8 = 2;
+
+/// Every so many contended releases of a thread hand the lock to the longest sleeper.
+const FAIR_EVERY: u32 = 32;
+
+/// Queues of sleeping threads, by address.
+pub trait Parking {
+    /// Sleeps in the queue of `key`, unless `validate`, called with the queue locked, says otherwise.
+    /// True: the waker handed the lock over.
+    fn park(key: usize, validate: impl FnOnce() -> bool) -> bool;
+
+    /// Removes the longest sleeper from the queue of `key`, calls `leave(removed one, more are left)` with the queue
+    /// still locked, and wakes the sleeper with its answer: whether the lock is handed over.
+    fn unpark_one(key: usize, leave: impl FnOnce(bool, bool) -> bool);
+
+    /// Counts contended releases of this thread, up to `FAIR_EVERY`.
+    fn turn_of_the_longest_sleeper() -> bool {
+        use std::cell::Cell;
+        thread_local! {
+            static RELEASES: Cell<u32> = const { Cell::new(0) };
+        }
+        RELEASES.set(RELEASES.get().wrapping_add(1));
+        RELEASES.get().is_multiple_of(FAIR_EVERY)
+    }
+}
+
+/// The byte.
+#[derive(Debug)]
+pub struct LockWord(AtomicU8);
+
+impl LockWord {
+    crate::model::const_fn! {
+        /// A free lock.
+        pub fn new() -> Self { Self(AtomicU8::new(FREE)) }
+    }
+
+    /// Takes the lock if it is free and nobody waits for it: the whole of the uncontended path.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn take_idle(&self) -> bool {
+        // Acquire: pairs with the releases in `release_idle` and `release_queued`.
+        self.0.compare_exchange_weak(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the lock if it is free, whether or not others sleep.
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn take_free(&self) -> bool {
+        let mut state = self.0.load(Ordering::Relaxed);
+        while state & LOCKED == 0 {
+            // Acquire: as in `take_idle`.
+            match self.0.compare_exchange_weak(state, state | LOCKED, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// Waits until the lock is held by the caller.
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn wait<P: Parking>(&self) {
+        let mut backoff = Backoff::new();
+        while !self.take_free() {
+            let state = self.0.load(Ordering::Relaxed);
+            // While others sleep, spinning seldom pays: the next holder is woken in order.
+            if state & PARKED == 0 && !backoff.is_long() {
+                backoff.wait();
+            } else if self.announce(state) && P::park(self.key(), || self.is(LOCKED | PARKED)) {
+                return;
+            }
+        }
+    }
+
+    /// Sets `PARKED`; false if the lock was freed meanwhile.
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn announce(&self, state: u8) -> bool {
+        let (order, unordered) = (Ordering::Relaxed, Ordering::Relaxed);
+        state & LOCKED != 0
+            && (state & PARKED != 0
+                || self.0.compare_exchange(state, LOCKED | PARKED, order, unordered).is_ok())
+    }
+
+    /// Releases the lock if nobody sleeps: the whole of the uncontended path.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn release_idle(&self) -> bool {
+        // Release: publishes what was done under the lock to the next holder's acquire.
+        self.0.compare_exchange(LOCKED, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// Releases the lock and wakes a sleeper.
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn release_queued<P: Parking>(&self) {
+        let fair = P::turn_of_the_longest_sleeper();
+        P::unpark_one(self.key(), |removed, more| {
+            let hand_over = removed && fair;
+            let left = if more { PARKED } else { FREE } | if hand_over { LOCKED } else { FREE };
+            // Release: as in `release_idle`. A lock that is handed over passes through the queue's own lock.
+            self.0.store(left, Ordering::Release);
+            hand_over
+        });
+    }
+
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn is(&self, state: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == state
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_sleepers(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & PARKED != 0
+    }
+}
+
+impl Default for LockWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The slow path of taking a lock: waits, and counts the wait.
+#[cfg(not(loom))]
+#[cold]
+#[inline(never)]
+#[cfg_attr(manylane_sim, track_caller)]
+pub(super) fn wait_and_count(word: &LockWord, class: &'static LockClass) {
+    #[cfg(manylane_sim)]
+    if manylane_sim::active() {
+        let started = manylane_sim::now();
+        word.wait::<simulated::Queues>();
+        let waited = manylane_sim::now() - started;
+        manylane_sim::count_lock_wait(class.name(), waited);
+        return class.count_wait(waited);
+    }
+    let started = std::time::Instant::now();
+    word.wait::<real::Queues>();
+    class.count_wait(started.elapsed());
+}
+
+/// The slow path of releasing a lock.
+#[cfg(not(loom))]
+#[cold]
+#[inline(never)]
+#[cfg_attr(manylane_sim, track_caller)]
+pub(super) fn release_and_wake(word: &LockWord) {
+    #[cfg(manylane_sim)]
+    if manylane_sim::active() {
+        return word.release_queued::<simulated::Queues>();
+    }
+    word.release_queued::<real::Queues>();
+}
+
+#[cfg(not(loom))]
+mod real {
+    use parking_lot_core::{DEFAULT_PARK_TOKEN, ParkResult, UnparkToken};
+
+    const HANDED_OVER: UnparkToken = UnparkToken(1);
+    const FREE_TO_TRY: UnparkToken = UnparkToken(0);
+
+    /// The queues of the process.
+    pub(super) struct Queues;
+
+    impl super::Parking for Queues {
+        fn park(key: usize, validate: impl FnOnce() -> bool) -> bool {
+            // SAFETY: the key is the address of a lock that the caller borrows, so no other object's; the
+            // closures neither panic nor call into the queues.
+            let woken =
+                unsafe { parking_lot_core::park(key, validate, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
+            matches!(woken, ParkResult::Unparked(HANDED_OVER))
+        }
+
+        fn unpark_one(key: usize, leave: impl FnOnce(bool, bool) -> bool) {
+            // SAFETY: as above.
+            unsafe {
+                parking_lot_core::unpark_one(key, |result| {
+                    if leave(result.unparked_threads != 0, result.have_more_threads) {
+                        HANDED_OVER
+                    } else {
+                        FREE_TO_TRY
+                    }
+                });
+            }
+        }
+    }
+}
+
+#[cfg(manylane_sim)]
+mod simulated {
+    /// The queues of the virtual machine.
+    pub(super) struct Queues;
+
+    impl super::Parking for Queues {
+        fn park(key: usize, validate: impl FnOnce() -> bool) -> bool {
+            manylane_sim::park(key, validate)
+        }
+
+        fn unpark_one(key: usize, leave: impl FnOnce(bool, bool) -> bool) {
+            manylane_sim::unpark_one(key, leave);
+        }
+
+        /// Virtual threads share a real one, so its thread-local would mix them; the virtual queues are
+        /// first in, first out, and a run is short.
+        fn turn_of_the_longest_sleeper() -> bool {
+            false
+        }
+    }
+}
