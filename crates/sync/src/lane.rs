@@ -181,9 +181,11 @@ mod platform {
 mod platform {
     use super::NONE;
     use std::cell::Cell;
-    use std::sync::atomic::{AtomicU32, Ordering}; // not loom's: numbers are no part of any model
 
-    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // std's: loom runs the threads of a model on one real thread, and several models beside each other.
+    std::thread_local! {
+        static NEXT: Cell<u32> = const { Cell::new(0) };
+    }
 
     loom::thread_local! {
         static NUMBER: Cell<u32> = Cell::new(NONE);
@@ -194,17 +196,17 @@ mod platform {
     }
 
     pub(super) fn take() -> u32 {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = NEXT.replace(NEXT.get() + 1);
         NUMBER.with(|n| n.set(number));
         number
     }
 
     pub(super) fn seen() -> usize {
-        NEXT.load(Ordering::Relaxed) as usize
+        NEXT.get() as usize
     }
 
     pub(crate) fn restart() {
-        NEXT.store(0, Ordering::Relaxed);
+        NEXT.set(0);
     }
 }
 

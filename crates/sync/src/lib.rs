@@ -15,7 +15,7 @@ pub use backoff::{Backoff, relax};
 pub use crossbeam_utils::CachePadded;
 pub use lane::LaneId;
 pub use lock::{LockClass, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use model::{Arc, label, model, thread};
+pub use model::{Arc, PREEMPTIONS, label, model, thread};
 pub use per_lane::{LaneCell, PerLane};
 pub use qsbr::{Published, Reader};
 pub use refs::Refs;

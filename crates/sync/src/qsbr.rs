@@ -248,3 +248,91 @@ pub fn reclaim() -> usize {
     }
     waiting
 }
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex as StdMutex, PoisonError, mpsc};
+
+    /// The domain is one for the process: tests that count what waits take turns.
+    static TURN: StdMutex<()> = StdMutex::new(());
+
+    #[test]
+    fn an_old_value_lives_until_every_online_lane_was_quiescent() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let published = Published::new(Arc::new(1));
+        let witness = Arc::downgrade(published.load(&Reader::new()));
+        let (tell, told) = mpsc::channel();
+        let (ask, asked) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let published = &published;
+            scope.spawn(move || {
+                let mut reader = Reader::new();
+                let held = published.load(&reader);
+                tell.send(**held).expect("the test listens");
+                asked.recv().expect("the test asks");
+                assert_eq!(**held, 1, "still there");
+                reader.quiescent();
+                tell.send(**published.load(&reader)).expect("the test listens");
+                asked.recv().expect("the test asks");
+            });
+            assert_eq!(told.recv(), Ok(1));
+            published.replace(Arc::new(2));
+            assert_eq!(reclaim(), 1, "one value waits for the reader");
+            assert!(witness.upgrade().is_some());
+            ask.send(()).expect("the reader listens");
+            assert_eq!(told.recv(), Ok(2));
+            assert_eq!(reclaim(), 0);
+            assert!(witness.upgrade().is_none());
+            ask.send(()).expect("the reader listens");
+        });
+    }
+
+    #[test]
+    fn a_sleeping_lane_holds_nothing_up() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let published = Published::new(1);
+        let mut reader = Reader::new();
+        reader.offline(|| {
+            published.replace(2);
+            assert_eq!(reclaim(), 0);
+        });
+        assert_eq!(*published.load(&reader), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "has a Reader already: pass that one to the code that reads")]
+    fn a_second_reader_on_a_lane_is_refused() {
+        let _first = Reader::new();
+        let _second = Reader::new();
+    }
+
+    #[test]
+    fn values_survive_readers_and_writers_at_full_speed() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        const REPLACEMENTS: u64 = 5_000;
+        let published = Published::new((0u64, !0u64));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut reader = Reader::new();
+                    let mut last = 0;
+                    while last < REPLACEMENTS {
+                        let pair = published.load(&reader);
+                        assert_eq!(pair.0, !pair.1, "a value is whole, and not freed");
+                        assert!(pair.0 >= last, "time goes forward");
+                        last = pair.0;
+                        reader.quiescent();
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for n in 1..=REPLACEMENTS {
+                    published.replace((n, !n));
+                    reclaim();
+                }
+            });
+        });
+        assert_eq!(reclaim(), 0);
+    }
+}

@@ -3,8 +3,8 @@
 //! After the locks of WebKit (F. Pizlo, *Locking in WebKit*, 2016), as `parking_lot` has them.
 //!
 //! # Protocol
-//! 1. [`LOCKED`]: somebody holds the lock. Who changes it from clear to set holds it; only the holder clears it.
-//! 2. [`PARKED`]: the queue may hold sleepers. It is set only while `LOCKED` is, before sleeping, and a thread
+//! 1. `LOCKED`: somebody holds the lock. Who changes it from clear to set holds it; only the holder clears it.
+//! 2. `PARKED`: the queue may hold sleepers. It is set only while `LOCKED` is, before sleeping, and a thread
 //!    joins the queue only if both are set at that moment (checked with the queue locked).
 //! 3. A holder that finds `PARKED` leaves with the queue locked: it removes one sleeper, then stores
 //!    what is left: `PARKED` if more sleep, and `LOCKED` if the lock goes straight to the one it woke.
@@ -12,9 +12,10 @@
 //! So a sleeper is never forgotten: by 2 the holder sees its bit, by 3 the bit lives as long as the queue does.
 //!
 //! # Progress
-//! Who runs may take a free lock before the one that was woken; every [`FAIR_EVERY`]th contended release of
+//! Who runs may take a free lock before the one that was woken; every `FAIR_EVERY`th contended release of
 //! a thread hands the lock over instead, so each sleeper gets it in the end.
 
+#[cfg(not(loom))]
 use super::LockClass;
 use crate::atomic::{AtomicU8, Ordering};
 use crate::backoff::Backoff;
