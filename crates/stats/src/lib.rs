@@ -1,1 +1,37 @@
 #![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod counter;
+mod gauge;
+mod group;
+mod histogram;
+
+mod mem;
+mod read;
+mod registry;
+mod sites;
+mod tally;
+
+pub use counter::Counter;
+pub use gauge::Gauge;
+pub use group::{CounterGroup, Counters};
+
+pub use histogram::{Histogram, HistogramSnapshot};
+pub use mem::{FixedMemSlot, MemCounts, MemSlot, MemSource, MemType};
+pub use read::{EXACT_ATTEMPTS, StillCounting};
+pub use registry::{MemReport, register_mem, report_mem};
+pub use sites::{CallSite, MAX_CALL_SITES, SiteTable};
+pub use tally::Tally;
+
+/// `const fn` where the machine has constant constructors; loom's are not.
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+pub(crate) use const_fn;

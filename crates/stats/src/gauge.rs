@@ -1,0 +1,117 @@
+//! A level that goes up and down.
+
+use crate::read::{self, StillCounting};
+use crate::tally::Tally;
+use manylane_sync::{LaneId, PerLane};
+
+/// A named level: lanes add and subtract, and the level is the sum. A lane's own part may be negative when
+/// what one lane added another took away.
+///
+/// # Cost
+/// As [`Counter`](crate::Counter). Ups and downs are kept as two numbers that only grow, since an exact
+/// read needs that (rule 4).
+#[derive(Debug)]
+pub struct Gauge {
+    name: &'static str,
+    slots: PerLane<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    up: Tally,
+    down: Tally,
+}
+
+impl Gauge {
+    crate::const_fn! {
+        /// A gauge at 0.
+        pub fn new(name: &'static str) -> Self {
+            Self { name, slots: PerLane::new(|_| Slot { up: Tally::new(), down: Tally::new() }) }
+        }
+    }
+
+    /// The name, as reports show it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Raises the level by `n` on the calling lane.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn add(&self, n: u64) {
+        self.slots.own().up.add(n);
+    }
+
+    /// Lowers the level by `n` on the calling lane.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn sub(&self, n: u64) {
+        self.slots.own().down.add(n);
+    }
+
+    /// The level, while the lanes go on. Where each `sub` follows its `add` (objects that come and go), the
+    /// answer is never negative: all downs are read before any up (rule 3).
+    pub fn read_cheap(&self) -> i64 {
+        let down = self.slots.iter().fold(0u64, |sum, (_, slot)| sum.wrapping_add(slot.down.get()));
+        let up = self.slots.iter().fold(0u64, |sum, (_, slot)| sum.wrapping_add(slot.up.get()));
+        up.wrapping_sub(down).cast_signed()
+    }
+
+    /// The level that all lanes together had at one moment during the call.
+    ///
+    /// # Errors
+    /// [`StillCounting`] when lanes kept counting at every attempt.
+    pub fn read_exact(&self) -> Result<i64, StillCounting> {
+        let slots =
+            read::exact(|| self.slots.iter().map(|(_, s)| (s.up.get(), s.down.get())).collect::<Vec<_>>())?;
+        let level = slots.iter().fold(0u64, |sum, (up, down)| sum.wrapping_add(*up).wrapping_sub(*down));
+        Ok(level.cast_signed())
+    }
+
+    /// Each lane's part, while the lanes go on.
+    pub fn lanes(&self) -> Vec<(LaneId, i64)> {
+        let part = |slot: &Slot| slot.up.get().wrapping_sub(slot.down.get()).cast_signed();
+        self.slots.iter().map(|(lane, slot)| (lane, part(slot))).collect()
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn what_one_lane_adds_another_may_take_away() {
+        static GAUGE: Gauge = Gauge::new("connections");
+        GAUGE.add(5);
+        std::thread::scope(|scope| {
+            scope.spawn(|| GAUGE.sub(4));
+        });
+        assert_eq!(GAUGE.read_cheap(), 1);
+        assert_eq!(GAUGE.read_exact(), Ok(1));
+        let mut parts: Vec<i64> = GAUGE.lanes().into_iter().map(|(_, n)| n).collect();
+        parts.sort_unstable();
+        assert_eq!(parts, [-4, 5]);
+    }
+
+    #[test]
+    fn a_cheap_read_of_objects_that_come_on_one_lane_and_go_on_another_is_never_negative() {
+        let gauge = Gauge::new("objects");
+        let (send, receive) = mpsc::sync_channel(4);
+        std::thread::scope(|scope| {
+            let gauge = &gauge;
+            scope.spawn(move || {
+                for _ in 0..20_000 {
+                    gauge.add(1);
+                    send.send(()).expect("the other lane listens");
+                }
+            });
+            let taker = scope.spawn(move || receive.iter().for_each(|()| gauge.sub(1)));
+            while !taker.is_finished() {
+                let level = gauge.read_cheap();
+                assert!(level >= 0, "{level}");
+            }
+        });
+        assert_eq!(gauge.read_exact(), Ok(0));
+    }
+}

@@ -1,0 +1,131 @@
+//! All memory types of the program, and what a report shows of them.
+
+use crate::mem::{MemCounts, MemSource};
+use crate::read::{self, StillCounting};
+use crate::sites::CallSite;
+use manylane_sync::LaneId;
+#[cfg(not(loom))]
+use manylane_sync::{LockClass, Mutex};
+use std::fmt;
+
+// Statics cannot hold loom's locks, and no model is about who is listed.
+#[cfg(not(loom))]
+static CLASS: LockClass = LockClass::new("memory types", LockClass::LEAF);
+#[cfg(not(loom))]
+static SOURCES: Mutex<Vec<&'static dyn MemSource>> = Mutex::new(&CLASS, Vec::new());
+
+/// Has `source` appear in [`report_mem`]. Each source registers once; a [`MemType`](crate::MemType) does so
+/// itself.
+pub fn register_mem(source: &'static dyn MemSource) {
+    #[cfg(not(loom))]
+    SOURCES.lock().push(source);
+    #[cfg(loom)]
+    let _ = source;
+}
+
+/// A cheap reading of every memory type in use, in order of name. The lanes are not stopped (R-C2).
+pub fn report_mem() -> Vec<MemReport> {
+    #[cfg(not(loom))]
+    let sources = SOURCES.lock().clone();
+    #[cfg(loom)]
+    let sources: Vec<&dyn MemSource> = Vec::new();
+    let mut all: Vec<_> = sources.into_iter().map(MemReport::read_cheap).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// What one memory type counted: each lane's slot, and the sum (R-C2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemReport {
+    /// The type's name.
+    pub name: String,
+    /// Lanes that ever allocated or freed some, in order.
+    pub lanes: Vec<(LaneId, MemCounts)>,
+    /// The sum over [`lanes`](Self::lanes).
+    pub sum: MemCounts,
+}
+
+impl MemReport {
+    /// Copies the slots out while the lanes go on.
+    ///
+    /// What was counted before the call is in; what is counted during it may be. The sum never shows more
+    /// frees than allocations, nor more bytes out than in: all frees are read before any allocation (rule 3).
+    /// One lane's line makes no such promise, not even at rest: lanes free what others allocated.
+    pub fn read_cheap(source: &dyn MemSource) -> Self {
+        let frees = slots_of(source);
+        let mut lanes = slots_of(source);
+        let mut earlier = frees.into_iter().peekable();
+        for (lane, counts) in &mut lanes {
+            // A lane that appeared between the two passes had freed nothing at the first.
+            let (frees, bytes_out) = match earlier.next_if(|(l, _)| l == lane) {
+                Some((_, then)) => (then.frees, then.bytes_out),
+                None => (0, 0),
+            };
+            *counts = MemCounts { frees, bytes_out, ..*counts };
+        }
+        Self::new(source, lanes)
+    }
+
+    /// What all lanes together had counted at one moment during the call.
+    ///
+    /// # Errors
+    /// [`StillCounting`] when lanes kept counting at every attempt.
+    pub fn read_exact(source: &dyn MemSource) -> Result<Self, StillCounting> {
+        Ok(Self::new(source, read::exact(|| slots_of(source))?))
+    }
+
+    fn new(source: &dyn MemSource, lanes: Vec<(LaneId, MemCounts)>) -> Self {
+        let sum = lanes.iter().map(|(_, counts)| *counts).sum();
+        Self { name: source.name().to_owned(), lanes, sum }
+    }
+
+    /// Who allocated memory of this type (R-C3): by call site, most bytes first. Empty without the feature
+    /// `call-sites`.
+    pub fn call_sites(source: &dyn MemSource) -> Vec<CallSite> {
+        let mut all = Vec::new();
+        source.visit_sites(&mut |site| all.push(site));
+        CallSite::merge(all)
+    }
+}
+
+fn slots_of(source: &dyn MemSource) -> Vec<(LaneId, MemCounts)> {
+    let mut slots = Vec::new();
+    source.visit(&mut |lane, counts| slots.push((lane, counts)));
+    slots
+}
+
+/// A line for the sum and a line for each lane.
+impl fmt::Display for MemReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |f: &mut fmt::Formatter<'_>, head: fmt::Arguments<'_>, c: &MemCounts| {
+            writeln!(
+                f,
+                "{head} in use {} ({} bytes), allocs {} ({} bytes), frees {} ({} bytes), sizes{}",
+                c.live(),
+                c.live_bytes(),
+                c.allocs,
+                c.bytes_in,
+                c.frees,
+                c.bytes_out,
+                SizeList(c.size_classes)
+            )
+        };
+        line(f, format_args!("{}:", self.name), &self.sum)?;
+        for (lane, counts) in &self.lanes {
+            line(f, format_args!("  {lane:?}:"), counts)?;
+        }
+        Ok(())
+    }
+}
+
+/// Size classes as their largest sizes.
+struct SizeList(u64);
+
+impl fmt::Display for SizeList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str(" none");
+        }
+        (0..u64::BITS).filter(|k| self.0 >> k & 1 == 1).try_for_each(|k| write!(f, " {}", 1u64 << k))
+    }
+}

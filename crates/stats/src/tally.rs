@@ -1,0 +1,56 @@
+//! The number that everything here is made of: one owner adds, anyone reads, nobody waits.
+
+use manylane_sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only grows: one lane adds, anyone reads.
+///
+/// It differs from [`OwnedU64`](manylane_sync::atomic::OwnedU64) in one thing: a reader that sees an
+/// addition also sees whatever the owner saw before it (store with release, load with acquire). The
+/// protocols of the crate's page (rules 3 and 4) stand on that. On x86 the code is the same; on ARM the store is
+/// an `stlr`.
+///
+/// # Cost
+/// `add`: a load, an addition, a store; no locked instruction. Two additions to the *same* number one right
+/// after the other wait for the store to be forwarded to the load (4 to 5 cycles).
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Tally(AtomicU64);
+
+impl Tally {
+    crate::const_fn! {
+        /// Nothing counted yet.
+        pub fn new() -> Self { Self(AtomicU64::new(0)) }
+    }
+
+    /// Adds `n`, wrapping at 2^64. Only the owning lane may call it: two lanes that add at the same time
+    /// lose additions (and nothing worse).
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn add(&self, n: u64) {
+        let now = self.0.load(Ordering::Relaxed).wrapping_add(n);
+        // Release: pairs with the acquire in `get` (rule 3).
+        self.0.store(now, Ordering::Release);
+    }
+
+    /// The value, from any thread.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn get(&self) -> u64 {
+        // Acquire: pairs with the release in `add` (rule 3).
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Replaces the value. For words of a slot that are not sums (a smallest, a largest, a set of bits).
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn set(&self, value: u64) {
+        // Release: as in `add`.
+        self.0.store(value, Ordering::Release);
+    }
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,105 @@
+//! What readers may see while lanes count: every interleaving.
+#![cfg(loom)]
+
+use manylane_stats::{Counter, Gauge, MemReport, MemType};
+use manylane_sync::atomic::{AtomicBool, Ordering};
+use manylane_sync::{Arc, model, thread};
+
+/// R-F2: nothing torn, nothing lost, never more than was added.
+#[test]
+fn a_cheap_read_beside_additions_lies_between_before_and_after() {
+    model(|| {
+        let counter = Arc::new(Counter::new("model"));
+        let lane = {
+            let counter = counter.clone();
+            thread::spawn(move || {
+                counter.add(1);
+                counter.add(1 << 40);
+            })
+        };
+        counter.add(4);
+        let seen = counter.read_cheap();
+        assert!([4, 5, 5 + (1 << 40)].contains(&seen), "{seen}");
+        lane.join().expect("no assertion failed");
+        assert_eq!(counter.read_cheap(), 5 + (1 << 40));
+        assert_eq!(counter.read_exact(), Ok(5 + (1 << 40)));
+    });
+}
+
+/// Rule 3: a level of things that one lane makes and another ends is never read as negative.
+#[test]
+fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
+    model(|| {
+        let gauge = Arc::new(Gauge::new("model"));
+        let handed_over = Arc::new(AtomicBool::new(false));
+        let raising = {
+            let (gauge, handed_over) = (gauge.clone(), handed_over.clone());
+            thread::spawn(move || {
+                gauge.add(1);
+                handed_over.store(true, Ordering::Release);
+            })
+        };
+        let lowering = {
+            let gauge = gauge.clone();
+            thread::spawn(move || {
+                if handed_over.load(Ordering::Acquire) {
+                    gauge.sub(1);
+                }
+            })
+        };
+        let level = gauge.read_cheap();
+        assert!((0..=1).contains(&level), "{level}");
+        raising.join().expect("no assertion failed");
+        lowering.join().expect("no assertion failed");
+    });
+}
+
+/// Rules 3 and 4: the same for a memory type's report; and an exact one shows a moment that existed.
+#[test]
+fn a_memory_report_never_has_more_frees_than_allocations() {
+    model(|| {
+        let memory: &'static MemType = Box::leak(Box::new(MemType::new("model")));
+        let handed_over = Arc::new(AtomicBool::new(false));
+        memory.own(); // slots of both lanes exist or not: the model covers both for the other
+        let freeing = {
+            let handed_over = handed_over.clone();
+            thread::spawn(move || {
+                if handed_over.load(Ordering::Acquire) {
+                    memory.free(8);
+                }
+            })
+        };
+        let reading = thread::spawn(move || {
+            let sum = MemReport::read_cheap(memory).sum;
+            assert!(sum.live() >= 0 && sum.live_bytes() >= 0, "{sum:?}");
+        });
+        memory.alloc(8);
+        handed_over.store(true, Ordering::Release);
+        freeing.join().expect("no assertion failed");
+        reading.join().expect("no assertion failed");
+    });
+}
+
+/// Rule 4: two counters that one lane moves one after the other are never seen the wrong way round or further
+/// apart than they ever were.
+#[test]
+fn an_exact_read_shows_a_moment_that_existed() {
+    model(|| {
+        let gauge = Arc::new(Gauge::new("model"));
+        let lane = {
+            let gauge = gauge.clone();
+            thread::spawn(move || {
+                gauge.add(2);
+                gauge.sub(1);
+                gauge.add(2);
+                gauge.sub(1);
+            })
+        };
+        // The level was 0, 2, 1, 3, 2 in this order; a cheap read could tell 4 - 0.
+        if let Ok(level) = gauge.read_exact() {
+            assert!((0..=3).contains(&level), "{level}");
+        }
+        lane.join().expect("no assertion failed");
+        assert_eq!(gauge.read_exact(), Ok(2));
+    });
+}
