@@ -13,14 +13,13 @@ use std::ops::{Deref, DerefMut};
 ///
 /// A panic while it is held does not poison it.
 pub struct Mutex<T> {
-    class: &'static LockClass,
     inner: raw::Inner<T>,
 }
 
 impl<T> Mutex<T> {
     crate::model::const_fn! {
         /// A free lock around `value`.
-        pub fn new(class: &'static LockClass, value: T) -> Self { Self { class, inner: raw::Inner::new(value) } }
+        pub fn new(class: &'static LockClass, value: T) -> Self { Self { inner: raw::Inner::new(class, value) } }
     }
 
     /// Waits until the lock is free and takes it.
@@ -30,9 +29,9 @@ impl<T> Mutex<T> {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        held::check(self.class, self.address());
-        let guard = self.inner.lock(self.class);
-        held::push(self.class, self.address());
+        held::check(self.class(), self.address());
+        let guard = self.inner.lock();
+        held::push(self.class(), self.address());
         MutexGuard { mutex: self, guard }
     }
 
@@ -41,7 +40,7 @@ impl<T> Mutex<T> {
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.inner.try_lock()?;
-        held::push(self.class, self.address());
+        held::push(self.class(), self.address());
         Some(MutexGuard { mutex: self, guard })
     }
 
@@ -52,8 +51,9 @@ impl<T> Mutex<T> {
     }
 
     /// The class given at construction.
+    #[inline]
     pub fn class(&self) -> &'static LockClass {
-        self.class
+        self.inner.class()
     }
 
     fn address(&self) -> usize {
@@ -63,7 +63,7 @@ impl<T> Mutex<T> {
 
 impl<T> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mutex({:?})", self.class.name())
+        write!(f, "Mutex({:?})", self.class().name())
     }
 }
 
@@ -108,18 +108,21 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 mod raw {
     use super::LockClass;
 
-    pub(super) struct Inner<T>(loom::sync::Mutex<T>);
+    pub(super) struct Inner<T>(&'static LockClass, loom::sync::Mutex<T>);
     pub(super) struct Guard<'a, T>(loom::sync::MutexGuard<'a, T>);
 
     impl<T> Inner<T> {
-        pub(super) fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
+        pub(super) fn new(class: &'static LockClass, value: T) -> Self {
+            Self(class, loom::sync::Mutex::new(value))
         }
-        pub(super) fn lock(&self, _: &'static LockClass) -> Guard<'_, T> {
-            Guard(self.0.lock().expect("no model goes on after a panic"))
+        pub(super) fn class(&self) -> &'static LockClass {
+            self.0
+        }
+        pub(super) fn lock(&self) -> Guard<'_, T> {
+            Guard(self.1.lock().expect("no model goes on after a panic"))
         }
         pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
-            self.0.try_lock().ok().map(Guard)
+            self.1.try_lock().ok().map(Guard)
         }
     }
 
@@ -137,11 +140,11 @@ mod raw {
 mod raw {
     use super::LockClass;
     use crate::cell::UnsafeCell;
-    use crate::lock::word::{self, LockWord};
+    use crate::lock::word::ClassedWord;
     use std::marker::PhantomData;
 
     pub(super) struct Inner<T> {
-        word: LockWord,
+        word: ClassedWord,
         value: UnsafeCell<T>,
     }
 
@@ -161,23 +164,26 @@ mod raw {
 
     impl<T> Inner<T> {
         #[inline]
-        pub(super) const fn new(value: T) -> Self {
-            Self { word: LockWord::new(), value: UnsafeCell::new(value) }
+        pub(super) const fn new(class: &'static LockClass, value: T) -> Self {
+            Self { word: ClassedWord::new(class), value: UnsafeCell::new(value) }
+        }
+
+        #[inline]
+        pub(super) fn class(&self) -> &'static LockClass {
+            self.word.class
         }
 
         #[inline]
         #[cfg_attr(manylane_sim, track_caller)]
-        pub(super) fn lock(&self, class: &'static LockClass) -> Guard<'_, T> {
-            if !self.word.take_idle() {
-                word::wait_and_count(&self.word, class);
-            }
+        pub(super) fn lock(&self) -> Guard<'_, T> {
+            self.word.lock();
             Guard { inner: self, not_send: PhantomData }
         }
 
         #[inline]
         #[cfg_attr(manylane_sim, track_caller)]
         pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
-            let taken = self.word.take_free();
+            let taken = self.word.word.take_free();
             taken.then_some(Guard { inner: self, not_send: PhantomData })
         }
 
@@ -188,7 +194,7 @@ mod raw {
 
         #[cfg(test)]
         pub(super) fn has_sleepers(&self) -> bool {
-            self.word.has_sleepers()
+            self.word.word.has_sleepers()
         }
     }
 
@@ -212,9 +218,7 @@ mod raw {
         #[inline]
         #[cfg_attr(manylane_sim, track_caller)]
         fn drop(&mut self) {
-            if !self.inner.word.release_idle() {
-                word::release_and_wake(&self.inner.word);
-            }
+            self.inner.word.unlock();
         }
     }
 }

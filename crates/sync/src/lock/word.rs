@@ -146,36 +146,67 @@ impl Default for LockWord {
     }
 }
 
-/// The slow path of taking a lock: waits, and counts the wait.
+/// A lock word and its class: all of a lock but the value, so that the slow paths are not generic and load the
+/// class themselves.
 #[cfg(not(loom))]
-#[cold]
-#[inline(never)]
-#[cfg_attr(manylane_sim, track_caller)]
-pub(super) fn wait_and_count(word: &LockWord, class: &'static LockClass) {
-    #[cfg(manylane_sim)]
-    if manylane_sim::active() {
-        let started = manylane_sim::now();
-        word.wait::<simulated::Queues>();
-        let waited = manylane_sim::now() - started;
-        manylane_sim::count_lock_wait(class.name(), waited);
-        return class.count_wait(waited);
-    }
-    let started = std::time::Instant::now();
-    word.wait::<real::Queues>();
-    class.count_wait(started.elapsed());
+pub(super) struct ClassedWord {
+    pub(super) class: &'static LockClass,
+    pub(super) word: LockWord,
 }
 
-/// The slow path of releasing a lock.
 #[cfg(not(loom))]
-#[cold]
-#[inline(never)]
-#[cfg_attr(manylane_sim, track_caller)]
-pub(super) fn release_and_wake(word: &LockWord) {
-    #[cfg(manylane_sim)]
-    if manylane_sim::active() {
-        return word.release_queued::<simulated::Queues>();
+impl ClassedWord {
+    #[inline]
+    pub(super) const fn new(class: &'static LockClass) -> Self {
+        Self { class, word: LockWord::new() }
     }
-    word.release_queued::<real::Queues>();
+
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(super) fn lock(&self) {
+        if !self.word.take_idle() {
+            self.wait_and_count();
+        }
+    }
+
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(super) fn unlock(&self) {
+        if !self.word.release_idle() {
+            self.word.release_and_wake();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn wait_and_count(&self) {
+        #[cfg(manylane_sim)]
+        if manylane_sim::active() {
+            let started = manylane_sim::now();
+            self.word.wait::<simulated::Queues>();
+            let waited = manylane_sim::now() - started;
+            manylane_sim::count_lock_wait(self.class.name(), waited);
+            return self.class.count_wait(waited);
+        }
+        let started = std::time::Instant::now();
+        self.word.wait::<real::Queues>();
+        self.class.count_wait(started.elapsed());
+    }
+}
+
+#[cfg(not(loom))]
+impl LockWord {
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn release_and_wake(&self) {
+        #[cfg(manylane_sim)]
+        if manylane_sim::active() {
+            return self.release_queued::<simulated::Queues>();
+        }
+        self.release_queued::<real::Queues>();
+    }
 }
 
 #[cfg(not(loom))]
