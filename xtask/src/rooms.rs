@@ -1,0 +1,108 @@
+//! The plan of the house: which rooms there are, in order, and what each may do.
+
+use cargo_metadata::DependencyKind;
+
+/// One crate's place.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Name of the folder; the package is `manylane-<name>` unless it is in [`PLAIN`].
+    pub(crate) name: &'static str,
+    pub(crate) unsafe_code: UnsafeCode,
+    pub(crate) memory: Memory,
+}
+
+/// Whether `unsafe` may stand in a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnsafeCode {
+    Refused,
+    Allowed,
+}
+
+/// How a room reaches memory that threads share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Through `manylane_sync`, so that the model checker and the simulator see it.
+    ThroughSync,
+    /// By the machine's own atomics and locks.
+    Direct,
+}
+
+use Memory::{Direct, ThroughSync};
+use UnsafeCode::{Allowed, Refused};
+
+/// From top to bottom: a room may depend on those below it, never on those above. Rooms that are planned but
+/// not built yet are here too, so that the order is settled before the first dependency is.
+#[rustfmt::skip]
+pub(crate) static ROOMS: &[Room] = &[
+    //    name        unsafe    shared memory
+    room("xtask",     Refused,  ThroughSync),
+    room("bench",     Allowed,  Direct), // measures peers: their allocators are called by raw pointers, their locks and atomics as they are
+    room("tests",     Refused,  Direct), // a test may use any tool
+    room("manylane",  Refused,  ThroughSync),
+    room("control",   Refused,  ThroughSync),
+    room("proxy",     Refused,  ThroughSync),
+    room("balance",   Refused,  ThroughSync),
+    room("check",     Refused,  ThroughSync),
+    room("stick",     Refused,  ThroughSync),
+    room("config",    Refused,  ThroughSync),
+    room("expr",      Refused,  ThroughSync),
+    room("h1",        Refused,  ThroughSync),
+    room("h2",        Refused,  ThroughSync),
+    room("http",      Refused,  ThroughSync),
+    room("tls",       Refused,  ThroughSync),
+    room("net",       Refused,  ThroughSync),
+    room("io",        Allowed,  ThroughSync),
+    room("sched",     Allowed,  ThroughSync),
+    room("local",     Allowed,  ThroughSync),
+    room("buf",       Allowed,  ThroughSync),
+    room("pool",      Allowed,  ThroughSync),
+    room("stats",     Refused,  ThroughSync),
+    room("list",      Allowed,  ThroughSync),
+    room("sync",      Allowed,  Direct), // the door
+    room("sim",       Allowed,  Direct), // below the door: the machine that `sync` can run on
+];
+
+/// Rooms whose package has the room's own name.
+const PLAIN: &[&str] = &["manylane", "xtask"];
+
+/// Rooms that nobody may depend on, wherever they stand.
+const LEAVES: &[&str] = &["xtask", "bench", "tests"];
+
+/// Arrows that point up all the same.
+const EXCEPTIONS: &[(&str, &str, DependencyKind, &str)] = &[(
+    "sim",
+    "sync",
+    DependencyKind::Development,
+    "the simulator's validation runs sync's own atomics and locks on it",
+)];
+
+const fn room(name: &'static str, unsafe_code: UnsafeCode, memory: Memory) -> Room {
+    Room { name, unsafe_code, memory }
+}
+
+/// The room of the package `package`, if it has one.
+pub(crate) fn of(package: &str) -> Option<&'static Room> {
+    let name = if PLAIN.contains(&package) { package } else { package.strip_prefix("manylane-")? };
+    ROOMS.iter().find(|room| room.name == name)
+}
+
+/// Why `from` may not depend on `to`; `None` when it may.
+pub(crate) fn refusal(from: &Room, to: &Room, kind: DependencyKind) -> Option<String> {
+    let place = |room: &Room| ROOMS.iter().position(|r| std::ptr::eq(r, room));
+    if EXCEPTIONS.iter().any(|&(f, t, k, _)| (f, t, k) == (from.name, to.name, kind)) {
+        return None;
+    }
+    if LEAVES.contains(&to.name) {
+        return Some(format!(
+            "`{}` depends on `{}`, which is a tool and not a library; move what both need into a room below",
+            from.name, to.name
+        ));
+    }
+    (place(from) >= place(to)).then(|| {
+        format!(
+            "`{}` depends on `{}`, which stands above it; arrows point down only: move what both need into a room \
+             below `{}`",
+            from.name, to.name, from.name
+        )
+    })
+}

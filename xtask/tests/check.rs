@@ -1,0 +1,395 @@
+//! `xtask check` on small trees that break one rule each: what a person reads, and the exit code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A workspace in a folder of its own that breaks no rule, until a test writes something else into it.
+struct Tree(PathBuf);
+
+const LIB: &str = "#![doc = include_str!(\"../README.md\")]\n";
+
+impl Tree {
+    /// The rooms `pool` (unsafe allowed) and `stats` (refused), which depends on nothing.
+    fn new(test: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{test}"));
+        let _ = fs::remove_dir_all(&folder); // of an earlier run
+        let tree = Self(folder);
+        let manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\nlints.rust.unsafe_code = \"deny\"\n[workspace.dependencies]\n\
+                        manylane-pool = { path = \"crates/pool\" }\nmanylane-stats = { path = \"crates/stats\" }\n\
+                        loom = \"0.7\" # exhaustive interleavings\n";
+        tree.write("Cargo.toml", manifest);
+        for room in ["pool", "stats"] {
+            tree.write(&format!("crates/{room}/Cargo.toml"), &manifest_of(room, ""));
+            tree.write(&format!("crates/{room}/README.md"), "# A room\n");
+            tree.write(&format!("crates/{room}/src/lib.rs"), LIB);
+        }
+        tree
+    }
+
+    fn write(&self, file: &str, text: &str) -> &Self {
+        let path = self.0.join(file);
+        fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("the folder can be made");
+        fs::write(path, text).expect("the file can be written");
+        self
+    }
+
+    /// Adds to a room's lib.rs, from line 2 on.
+    fn code(&self, room: &str, text: &str) -> &Self {
+        self.write(&format!("crates/{room}/src/lib.rs"), &format!("{LIB}{text}"))
+    }
+
+    /// The findings, one a line, and whether the check passed.
+    fn check(&self) -> (String, bool) {
+        let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .args(["check", "--root"])
+            .arg(&self.0)
+            .output()
+            .expect("xtask starts");
+        let said = String::from_utf8(output.stdout).expect("xtask speaks UTF-8");
+        let wrong = String::from_utf8_lossy(&output.stderr);
+        assert!(wrong.is_empty(), "{wrong}");
+        let (findings, summary) = said.trim_end().rsplit_once('\n').unwrap_or(("", said.trim_end()));
+        assert!(summary.starts_with("xtask check: "), "{said}");
+        (findings.to_owned(), output.status.success())
+    }
+
+    /// Asserts that exactly these lines are found.
+    #[track_caller]
+    fn finds(&self, expected: &[&str]) {
+        let (findings, passed) = self.check();
+        assert_eq!(findings.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(passed, expected.is_empty(), "the exit code tells whether something was found");
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.0); // a failed test leaves its tree to look at
+        }
+    }
+}
+
+fn manifest_of(room: &str, dependencies: &str) -> String {
+    format!(
+        "[package]\nname = \"manylane-{room}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[lints]\nworkspace = true\n\n\
+         {dependencies}"
+    )
+}
+
+#[test]
+fn a_tree_that_keeps_the_rules_passes() {
+    let tree = Tree::new("clean");
+    tree.write(
+        "crates/pool/Cargo.toml",
+        &manifest_of("pool", "[dependencies]\nmanylane-stats.workspace = true\n"),
+    );
+    tree.code(
+        "pool",
+        "#![allow(unsafe_code)] // slots are reached by pointers\n\
+         // SAFETY: the reason.\nunsafe impl Send for S {}\nstruct S;\n\
+         /// # Safety\n/// What callers owe.\nunsafe fn f() {}\n\
+         fn g() {\n    // SAFETY: the reason, above the statement that\n    // the block is part of.\n    \
+         let _x =\n        unsafe { f() };\n}\n",
+    );
+    tree.finds(&[]);
+}
+
+#[test]
+fn an_arrow_that_points_up_is_found() {
+    let tree = Tree::new("arrow");
+    tree.write(
+        "crates/stats/Cargo.toml",
+        &manifest_of("stats", "[dependencies]\nmanylane-pool.workspace = true\n"),
+    );
+    tree.finds(&[
+        "crates/stats/Cargo.toml:10:1: `stats` depends on `pool`, which stands above it; arrows point down \
+                  only: move what both need into a room below `stats`",
+    ]);
+}
+
+#[test]
+fn an_arrow_for_tests_that_points_up_is_found_too() {
+    let tree = Tree::new("dev-arrow");
+    let dependency = "[target.'cfg(unix)'.dev-dependencies]\nmanylane-pool = { workspace = true }\n";
+    tree.write("crates/stats/Cargo.toml", &manifest_of("stats", dependency));
+    tree.finds(&[
+        "crates/stats/Cargo.toml:10:1: `stats` depends on `pool`, which stands above it; arrows point down \
+                  only: move what both need into a room below `stats`",
+    ]);
+}
+
+#[test]
+fn the_simulators_tests_may_use_sync() {
+    let tree = Tree::new("exception");
+    for room in ["sim", "sync"] {
+        tree.write(&format!("crates/{room}/README.md"), "# A room\n");
+        tree.write(&format!("crates/{room}/src/lib.rs"), LIB);
+    }
+    tree.write(
+        "crates/sync/Cargo.toml",
+        &manifest_of("sync", "[dependencies]\nmanylane-sim = { path = \"../sim\" }\n"),
+    );
+    tree.write(
+        "crates/sim/Cargo.toml",
+        &manifest_of("sim", "[dev-dependencies]\nmanylane-sync = { path = \"../sync\" }\n"),
+    );
+    let (findings, _) = tree.check();
+    assert!(!findings.contains("stands above it"), "{findings}");
+}
+
+#[test]
+fn a_package_without_a_room_is_found() {
+    let tree = Tree::new("no-room");
+    tree.write("crates/attic/Cargo.toml", &manifest_of("attic", ""));
+    tree.write("crates/attic/README.md", "# A room\n");
+    tree.write("crates/attic/src/lib.rs", LIB);
+    tree.finds(&[
+        "crates/attic/Cargo.toml:1:1: package `manylane-attic` has no room; add it to the table in \
+                  xtask/src/rooms.rs",
+    ]);
+}
+
+#[test]
+fn shared_memory_beside_the_door_is_found_in_every_spelling() {
+    let tree = Tree::new("memory");
+    tree.code(
+        "stats",
+        "use std::sync::{Arc, Mutex as Lock, atomic::{self, Ordering}};\n\
+         use core::sync::atomic::*;\n\
+         use ::parking_lot as fast;\n\
+         use std::sync;\n\
+         use std::sync::*;\n\
+         static N: std::sync::atomic::AtomicU8 = ::std::sync::atomic::AtomicU8::new(0);\n\
+         fn f() { assert!(std::sync::RwLock::new(1).is_poisoned()) }\n\
+         macro_rules! m { () => { use std::{sync::{Condvar, Once}}; loom::sync::Arc::new(()) }; }\n",
+    );
+    let named = |place: &str, path: &str| {
+        format!(
+            "crates/stats/src/lib.rs:{place}: `{path}` is named outside of `sync`; take it from manylane_sync, so that \
+             the model checker and the simulator see it"
+        )
+    };
+    let whole = |place: &str, path: &str| {
+        format!(
+            "crates/stats/src/lib.rs:{place}: `{path}` is imported whole, which hides what is used of it; import the \
+             items by name"
+        )
+    };
+    let expected = [
+        named("2:22", "std::sync::Mutex"),
+        named("2:37", "std::sync::atomic"),
+        named("2:52", "std::sync::atomic::Ordering"),
+        named("3:17", "core::sync::atomic"),
+        whole("4:7", "parking_lot"),
+        whole("5:10", "std::sync"),
+        whole("6:10", "std::sync"),
+        named("7:11", "std::sync::atomic::AtomicU8"),
+        named("7:43", "std::sync::atomic::AtomicU8::new"),
+        named("8:18", "std::sync::RwLock::new"),
+        named("9:43", "std::sync::Condvar"),
+        named("9:60", "loom::sync::Arc::new"),
+    ];
+    tree.finds(&expected.each_ref().map(String::as_str));
+}
+
+#[test]
+fn tests_and_benches_may_use_any_lock() {
+    let tree = Tree::new("memory-tests");
+    let uses = "use std::sync::Mutex;\n";
+    tree.write("crates/stats/tests/stress.rs", uses).write("crates/stats/benches/b/main.rs", uses);
+    tree.code(
+        "stats",
+        "#[cfg(not(test))]\nmod real {}\n#[cfg(test)]\nmod tests;\n\
+         #[cfg(all(test, not(loom)))]\nmod inner { use std::sync::Mutex; }\n\
+         #[test]\nfn t() { let _ = std::sync::Mutex::new(()); }\n",
+    );
+    tree.write("crates/stats/src/tests.rs", uses).write("crates/stats/src/tests/deeper.rs", uses);
+    tree.finds(&[]);
+}
+
+#[test]
+fn code_that_a_test_build_shares_with_others_is_no_test() {
+    let tree = Tree::new("memory-any");
+    tree.code("stats", "#[cfg(any(test, unix))]\nuse std::sync::Condvar;\n");
+    tree.finds(&[
+        "crates/stats/src/lib.rs:3:16: `std::sync::Condvar` is named outside of `sync`; take it from \
+                  manylane_sync, so that the model checker and the simulator see it",
+    ]);
+}
+
+#[test]
+fn a_lock_library_among_the_dependencies_is_found() {
+    let tree = Tree::new("memory-manifest");
+    let dependencies = "[dependencies]\nloom.workspace = true\n\n[dev-dependencies]\nloom.workspace = true\n";
+    tree.write("crates/stats/Cargo.toml", &manifest_of("stats", dependencies));
+    tree.finds(&["crates/stats/Cargo.toml:10:1: `stats` depends on `loom`, which only bench, tests, sync, sim may; use \
+                  manylane-sync"]);
+}
+
+#[test]
+fn unsafe_in_the_wrong_room_is_found() {
+    let tree = Tree::new("unsafe-room");
+    tree.code(
+        "stats",
+        "#![allow(unsafe_code)] // a reason\n\
+         // SAFETY: a reason.\nunsafe impl Send for S {}\nstruct S;\n\
+         macro_rules! m { () => { unsafe { f() } }; }\n",
+    );
+    let (findings, passed) = tree.check();
+    let rest = "allowed in bench, io, sched, local, buf, pool, list, sync, sim only";
+    assert_eq!(
+        findings,
+        format!(
+            "crates/stats/src/lib.rs:2:1: `unsafe_code` is let through here, but is {rest}; remove this\n\
+             crates/stats/src/lib.rs:4:1: `unsafe` stands here, but is {rest}; find a safe way, or move it\n\
+             crates/stats/src/lib.rs:6:26: `unsafe` stands here, but is {rest}; find a safe way, or move it"
+        )
+    );
+    assert!(!passed);
+}
+
+#[test]
+fn unsafe_without_a_reason_is_found() {
+    let tree = Tree::new("unsafe-reason");
+    tree.code(
+        "pool",
+        "#![allow(unsafe_code)]\n\
+         unsafe impl Send for S {}\nstruct S;\n\
+         unsafe fn f() {}\n\
+         // SAFETY: of another statement.\nfn g() {}\n\
+         fn h() {\n    unsafe { f() }\n}\n\
+         macro_rules! m { () => { unsafe { f() } }; }\n",
+    );
+    let reason =
+        "this `unsafe` gives no reason; write a `// SAFETY:` comment above it that names the invariant";
+    tree.finds(&[
+        "crates/pool/src/lib.rs:2:1: `unsafe_code` is let through without a reason; say it in a comment behind this",
+        &format!("crates/pool/src/lib.rs:3:1: {reason}"),
+        &format!("crates/pool/src/lib.rs:9:5: {reason}"),
+        &format!("crates/pool/src/lib.rs:11:26: {reason}"),
+    ]);
+}
+
+#[test]
+fn a_dependency_without_a_reason_is_found() {
+    let tree = Tree::new("reason");
+    let manifest = fs::read_to_string(tree.0.join("Cargo.toml")).expect("just written");
+    tree.write(
+        "Cargo.toml",
+        &format!("{manifest}regex = {{ version = \"1\", features = [\"unicode\"] }}\nitoa = \"1\" #\n"),
+    );
+    let told = |line, name: &str| {
+        format!(
+            "Cargo.toml:{line}:1: dependency `{name}` has no reason; say behind it in a comment what it is here for"
+        )
+    };
+    tree.finds(&[&told(9, "regex"), &told(10, "itoa")]);
+}
+
+#[test]
+fn a_version_of_its_own_is_found() {
+    let tree = Tree::new("version");
+    let dependencies = "[target.'cfg(loom)'.dev-dependencies]\nloom = \"0.7\"\n";
+    tree.write("crates/pool/Cargo.toml", &manifest_of("pool", dependencies));
+    tree.finds(&["crates/pool/Cargo.toml:10:1: dependency `loom` has a version of its own; put it into the workspace's \
+                  Cargo.toml with its reason and write `loom.workspace = true` here"]);
+}
+
+#[test]
+fn a_library_without_lints_or_documentation_is_found() {
+    let tree = Tree::new("library");
+    tree.write("crates/pool/Cargo.toml", "[package]\nname = \"manylane-pool\"\nversion = \"0.1.0\"\n");
+    tree.write("crates/pool/src/lib.rs", "//! Pools.\n");
+    fs::remove_file(tree.0.join("crates/pool/README.md")).expect("it was there");
+    tree.finds(&[
+        "crates/pool/Cargo.toml:1:1: the library has no README.md; write one: what it is, when not to use it, its \
+         protocol, costs, an example",
+        "crates/pool/Cargo.toml:1:1: the workspace's lints are not in force; add `[lints]` with `workspace = true`",
+        "crates/pool/src/lib.rs:1:1: README.md is not the crate's documentation; begin the file with `#![doc = \
+         include_str!(\"../README.md\")]`",
+    ]);
+}
+
+#[test]
+fn a_folder_with_another_name_than_its_room_is_found() {
+    let tree = Tree::new("folder");
+    fs::rename(tree.0.join("crates/pool"), tree.0.join("crates/pools")).expect("it can be moved");
+    tree.finds(&[
+        "crates/pools/Cargo.toml:1:1: package `manylane-pool` is in a folder named `pools`; a room's folder \
+                  has its short name: `pool`",
+    ]);
+}
+
+#[test]
+fn a_panic_on_a_path_that_traffic_can_reach_is_found() {
+    let tree = Tree::new("unwrap");
+    tree.code(
+        "stats",
+        "fn f(x: Option<u8>) -> u8 { x.unwrap() }\n\
+         fn g(x: Option<u8>) { assert_eq!(x.unwrap(), 1, \"{}\", x.unwrap_or(0)) }\n\
+         #[cfg(test)]\nmod tests { fn t() { Some(1).unwrap(); } }\n",
+    );
+    let rest = "`.unwrap()` outside of tests; handle the case, or write `.expect(..)` with the invariant that rules it out";
+    tree.finds(&[
+        &format!("crates/stats/src/lib.rs:2:31: {rest}"),
+        &format!("crates/stats/src/lib.rs:3:36: {rest}"),
+    ]);
+}
+
+#[test]
+fn unfinished_work_is_found() {
+    let tree = Tree::new("unfinished");
+    // Split, so that this file is not found itself.
+    let (note, later) = (concat!("FIX", "ME"), concat!("TO", "DO"));
+    tree.code(
+        "stats",
+        &format!(
+            "fn f() {{ todo! () }} // {note}: more\n\
+             #[test]\n#[ignore = \"slow\"]\nfn t() {{ let _ = {later}S; }}\n\
+             proptest! {{ #[test] #[ignore = \"slow\"] fn p() {{ unimplemented! () }} }}\n\
+             #[cfg_attr(miri, ignore)]\nfn u() {{}}\n"
+        ),
+    );
+    tree.write("crates/stats/README.md", &format!("# A room\n\n{later} the rest\n"));
+    let note_to_self =
+        |word| format!("a note to self ({word}); finish it, or say in plain words what holds and why");
+    let ignored = "an ignored test proves nothing; make it run, widen it by MANYLANE_LONG=1, or remove it";
+    tree.finds(&[
+        &format!("crates/stats/README.md:3:1: {}", note_to_self(later)),
+        "crates/stats/src/lib.rs:2:10: `todo!` stands for work that is not done; do it",
+        &format!("crates/stats/src/lib.rs:2:24: {}", note_to_self(note)),
+        &format!("crates/stats/src/lib.rs:4:1: {ignored}"),
+        &format!("crates/stats/src/lib.rs:6:21: {ignored}"),
+        "crates/stats/src/lib.rs:6:49: `unimplemented!` stands for work that is not done; do it",
+        &format!("crates/stats/src/lib.rs:7:18: {ignored}"),
+    ]);
+}
+
+#[test]
+fn a_folder_without_a_workspace_is_refused_with_a_remedy() {
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["check", "--root", env!("CARGO_TARGET_TMPDIR")])
+        .output()
+        .expect("xtask starts");
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("cannot be opened") && said.contains("give the workspace's folder with --root"),
+        "{said}"
+    );
+}
+
+#[test]
+fn this_workspace_has_a_row_for_each_of_its_packages() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["check", "--root"])
+        .arg(root)
+        .output()
+        .expect("xtask starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!said.contains("has no room"), "{said}");
+    assert!(said.contains("xtask check: "), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+}
