@@ -1,0 +1,130 @@
+//! What everything costs: the only file with durations in it, each with its source.
+//!
+//! Sources:
+//! - *measured*: on the machine of `VALIDATION.md`, a virtual machine with two cores of a Cascade Lake Xeon at 2.5 GHz;
+//! - *Intel*: Intel 64 and IA-32 Architectures Optimization Reference Manual (Skylake server chapter);
+//! - *Fog*: A. Fog, *Instruction tables* (Skylake-X) and *The microarchitecture of Intel, AMD and VIA CPUs*;
+//! - *McCalpin*: J. McCalpin's published core-to-core and memory latencies of two-socket Skylake-SP and Cascade Lake nodes;
+//! - *Schweizer*: H. Schweizer, M. Besta, T. Hoefler, *Evaluating the Cost of Atomic Operations on Modern
+//!   Architectures*, PACT 2015: atomics cost what the transfer of their line costs, plus a constant;
+//! - *core-to-core*: N. Viennot's published core-to-core latency matrices (Xeon Platinum 8275CL, EPYC 7R13, 7V73X).
+//!
+//! # Decisions
+//! - *Hits cost their throughput, not their latency.* An out-of-order core overlaps hits with other work: a
+//!   counter's load-add-store takes 0.7 ns when the counters rotate (measured), and 1.8 ns only in a chain through one word.
+//! - *A load or locked instruction that misses stalls the core.* Overlapping misses are not modelled: code that
+//!   misses on several independent lines at once is faster on a real core.
+//! - *A plain store that misses does not stall.* It waits in the core's store buffer while the core goes on,
+//!   as on every machine with one; the core stalls when the buffer is full, at a locked instruction and at a full fence,
+//!   which drain it. Loads of a line with a store in the buffer are forwarded from it.
+//! - *A miss has two parts.* Until the request has reached the owner, the owner goes on using the line; then
+//!   the line is in transit, and later requests wait in the order of their arrival. This is why two cores that fight for a
+//!   counter do better than one transfer for each operation.
+//! - *Transfers vary by one sixteenth*, from the seed: without it, cores fall into step in a way that no real machine keeps up.
+
+/// Picoseconds: integers, so that sums are the same everywhere.
+pub type Picoseconds = u64;
+
+/// A nanosecond.
+const NS: Picoseconds = 1_000;
+/// A microsecond.
+const US: Picoseconds = 1_000 * NS;
+
+/// The durations of one machine, in picoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// A load from the core's own cache.
+    pub load: Picoseconds,
+    /// A store to a line that the core owns, or into its store buffer.
+    pub store: Picoseconds,
+    /// A locked instruction on a line that the core owns.
+    pub locked: Picoseconds,
+    /// A full fence, beside the draining of the store buffer.
+    pub fence: Picoseconds,
+    /// One pause instruction.
+    pub pause: Picoseconds,
+    /// The branch and the addition of a measured loop, for each round.
+    pub round: Picoseconds,
+    /// One allocation or one release by a thread-caching allocator.
+    pub allocate: Picoseconds,
+    /// A line from the sibling thread of the same core.
+    pub same_core: Picoseconds,
+    /// A line from another core of the same complex (the cores that share a last-level cache).
+    pub same_complex: Picoseconds,
+    /// A line from another complex of the same socket.
+    pub same_socket: Picoseconds,
+    /// A line from another socket.
+    pub other_socket: Picoseconds,
+    /// A line that no core has.
+    pub memory: Picoseconds,
+    /// The part of a transfer, in percent, until the request reaches the owner: so long the owner keeps the line.
+    pub request_percent: u64,
+    /// Stores that wait in a core's store buffer at most.
+    pub store_buffer: u32,
+    /// Lines that a core's store buffer waits for at the same time at most.
+    pub fill_buffers: usize,
+    /// How long a store stays in the store buffer on a line that the core owns: a load of the same word within
+    /// this time is served from there, even if the line is lost meanwhile.
+    pub store_residence: Picoseconds,
+    /// Offering the core when nobody else wants it.
+    pub yield_call: Picoseconds,
+    /// From the decision to sleep until the core is free for another thread.
+    pub sleep_call: Picoseconds,
+    /// What the waker pays to wake a sleeper.
+    pub wake_call: Picoseconds,
+    /// From the end of the wake call until the sleeper runs on an idle core.
+    pub wake_latency: Picoseconds,
+    /// From one thread to another on the same core.
+    pub context_switch: Picoseconds,
+    /// How long a thread runs while others wait for its core.
+    pub quantum: Picoseconds,
+}
+
+/// The machine of `VALIDATION.md`: two virtual cores of a Cascade Lake Xeon at 2.5 GHz under KVM.
+pub const SMALL_VM: Costs = Costs {
+    load: NS * 4 / 10,  // measured: half of a load-add-store that rotates over counters (0.7 ns)
+    store: NS * 4 / 10, // measured: as above
+    locked: 6 * NS,     // measured: uncontended fetch_add in a loop
+    fence: 8 * NS,      // measured: a locked instruction with a store before it takes 8.5 ns
+    pause: 44 * NS,     // Intel: up to 140 cycles since Skylake; at 3.2 GHz
+    round: NS * 4 / 10, // one taken branch a cycle (Fog)
+    allocate: 10 * NS,  // measured: malloc and free of 64 bytes with glibc's thread cache, 20 ns the pair
+    same_core: 8 * NS,  // no such pair here; as TWO_SOCKETS
+    same_complex: 65 * NS, // measured: ping-pong of one line between the two cores
+    same_socket: 65 * NS, // one complex only
+    other_socket: 130 * NS, // no such pair here; as TWO_SOCKETS
+    memory: 90 * NS,    // McCalpin: local memory, 80 to 95 ns
+    request_percent: 50, // a request and an answer over the same mesh (Schweizer: no more than the transfer)
+    store_buffer: 56,   // Intel: entries of the Skylake store buffer
+    fill_buffers: 12,   // Intel: line fill buffers of the Skylake server core
+    store_residence: 8 * NS, // Fog: store to load forwarding and commit, 4 to 20 cycles after retirement
+    yield_call: 300 * NS, // measured: a system call takes 100 ns; the scheduler adds twice that
+    sleep_call: 2 * US, // measured: futex wait until the core is idle
+    wake_call: 5 * US,  // measured: futex wake of a halted virtual core (an exit to the hypervisor)
+    wake_latency: 25 * US, // measured: blocking wake-up of the other core 30 us in all
+    context_switch: 2 * US, // measured: two threads that yield to each other on one core
+    quantum: 3_000 * US, // Linux: base slice of the fair scheduler, 3 ms
+};
+
+/// Two sockets of 24 cores with two threads each (Skylake-SP, Cascade Lake).
+pub const TWO_SOCKETS: Costs = Costs {
+    same_core: 8 * NS, // the siblings share the first-level cache: a hit, and a pipeline clear at times (Intel)
+    same_complex: 55 * NS, // core-to-core, McCalpin: 45 to 60 ns over the mesh
+    same_socket: 55 * NS, // one complex a socket
+    other_socket: 125 * NS, // core-to-core, McCalpin: 110 to 140 ns over UPI
+    sleep_call: US,    // Linux on bare metal: futex wait and the switch to idle, about 1 us
+    wake_call: 3 * US / 2, // Linux on bare metal: futex wake with an interrupt to another core, 1 to 2 us
+    wake_latency: 5 * US, // Linux on bare metal: out of a shallow idle state, 3 to 10 us
+    context_switch: 3 * US / 2, // Linux on bare metal: 1 to 2 us with mitigations
+    ..SMALL_VM
+};
+
+/// One socket of 64 cores in eight complexes of eight (EPYC "Milan").
+pub const ONE_SOCKET_64: Costs = Costs {
+    pause: 18 * NS,        // Fog: 65 cycles on Zen 3, at 3.6 GHz
+    same_complex: 25 * NS, // core-to-core: 7R13 and 7V73X, 20 to 30 ns within a complex
+    same_socket: 95 * NS,  // core-to-core: the same, 85 to 110 ns between complexes
+    memory: 100 * NS,      // published local memory latencies of Milan, 95 to 105 ns
+    store_buffer: 64,      // AMD: Software Optimization Guide for family 19h
+    ..TWO_SOCKETS
+};
