@@ -41,7 +41,8 @@ macro_rules! common {
             #[inline]
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
-                touch(self, Store);
+                // On x86 a sequentially consistent store is an exchange.
+                touch(self, if order == Ordering::SeqCst { Rmw } else { Store });
                 self.0.store(value, order);
             }
             #[inline]
