@@ -13,8 +13,6 @@ SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 LIBRARIES := --workspace --exclude manylane-bench --exclude xtask
 SIMULATED := --workspace --exclude xtask
 
-# Bounds of the everyday run; `make test-long` goes further.
-LOOM_MAX_PREEMPTIONS ?= 2
 FUZZ_SECONDS ?= 60
 
 .PHONY: help setup run test test-debug test-release test-features test-models test-budgets test-long tsan check \
@@ -44,16 +42,16 @@ test-features: ## the same with every feature of every crate
 	cargo test $(LIBRARIES) --all-features
 
 test-models: ## loom: the interleavings of each lock-free structure
-	LOOM_MAX_PREEMPTIONS=$(LOOM_MAX_PREEMPTIONS) $(LOOM) cargo test --release $(LIBRARIES) --test 'loom_*'
+	$(LOOM) cargo test --profile model $(LIBRARIES) --test 'loom_*'
 
 test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virtual cores
-	$(SIM) cargo test --release $(SIMULATED) --test 'sim_*'
+	$(SIM) cargo test --profile model $(SIMULATED) --test 'sim_*'
 
 test-long: export MANYLANE_LONG := 1
 test-long: setup ## the same without the bounds, then ThreadSanitizer and the fuzzers; takes hours
-	LOOM_MAX_DURATION=3600 $(LOOM) cargo test --release $(LIBRARIES) --test 'loom_*'
+	LOOM_MAX_DURATION=3600 $(LOOM) cargo test --profile model $(LIBRARIES) --test 'loom_*'
 	PROPTEST_CASES=100000 cargo test --release $(LIBRARIES) --all-features
-	$(SIM) cargo test --release $(SIMULATED)
+	$(SIM) cargo test --profile model $(SIMULATED)
 	scripts/tsan
 	FUZZ_SECONDS=600 scripts/fuzz
 
