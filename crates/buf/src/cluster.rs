@@ -1,0 +1,161 @@
+//! A cluster that nobody else has seen yet: room for bytes, and a place to write them.
+
+use crate::error::Error;
+use crate::header::{Header, Parts, Ref};
+use crate::segment::Segment;
+use crate::store::{CLUSTER_SIZES, class_of, store};
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// Pooled bytes with one owner, to be filled.
+///
+/// ```text
+///   block from the lane's pool
+///   +--------------------+---------------------------------------------+
+///   | header, 128 bytes  | payload, 2048 or 16384 bytes, aligned to 64 |
+///   +--------------------+----------------------+----------------------+
+///                        | written, `len` bytes | spare                |
+/// ```
+///
+/// Dropping it gives the memory to the lane's cache: two plain loads, no locked instruction.
+///
+/// ```
+/// # fn main() -> Result<(), manylane_buf::Error> {
+/// use manylane_buf::Cluster;
+/// let mut cluster = Cluster::alloc(2048)?;
+/// assert_eq!(cluster.put(b"hello"), 5);
+/// assert_eq!(cluster.spare_len(), 2043);
+/// let segment = cluster.into_segment();
+/// assert_eq!(&*segment, b"hello");
+/// # Ok(()) }
+/// ```
+pub struct Cluster {
+    hold: Ref,
+    start: u32,
+    end: u32,
+}
+
+impl Cluster {
+    /// An empty cluster with room for at least `size` bytes: the smallest of [`CLUSTER_SIZES`] that has it.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`]; [`Error::TooLong`] above [`MAX_CLUSTER`](crate::MAX_CLUSTER); [`Error::EmptyCluster`] for 0.
+    #[inline]
+    pub fn alloc(size: usize) -> Result<Self, Error> {
+        let class = class_of("a cluster", size)?;
+        let at = store().clusters[usize::from(class)].alloc()?.into_raw();
+        debug_assert_eq!(at.addr().get() % align_of::<Header>(), 0, "the pool aligns its blocks");
+        // SAFETY: the block is a header and the payload of its class.
+        let data = unsafe { at.add(size_of::<Header>()) };
+        let parts = Parts {
+            data,
+            capacity: CLUSTER_SIZES[usize::from(class)] as u32,
+            filled: 0,
+            class,
+            free_fn: 0,
+            writable: true,
+            argument: 0,
+        };
+        // SAFETY: fresh from the pool that the class names; the payload is part of it.
+        Ok(Self { hold: unsafe { Ref::new(at, parts) }, start: 0, end: 0 })
+    }
+
+    /// A cluster that holds a copy of `bytes`.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn with(bytes: &[u8]) -> Result<Self, Error> {
+        let mut cluster = Self::alloc(bytes.len())?;
+        cluster.put(bytes);
+        Ok(cluster)
+    }
+
+    /// An empty cluster whose writing begins `headroom` bytes into the payload, so that something can be prepended
+    /// later without copying.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc) for `headroom + size`.
+    pub fn with_headroom(headroom: usize, size: usize) -> Result<Self, Error> {
+        let mut cluster = Self::alloc(headroom.saturating_add(size))?;
+        cluster.start = headroom as u32;
+        cluster.end = headroom as u32;
+        Ok(cluster)
+    }
+
+    /// Bytes written.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// True when nothing is written yet.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Bytes that can still be written.
+    #[inline]
+    pub fn spare_len(&self) -> usize {
+        self.hold.capacity() - self.end as usize
+    }
+
+    #[inline]
+    fn at(&self, offset: u32) -> NonNull<u8> {
+        // SAFETY: offsets lie in the payload, or one behind it.
+        unsafe { self.hold.data().add(offset as usize) }
+    }
+
+    /// The room behind what is written.
+    #[inline]
+    pub fn spare_mut(&mut self) -> &mut [MaybeUninit<u8>] {
+        // SAFETY: the payload is ours alone, since a `Cluster` is the only handle; behind `end` there is `spare_len`.
+        unsafe { std::slice::from_raw_parts_mut(self.at(self.end).as_ptr().cast(), self.spare_len()) }
+    }
+
+    /// Takes the first `n` spare bytes as written.
+    ///
+    /// # Safety
+    /// They are initialised.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[inline]
+    pub unsafe fn commit(&mut self, n: usize) {
+        assert!(n <= self.spare_len(), "commit of {n} bytes where {} were lent", self.spare_len());
+        self.end += n as u32;
+    }
+
+    /// Copies as many of `bytes` as there is room for; how many it were.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> usize {
+        let n = bytes.len().min(self.spare_len());
+        // SAFETY: the payload is ours alone; `n` bytes fit.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(self.end).as_ptr(), n) };
+        self.end += n as u32;
+        n
+    }
+
+    /// What is written.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: initialised by `put` or `commit`.
+        unsafe { std::slice::from_raw_parts(self.at(self.start).as_ptr(), self.len()) }
+    }
+
+    /// A segment over what is written; it may be cloned, cut and sent. Its spare room stays usable: a chain
+    /// appends to it.
+    #[inline]
+    pub fn into_segment(mut self) -> Segment {
+        self.hold.set_filled(self.end);
+        // SAFETY: initialised by `put` or `commit`, and `filled` is where they end.
+        unsafe { Segment::over(self.hold, self.start, self.end - self.start) }
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("len", &self.len()).field("spare", &self.spare_len()).finish()
+    }
+}

@@ -1,0 +1,309 @@
+//! Foreign bytes: a mapping, a caller's allocation, a kernel buffer, with a function that frees them (R-B3).
+//!
+//! A free function is registered once and known by a small number from then on, so that a segment of foreign
+//! bytes carries one byte for it. The table is bounded ([`MAX_FREE_FNS`]) and only ever grows.
+
+use crate::error::Error;
+use crate::header::{EXTERNAL, Parts, Ref};
+use crate::segment::Segment;
+use crate::store::store;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+/// Frees foreign bytes: first byte, number of bytes, the argument given to [`External::new`]. Called exactly once
+/// after the last handle is gone, on the lane that dropped it. It should not panic.
+pub type FreeFn = unsafe fn(NonNull<u8>, usize, usize);
+
+/// Free functions that can be registered. One for each *kind* of foreign memory, not for each buffer; the
+/// largest program in sight has three.
+pub const MAX_FREE_FNS: usize = 32;
+
+struct Registered {
+    name: &'static str,
+    function: FreeFn,
+}
+
+/// The kinds of memory that this crate knows itself: numbers 0 to 2.
+static BUILT_IN: [Registered; 3] = [
+    Registered { name: "vec", function: free_vec },
+    Registered { name: "static", function: keep },
+    Registered { name: "owner", function: free_owner },
+];
+const VEC: FreeIndex = FreeIndex(0);
+const STATIC: FreeIndex = FreeIndex(1);
+const OWNER: FreeIndex = FreeIndex(2);
+
+/// The others, from the first entry on. An entry is written once, by who finds it empty; nobody passes an
+/// entry that is empty, so of two that register one name at the same time, the later sees the earlier.
+static TABLE: [OnceLock<Registered>; MAX_FREE_FNS - BUILT_IN.len()] =
+    [const { OnceLock::new() }; MAX_FREE_FNS - BUILT_IN.len()];
+
+#[inline]
+fn entry(index: usize) -> Option<&'static Registered> {
+    match index.checked_sub(BUILT_IN.len()) {
+        None => Some(&BUILT_IN[index]),
+        Some(index) => TABLE.get(index)?.get(),
+    }
+}
+
+/// The number of a registered free function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FreeIndex(u8);
+
+impl FreeIndex {
+    /// Registers `function` under `name`, once for the life of the process.
+    ///
+    /// # Errors
+    /// [`RegisterError::Twice`] when the name is taken, [`RegisterError::Full`] when the table is.
+    pub fn register(name: &'static str, function: FreeFn) -> Result<Self, RegisterError> {
+        for index in 0..MAX_FREE_FNS {
+            if let Some(slot) = index.checked_sub(BUILT_IN.len()).map(|index| &TABLE[index])
+                && slot.set(Registered { name, function }).is_ok()
+            {
+                return Ok(Self(index as u8));
+            }
+            if entry(index).is_some_and(|taken| taken.name == name) {
+                return Err(RegisterError::Twice { name, index });
+            }
+        }
+        Err(RegisterError::Full { name })
+    }
+
+    /// The function registered with the number `index`.
+    ///
+    /// # Errors
+    /// [`RegisterError::Unknown`] when there is none.
+    pub fn from_index(index: usize) -> Result<Self, RegisterError> {
+        match entry(index) {
+            Some(_) => Ok(Self(index as u8)),
+            None => Err(RegisterError::Unknown { index }),
+        }
+    }
+
+    /// The number.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The name that it was registered with.
+    pub fn name(self) -> &'static str {
+        registered(self.0).name
+    }
+}
+
+fn registered(index: u8) -> &'static Registered {
+    entry(usize::from(index)).expect("a FreeIndex exists for registered functions only")
+}
+
+/// Rule 11 of the header's protocol.
+///
+/// # Safety
+/// The bytes were given to [`External::new`] with this function and argument, nobody uses them any more, and this
+/// is the only call.
+pub(crate) unsafe fn call(index: u8, data: NonNull<u8>, len: usize, argument: usize) {
+    // SAFETY: by contract.
+    unsafe { (registered(index).function)(data, len, argument) }
+}
+
+/// Why a free function was not registered or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The name is taken.
+    Twice {
+        /// The name.
+        name: &'static str,
+        /// Where it stands.
+        index: usize,
+    },
+    /// All of [`MAX_FREE_FNS`] are taken.
+    Full {
+        /// The name that found no place.
+        name: &'static str,
+    },
+    /// No function has this number.
+    Unknown {
+        /// The number.
+        index: usize,
+    },
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Twice { name, index } => write!(
+                f,
+                "free function \"{name}\" is registered already, as number {index}; keep that number instead"
+            ),
+            Self::Full { name } => write!(
+                f,
+                "no room for free function \"{name}\": all {MAX_FREE_FNS} numbers are taken; register one for \
+                 each kind of memory, not for each buffer"
+            ),
+            Self::Unknown { index } => {
+                write!(f, "no free function has the number {index}; register one first")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+/// Foreign bytes as segments.
+#[derive(Debug)]
+pub struct External;
+
+impl External {
+    /// A segment over `len` foreign bytes at `data`. After the last handle is gone, the registered function gets
+    /// `data`, `len` and `argument`, once, on the lane that dropped it.
+    ///
+    /// `writable`: a sole holder may write into the bytes, and [`Segment::zero_on_free`] may wipe them.
+    ///
+    /// Cost: one object from the lane's pool.
+    ///
+    /// # Safety
+    /// Until the function is called, the bytes stay valid and initialised, nobody else writes them, and if
+    /// `writable` nobody else reads them either, and the memory may be written and left uninitialised. The
+    /// function may be called on any thread.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`], and [`Error::TooLong`] above 4 GiB - 1. The function is *not* called then: the bytes are still
+    /// the caller's.
+    pub unsafe fn new(
+        data: NonNull<u8>,
+        len: usize,
+        function: FreeIndex,
+        argument: usize,
+        writable: bool,
+    ) -> Result<Segment, Error> {
+        let Ok(capacity) = u32::try_from(len) else {
+            return Err(Error::TooLong {
+                operation: "an external segment",
+                wanted: len,
+                limit: u32::MAX as usize,
+            });
+        };
+        let at = store().proxies.alloc()?.into_raw();
+        let parts = Parts {
+            data,
+            capacity,
+            filled: capacity,
+            class: EXTERNAL,
+            free_fn: function.0,
+            writable,
+            argument,
+        };
+        // SAFETY: fresh memory of the proxies' pool, made for a header; the bytes are good by contract.
+        let hold = unsafe { Ref::new(at, parts) };
+        // SAFETY: all of them are initialised, by contract.
+        Ok(unsafe { Segment::over(hold, 0, capacity) })
+    }
+
+    /// A vector's bytes; the vector is freed after the last handle. Not for small vectors: copying up to a few
+    /// hundred bytes into a chain is cheaper.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), with the vector given back.
+    pub fn from_vec(bytes: Vec<u8>) -> Result<Segment, Refused<Vec<u8>>> {
+        let mut bytes = ManuallyDrop::new(bytes);
+        // SAFETY: a vector's pointer is never null.
+        let data = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
+        // SAFETY: the bytes were the vector's, which is ours and not dropped.
+        unsafe { Self::new(data, bytes.len(), VEC, bytes.capacity(), true) }
+            .map_err(|error| Refused { value: ManuallyDrop::into_inner(bytes), error })
+    }
+
+    /// A boxed slice's bytes.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), with the box given back.
+    pub fn from_box(bytes: Box<[u8]>) -> Result<Segment, Refused<Box<[u8]>>> {
+        Self::from_vec(bytes.into_vec())
+            .map_err(|refused| Refused { value: refused.value.into_boxed_slice(), error: refused.error })
+    }
+
+    /// Bytes that live as long as the program.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn from_static(bytes: &'static [u8]) -> Result<Segment, Error> {
+        // SAFETY: static, initialised, and never written.
+        unsafe { Self::new(NonNull::from(bytes).cast(), bytes.len(), STATIC, 0, false) }
+    }
+
+    /// The bytes of anything that owns some: an `Arc<[u8]>`, a mapping. The owner is dropped after the last handle,
+    /// on the lane that dropped it. `as_ref` is called once.
+    ///
+    /// Cost: one allocation for the owner, beside the object from the lane's pool.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), with the owner given back.
+    pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Result<Segment, Refused<T>> {
+        let boxed = Box::into_raw(Box::new(Boxed { drop: drop_box::<T>, owner }));
+        // SAFETY: just made, and moved nowhere until `free`.
+        let bytes = unsafe { (*boxed).owner.as_ref() };
+        let (data, len) = (NonNull::from(bytes).cast(), bytes.len());
+        // SAFETY: the bytes are borrowed from the owner, which stays where it is, untouched, until `free`; `T: Send`
+        // allows the drop on any thread.
+        let made = unsafe { Self::new(data, len, OWNER, boxed.expose_provenance(), false) };
+        // SAFETY: on failure nothing refers to the box.
+        made.map_err(|error| Refused { value: unsafe { Box::from_raw(boxed) }.owner, error })
+    }
+}
+
+/// # Safety
+/// As for [`call`], after [`External::from_vec`].
+unsafe fn free_vec(data: NonNull<u8>, _len: usize, capacity: usize) {
+    // SAFETY: `from_vec` took the vector apart; its length does not matter any more.
+    drop(unsafe { Vec::from_raw_parts(data.as_ptr(), 0, capacity) });
+}
+
+/// Frees nothing: the bytes are static.
+unsafe fn keep(_: NonNull<u8>, _: usize, _: usize) {}
+
+/// An owner in a box whose type is forgotten: how to drop it stands first.
+#[repr(C)]
+struct Boxed<T> {
+    drop: unsafe fn(*mut ()),
+    owner: T,
+}
+
+/// # Safety
+/// `boxed` came from a `Box<Boxed<T>>`, which is not used any more.
+unsafe fn drop_box<T>(boxed: *mut ()) {
+    // SAFETY: by contract.
+    drop(unsafe { Box::from_raw(boxed.cast::<Boxed<T>>()) });
+}
+
+/// # Safety
+/// As for [`call`], after [`External::from_owner`].
+unsafe fn free_owner(_: NonNull<u8>, _: usize, argument: usize) {
+    let boxed = std::ptr::with_exposed_provenance_mut::<()>(argument);
+    // SAFETY: the argument is a `Boxed`, whose first field is the function.
+    unsafe { boxed.cast::<unsafe fn(*mut ())>().read()(boxed) };
+}
+
+/// A value that could not become a segment, given back with the reason.
+#[derive(Debug)]
+pub struct Refused<T> {
+    /// The value, untouched.
+    pub value: T,
+    /// Why it was refused.
+    pub error: Error,
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T: fmt::Debug> std::error::Error for Refused<T> {}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error
+    }
+}

@@ -1,0 +1,69 @@
+//! Chains on their way from lane to lane.
+
+use crate::chain::Chain;
+use std::fmt;
+
+/// A chain that belongs to no lane. It can be sent, and opened or dropped where it arrives.
+///
+/// Every segment in it holds a unit of its own (rules 5 to 7 of the count). Packing the only segment of a cluster and
+/// opening it elsewhere costs no locked instruction: the cluster changes its owner.
+///
+/// ```
+/// # fn main() -> Result<(), manylane_buf::Error> {
+/// use manylane_buf::{Chain, Parcel};
+/// let mut chain = Chain::new();
+/// chain.append(b"hello")?;
+/// let parcel = Parcel::from(chain);
+/// let len = std::thread::spawn(move || Chain::from(parcel).len()).join().expect("no panic");
+/// assert_eq!(len, 5);
+/// # Ok(()) }
+/// ```
+pub struct Parcel(Chain);
+
+// SAFETY: rule 1 of the count: a parcel holds unit handles only, each of which may be used and released on any lane,
+// and nothing else that belongs to a lane: ring blocks may be given back to any lane's cache.
+unsafe impl Send for Parcel {}
+// SAFETY: through a shared parcel nothing but two numbers can be read, which do not change while it is shared.
+unsafe impl Sync for Parcel {}
+
+impl Parcel {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Opens the parcel on the calling lane. O(segments), cannot fail.
+    #[inline]
+    pub fn open(self) -> Chain {
+        let mut chain = self.0;
+        chain.segments.iter_mut().for_each(|segment| segment.unpack());
+        chain
+    }
+}
+
+impl From<Chain> for Parcel {
+    /// O(segments), cannot fail.
+    #[inline]
+    fn from(mut chain: Chain) -> Self {
+        chain.segments.iter_mut().for_each(|segment| segment.pack());
+        Self(chain)
+    }
+}
+
+impl From<Parcel> for Chain {
+    #[inline]
+    fn from(parcel: Parcel) -> Self {
+        parcel.open()
+    }
+}
+
+impl fmt::Debug for Parcel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parcel").field("len", &self.len()).finish()
+    }
+}

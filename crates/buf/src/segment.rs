@@ -1,0 +1,409 @@
+//! A view of a run of bytes of one cluster.
+
+use crate::error::{Error, OutOfRange};
+use crate::header::Ref;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, Range};
+use std::ptr::NonNull;
+
+/// A counted view of a run of bytes of one cluster. 24 bytes, no allocation of its own.
+///
+/// Cloning shares the cluster. A segment belongs to its lane (`!Send`); to send it elsewhere, put it into a
+/// [`Chain`](crate::Chain) and that into a [`Parcel`](crate::Parcel).
+///
+/// ```
+/// # fn main() -> Result<(), manylane_buf::Error> {
+/// use manylane_buf::Cluster;
+/// let mut head = Cluster::with(b"GET / HTTP/1.1")?.into_segment();
+/// let method = head.split_to(3)?;
+/// assert_eq!((&*method, &*head), (&b"GET"[..], &b" / HTTP/1.1"[..]));
+/// # Ok(()) }
+/// ```
+///
+/// It cannot leave its lane by itself:
+/// ```compile_fail
+/// fn send<T: Send>(_: T) {}
+/// send(manylane_buf::Cluster::with(b"x").unwrap().into_segment());
+/// ```
+pub struct Segment {
+    hold: Ref,
+    start: NonNull<u8>,
+    len: u32,
+}
+
+#[cfg(not(any(loom, manylane_sim)))]
+const _: () = assert!(size_of::<Segment>() == 24 && size_of::<Option<Segment>>() == 24);
+
+impl Segment {
+    /// The bytes from `start` on, `len` of them, of the cluster that `hold` holds.
+    ///
+    /// # Safety
+    /// They lie inside the cluster's payload and are initialised. For a group handle they end at or below
+    /// `filled` (rule 9).
+    #[inline]
+    pub(crate) unsafe fn over(hold: Ref, start: u32, len: u32) -> Self {
+        debug_assert!(start as usize + len as usize <= hold.capacity(), "inside the payload");
+        // SAFETY: inside the payload, by contract.
+        let start = unsafe { hold.data().add(start as usize) };
+        Self { hold, start, len }
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: initialised (see `over`), and nobody writes them: a writer is either sole (rule 8), which it is
+        // not while this handle exists, or writes from `filled` on, above this view (rule 9).
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len as usize) }
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// True when there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Offset of the first byte in the payload.
+    #[inline]
+    fn offset(&self) -> u32 {
+        // SAFETY: both point into the payload, or one behind it.
+        (unsafe { self.start.offset_from(self.hold.data()) }) as u32
+    }
+
+    /// Offset behind the last byte in the payload.
+    #[inline]
+    fn end(&self) -> u32 {
+        self.offset() + self.len
+    }
+
+    /// A second view, of `range` of this one. Shares the cluster.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the range ends beyond this segment; a range that ends before it starts is empty.
+    #[inline]
+    pub fn slice(&self, range: Range<usize>) -> Result<Self, OutOfRange> {
+        OutOfRange::check("slice up to", "segment", range.end, self.len())?;
+        let start = range.start.min(range.end);
+        // SAFETY: checked: inside this view.
+        Ok(unsafe { self.view(start, range.end - start) })
+    }
+
+    /// # Safety
+    /// `start + len` is at most `self.len()`.
+    #[inline]
+    pub(crate) unsafe fn view(&self, start: usize, len: usize) -> Self {
+        debug_assert!(start + len <= self.len(), "inside the view");
+        // SAFETY: by contract: inside this view, whose bytes are in the payload and initialised.
+        Self { hold: self.hold.clone(), start: unsafe { self.start.add(start) }, len: len as u32 }
+    }
+
+    /// Cuts the view in two: this keeps what stands before `at`, the rest is returned.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when `at` lies beyond the end.
+    #[inline]
+    pub fn split_off(&mut self, at: usize) -> Result<Self, OutOfRange> {
+        OutOfRange::check("split at", "segment", at, self.len())?;
+        // SAFETY: checked.
+        let tail = unsafe { self.view(at, self.len() - at) };
+        self.len = at as u32;
+        Ok(tail)
+    }
+
+    /// Cuts the view in two: what stands before `at` is returned, this keeps the rest.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when `at` lies beyond the end.
+    #[inline]
+    pub fn split_to(&mut self, at: usize) -> Result<Self, OutOfRange> {
+        OutOfRange::check("split at", "segment", at, self.len())?;
+        // SAFETY: checked, twice.
+        let head = unsafe { self.view(0, at) };
+        // SAFETY: as above.
+        unsafe { self.skip(at) };
+        Ok(head)
+    }
+
+    /// # Safety
+    /// `n` is at most `self.len()`.
+    #[inline]
+    pub(crate) unsafe fn skip(&mut self, n: usize) {
+        debug_assert!(n <= self.len(), "inside the view");
+        // SAFETY: by contract: inside the view.
+        self.start = unsafe { self.start.add(n) };
+        self.len -= n as u32;
+    }
+
+    /// Drops the first `n` bytes of the view.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when there are fewer.
+    #[inline]
+    pub fn trim_front(&mut self, n: usize) -> Result<(), OutOfRange> {
+        OutOfRange::check("trim of the first", "segment", n, self.len())?;
+        // SAFETY: checked.
+        unsafe { self.skip(n) };
+        Ok(())
+    }
+
+    /// Drops the bytes of the view behind the first `len`; nothing happens if there are not so many.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len() {
+            self.len = len as u32;
+        }
+    }
+
+    /// True when this is the only handle on the cluster.
+    #[inline]
+    pub fn is_unique(&self) -> bool {
+        self.hold.is_sole()
+    }
+
+    /// The bytes for writing, if this is the only handle and the memory may be written. Copying on write never
+    /// happens silently: whoever gets `None` decides.
+    #[inline]
+    pub fn try_unique(&mut self) -> Option<&mut [u8]> {
+        if self.hold.is_writable() && self.hold.is_sole() {
+            // SAFETY: rule 8: nobody else can look, as long as `self` is borrowed.
+            Some(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len as usize) })
+        } else {
+            None
+        }
+    }
+
+    /// Marks the cluster *zero on free* (R-B5): whoever drops the last handle zeroes the whole payload before it
+    /// can be used again. The mark is for the cluster, not for this view, and cannot be taken back.
+    ///
+    /// # Errors
+    /// [`ReadOnly`] for foreign bytes that were not declared writable: they cannot be zeroed, so the promise
+    /// cannot be made.
+    #[inline]
+    pub fn zero_on_free(&self) -> Result<(), ReadOnly> {
+        if !self.hold.is_writable() {
+            return Err(ReadOnly);
+        }
+        self.hold.mark_zero();
+        Ok(())
+    }
+
+    /// Has anybody marked the cluster, as far as this lane knows?
+    pub fn is_zero_on_free(&self) -> bool {
+        self.hold.is_marked()
+    }
+
+    /// True when both are views of one cluster.
+    #[inline]
+    pub fn shares_with(&self, other: &Self) -> bool {
+        self.hold.same(&other.hold)
+    }
+
+    /// True when the bytes are foreign (see [`External`](crate::External)).
+    pub fn is_external(&self) -> bool {
+        self.hold.is_external()
+    }
+
+    /// Takes `next` in, if it continues this view in the same cluster; else gives it back.
+    #[inline]
+    pub(crate) fn join(&mut self, next: Self) -> Result<(), Self> {
+        let adjacent = self.hold.same(&next.hold) && self.end() == next.offset();
+        if !adjacent {
+            return Err(next);
+        }
+        self.len += next.len; // both lie in one payload, whose size is a u32
+        Ok(())
+    }
+
+    /// Takes `before` in, if this view continues it in the same cluster; else gives it back.
+    #[inline]
+    pub(crate) fn join_front(&mut self, before: Self) -> Result<(), Self> {
+        let adjacent = self.hold.same(&before.hold) && before.end() == self.offset();
+        if !adjacent {
+            return Err(before);
+        }
+        self.start = before.start;
+        self.len += before.len;
+        Ok(())
+    }
+
+    /// Bytes that could be written behind this view now (rule 9).
+    #[inline]
+    pub(crate) fn spare(&mut self) -> usize {
+        let end = self.end();
+        self.hold.spare(end)
+    }
+
+    /// Copies as many of `bytes` behind the view as there is spare room for; how many it were.
+    #[inline]
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
+        let n = self.spare().min(bytes.len());
+        if n > 0 {
+            let end = self.end();
+            // SAFETY: rule 9: the spare bytes are ours to claim, and nobody looks at them.
+            unsafe {
+                let to = self.start.add(self.len as usize);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), n);
+            }
+            self.hold.set_filled(end + n as u32);
+            self.len += n as u32;
+        }
+        n
+    }
+
+    /// Takes back the last `n` bytes, which [`append`](Self::append) has just put there, so that the room is free
+    /// again.
+    pub(crate) fn take_back(&mut self, n: usize) {
+        if n > 0 {
+            self.len -= n as u32;
+            let end = self.end();
+            self.hold.set_filled(end); // a group handle: `append` has made it one, or found it so
+        }
+    }
+
+    /// Claims all spare bytes behind the view (rule 9). `None`: there are none.
+    #[inline]
+    pub(crate) fn claim(&mut self) -> Option<Claim<'_>> {
+        if self.spare() == 0 {
+            return None;
+        }
+        let capacity = self.hold.capacity() as u32;
+        self.hold.set_filled(capacity);
+        Some(Claim { segment: self })
+    }
+
+    /// Copies the last bytes of `bytes` in front of the view as far as there is room that nobody else looks at
+    /// (rule 8); how many it were.
+    pub(crate) fn prepend(&mut self, bytes: &[u8]) -> usize {
+        let n = bytes.len().min(self.offset() as usize);
+        if n == 0 || !self.hold.is_writable() || !self.hold.is_sole() {
+            return 0;
+        }
+        // SAFETY: rule 8: all bytes of the cluster are ours; there are `n` before the view.
+        unsafe {
+            let to = self.start.sub(n);
+            std::ptr::copy_nonoverlapping(bytes[bytes.len() - n..].as_ptr(), to.as_ptr(), n);
+            self.start = to;
+        }
+        self.len += n as u32;
+        n
+    }
+
+    /// Room in front of the view that [`prepend`](Self::prepend) may use now.
+    pub(crate) fn headroom(&self) -> usize {
+        if self.hold.is_writable() && self.hold.is_sole() { self.offset() as usize } else { 0 }
+    }
+
+    /// See rule 5.
+    #[inline]
+    pub(crate) fn pack(&mut self) {
+        self.hold.pack();
+    }
+
+    /// See rules 6 and 7.
+    #[inline]
+    pub(crate) fn unpack(&mut self) {
+        let end = self.end();
+        self.hold.unpack(end);
+    }
+}
+
+impl Clone for Segment {
+    /// Shares the cluster: about 1 ns on the lane that owns it, a locked add on another.
+    #[inline]
+    fn clone(&self) -> Self {
+        Self { hold: self.hold.clone(), start: self.start, len: self.len }
+    }
+}
+
+impl Deref for Segment {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl AsRef<[u8]> for Segment {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment")
+            .field("offset", &self.offset())
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Spare bytes lent out: while this lives, or if it is leaked, no other handle can claim them.
+pub(crate) struct Claim<'a> {
+    segment: &'a mut Segment,
+}
+
+impl Claim<'_> {
+    #[inline]
+    pub(crate) fn bytes(&mut self) -> &mut [MaybeUninit<u8>] {
+        let end = self.segment.end() as usize;
+        // SAFETY: rule 9: from the end of the view to the end of the payload, claimed by this alone.
+        unsafe {
+            let from = self.segment.hold.data().add(end).cast::<MaybeUninit<u8>>();
+            std::slice::from_raw_parts_mut(from.as_ptr(), self.segment.hold.capacity() - end)
+        }
+    }
+
+    /// Adds the first `n` spare bytes to the view.
+    ///
+    /// # Safety
+    /// They are initialised, and there are so many.
+    #[inline]
+    pub(crate) unsafe fn commit(self, n: usize) {
+        debug_assert!(n + self.segment.end() as usize <= self.segment.hold.capacity(), "so many were lent");
+        self.segment.len += n as u32; // `drop` gives the rest back
+    }
+}
+
+impl Drop for Claim<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let end = self.segment.end();
+        self.segment.hold.set_filled(end);
+    }
+}
+
+/// The bytes were not declared writable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOnly;
+
+impl fmt::Display for ReadOnly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "zero on free of foreign bytes that are read-only: declare them writable when they join a chain, or \
+             let their free function zero them",
+        )
+    }
+}
+
+impl std::error::Error for ReadOnly {}
+
+/// So that `?` works where both can happen.
+impl From<ReadOnly> for std::io::Error {
+    fn from(error: ReadOnly) -> Self {
+        Self::new(std::io::ErrorKind::PermissionDenied, error)
+    }
+}
+
+impl From<OutOfRange> for std::io::Error {
+    fn from(error: OutOfRange) -> Self {
+        Error::from(error).into()
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the whole crate that need its hooks; one file a topic.
+
+mod count;
+mod errors;
+mod model;

@@ -1,0 +1,31 @@
+//! R-B1, R-B3, R-B5, R-B6: chains against plain vectors.
+
+use crate::model::{Reached, run};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn chains_behave_like_vectors(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+        run(&data);
+    }
+}
+
+/// The inputs that the property test makes do reach what it is for.
+#[test]
+fn random_operations_reach_refusals_foreign_bytes_and_zeroing() {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let data: Vec<u8> = (0..60_000)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect();
+    let Reached { operations, refused, externals, zeroed } = run(&data);
+    assert!(operations > 10_000, "{operations}");
+    assert!(refused > 200, "{refused}");
+    assert!(externals > 500, "{externals}");
+    assert!(zeroed > 100, "{zeroed}");
+}
