@@ -1,1 +1,22 @@
 #![doc = include_str!("../README.md")]
+#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+
+mod bytes;
+mod cache;
+mod error;
+pub mod inject;
+mod inner;
+mod object;
+mod options;
+mod poison;
+mod report;
+mod shelf;
+mod typed;
+mod wait;
+
+pub use bytes::{BytePool, PooledBytes};
+pub use error::{AllocError, Cause, PoolError};
+pub use options::{MAX_OBJECT_BYTES, Options};
+pub use report::{PoolLane, PoolReport, reclaim, report};
+pub use typed::{Pool, Pooled};
+pub use wait::{Wait, WaitBytes};

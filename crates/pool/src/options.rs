@@ -1,0 +1,198 @@
+//! What a pool may be told, and what follows from it.
+
+use crate::error::PoolError;
+use crate::object::BATCH;
+use std::alloc::Layout;
+
+/// Largest object, in bytes. Beyond it an object is worth a mapping of its own.
+pub const MAX_OBJECT_BYTES: usize = 1 << 30;
+
+/// Largest alignment, in bytes: a page.
+pub(crate) const MAX_ALIGN: usize = 4096;
+
+/// Objects that a lane's cache has room for at most, however small they are: 8 KiB of pointers a lane.
+const MAX_CACHED: usize = if cfg!(loom) { 4 } else { 1024 };
+
+/// Batches that a lane's shelf has room for at most.
+pub(crate) const MAX_SHELF: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// How a pool behaves. Start from [`Options::new`] or `default()`, which suit most.
+///
+/// ```
+/// use manylane_pool::{BytePool, Options};
+/// let buffers = BytePool::with("buffers", 16384, Options::new().lane_bytes(4 << 20).limit(10_000))?;
+/// # let _ = buffers;
+/// # Ok::<_, manylane_pool::PoolError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    lane_bytes: usize,
+    align: Option<usize>,
+    limit: Option<usize>,
+    max_waiters: usize,
+    #[cfg(feature = "global-pools")]
+    global_lists: usize,
+    #[cfg(feature = "global-pools")]
+    global_bytes: usize,
+}
+
+impl Options {
+    /// 2 MiB a lane: 128 buffers of 16 KiB. A lane that holds 64 and gives them all back at once still finds
+    /// them in its cache afterwards.
+    pub const LANE_BYTES: usize = 2 << 20;
+
+    /// Waiters on one lane: more than the connections that one lane serves.
+    pub const MAX_WAITERS: usize = 65_536;
+
+    /// The defaults.
+    pub const fn new() -> Self {
+        Self {
+            lane_bytes: Self::LANE_BYTES,
+            align: None,
+            limit: None,
+            max_waiters: Self::MAX_WAITERS,
+            #[cfg(feature = "global-pools")]
+            global_lists: 0,
+            #[cfg(feature = "global-pools")]
+            global_bytes: 64 << 20,
+        }
+    }
+
+    /// Bytes of free objects that one lane may keep: half in its cache, half on its shelf for itself and others.
+    /// With less than two objects' worth, nothing is kept. Default [`LANE_BYTES`](Self::LANE_BYTES).
+    #[must_use]
+    pub const fn lane_bytes(mut self, bytes: usize) -> Self {
+        self.lane_bytes = bytes;
+        self
+    }
+
+    /// Alignment of each object, in bytes: a power of two up to 4096. Default: that of the type; 64 for bytes, so
+    /// that no two objects share a cache line.
+    #[must_use]
+    pub const fn align(mut self, align: usize) -> Self {
+        self.align = Some(align);
+        self
+    }
+
+    /// Objects that the pool may have taken from the allocator at any time, cached ones included. Default: no limit.
+    ///
+    /// What other lanes hold in their caches counts, and cannot be used here, so set it well above what is needed.
+    #[must_use]
+    pub const fn limit(mut self, objects: usize) -> Self {
+        self.limit = Some(objects);
+        self
+    }
+
+    /// Waiters on one lane at most; 0 refuses all. Default [`MAX_WAITERS`](Self::MAX_WAITERS).
+    #[must_use]
+    pub const fn max_waiters(mut self, waiters: usize) -> Self {
+        self.max_waiters = waiters;
+        self
+    }
+
+    /// Lists that take the lanes' surplus before the allocator does (R-D2): 0 for none (the default, right where
+    /// the allocator is thread-aware), else how many lists share the lanes.
+    #[cfg(feature = "global-pools")]
+    #[must_use]
+    pub const fn global_lists(mut self, lists: usize) -> Self {
+        self.global_lists = lists;
+        self
+    }
+
+    /// Bytes of free objects in all global lists together. Default 64 MiB.
+    #[cfg(feature = "global-pools")]
+    #[must_use]
+    pub const fn global_bytes(mut self, bytes: usize) -> Self {
+        self.global_bytes = bytes;
+        self
+    }
+
+    /// The alignment asked for, or `default`.
+    pub(crate) fn align_or(&self, default: usize) -> usize {
+        self.align.unwrap_or(default)
+    }
+
+    /// Checks the options and works out the capacities.
+    pub(crate) fn resolve(&self, pool: &str, size: usize, align: usize) -> Result<Resolved, PoolError> {
+        let align = self.align.map_or(align, |asked| asked.max(align));
+        if size == 0 {
+            return Err(PoolError::ZeroSize { pool: pool.to_owned() });
+        }
+        if size > MAX_OBJECT_BYTES {
+            return Err(PoolError::TooLarge { pool: pool.to_owned(), size });
+        }
+        if !align.is_power_of_two() || align > MAX_ALIGN {
+            return Err(PoolError::BadAlign { pool: pool.to_owned(), align });
+        }
+        if self.limit == Some(0) {
+            return Err(PoolError::ZeroLimit { pool: pool.to_owned() });
+        }
+        let layout = Layout::from_size_align(size, align)
+            .map(|layout| layout.pad_to_align())
+            .map_err(|_| PoolError::TooLarge { pool: pool.to_owned(), size })?;
+        let half = self.lane_bytes / 2 / layout.size();
+        let cached = half.min(MAX_CACHED);
+        // At least two batches to a cache, so that a full one stays half full when it gives one away.
+        let batch = (cached / 2).clamp(1, BATCH);
+        Ok(Resolved {
+            layout,
+            cached,
+            batch,
+            shelved: (half / batch).min(MAX_SHELF),
+            limit: self.limit,
+            max_waiters: self.max_waiters,
+            #[cfg(feature = "global-pools")]
+            global_lists: self.global_lists,
+            #[cfg(feature = "global-pools")]
+            global_batches: self.global_bytes / layout.size() / batch,
+        })
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What follows from a pool's options.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    /// Of each object; the size is not 0.
+    pub(crate) layout: Layout,
+    /// Objects in a lane's cache at most.
+    pub(crate) cached: usize,
+    /// Objects that travel together; 1 to `BATCH`.
+    pub(crate) batch: usize,
+    /// Batches on a lane's shelf at most.
+    pub(crate) shelved: usize,
+    /// Objects taken from the allocator at most.
+    pub(crate) limit: Option<usize>,
+    /// Waiters on a lane at most.
+    pub(crate) max_waiters: usize,
+    /// Global lists.
+    #[cfg(feature = "global-pools")]
+    pub(crate) global_lists: usize,
+    /// Batches in all global lists at most.
+    #[cfg(feature = "global-pools")]
+    pub(crate) global_batches: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_never_keeps_more_bytes_than_its_bound() {
+        for size in [1, 64, 1000, 16384, 1 << 20, 1 << 22] {
+            for bytes in [0, 1, 1000, 1 << 16, 2 << 20, 100 << 20] {
+                let resolved = Options::new().lane_bytes(bytes).resolve("test", size, 64).expect("valid");
+                let objects = resolved.cached + resolved.shelved * resolved.batch;
+                assert!(
+                    objects * resolved.layout.size() <= bytes,
+                    "size {size}, {bytes} bytes: {resolved:?}"
+                );
+            }
+        }
+    }
+}

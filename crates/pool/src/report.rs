@@ -1,0 +1,140 @@
+//! All pools of the program and their numbers, in the shape of HAProxy's `show pools`.
+
+use crate::inner::Inner;
+use manylane_stats::MemReport;
+use manylane_sync::LaneId;
+#[cfg(not(loom))]
+use manylane_sync::{LockClass, Mutex};
+use std::fmt;
+
+// Statics cannot hold loom's locks, and no model is about who is listed.
+#[cfg(not(loom))]
+static CLASS: LockClass = LockClass::new("pools", LockClass::LEAF);
+#[cfg(not(loom))]
+static POOLS: Mutex<Vec<&'static Inner>> = Mutex::new(&CLASS, Vec::new());
+
+pub(crate) fn register(pool: &'static Inner) {
+    #[cfg(not(loom))]
+    POOLS.lock().push(pool);
+    manylane_stats::register_mem(pool);
+}
+
+fn pools() -> Vec<&'static Inner> {
+    #[cfg(not(loom))]
+    return POOLS.lock().clone();
+    #[cfg(loom)]
+    Vec::new()
+}
+
+/// The numbers of every pool, in order of name, read while the lanes go on.
+pub fn report() -> Vec<PoolReport> {
+    let mut all: Vec<_> = pools().into_iter().map(PoolReport::of).collect();
+    all.sort_by_key(|pool| pool.name);
+    all
+}
+
+/// Housekeeping, never done on the data path: gives free objects of all pools back to the allocator, and
+/// returns how many bytes that were.
+///
+/// It reaches the calling lane's caches, the shelves of all lanes, and the global lists. It does not reach the caches of other
+/// lanes, which no other thread may touch: each lane calls this for itself.
+pub fn reclaim() -> usize {
+    pools().into_iter().map(|pool| pool.reclaim() * pool.options.layout.size()).sum()
+}
+
+/// A pool's numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolReport {
+    /// The pool's name.
+    pub name: &'static str,
+    /// Bytes of an object, alignment included.
+    pub size: usize,
+    /// Objects taken from the allocator and not given back.
+    pub allocated: u64,
+    /// Of these, those in use.
+    pub used: u64,
+    /// Of these, those kept for later: in caches, on shelves, on global lists.
+    pub cached: u64,
+    /// Allocations that failed.
+    pub failed: u64,
+    /// Most objects that the pool may have, if it is limited.
+    pub limit: Option<usize>,
+    /// The same by lane.
+    pub lanes: Vec<PoolLane>,
+}
+
+/// A lane's part of a pool's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLane {
+    /// The lane.
+    pub lane: LaneId,
+    /// Objects allocated here.
+    pub allocs: u64,
+    /// Objects freed here, wherever they were allocated.
+    pub frees: u64,
+    /// Objects in its cache.
+    pub cached: u64,
+    /// Objects on its shelf.
+    pub shelved: u64,
+    /// Allocations that failed here.
+    pub failed: u64,
+}
+
+impl PoolReport {
+    /// Reads while the lanes go on: exact while they are at rest; otherwise `used` is never negative (all
+    /// frees are read before any allocation), and `cached` is what is left of `allocated`.
+    pub(crate) fn of(pool: &'static Inner) -> Self {
+        let used = MemReport::read_cheap(pool).sum.live().cast_unsigned();
+        let (mut fresh, mut evicted, mut failed) = (0u64, 0u64, 0u64);
+        let mut lanes = Vec::new();
+        pool.visit_lanes(&mut |lane, numbers| {
+            fresh += numbers.fresh;
+            evicted += numbers.evicted;
+            failed += numbers.failed;
+            lanes.push(PoolLane {
+                lane,
+                allocs: numbers.mem.allocs,
+                frees: numbers.mem.frees,
+                cached: numbers.cached(),
+                shelved: numbers.shelved,
+                failed: numbers.failed,
+            });
+        });
+        let allocated = fresh.saturating_sub(evicted).max(used);
+        Self {
+            name: pool.name,
+            size: pool.options.layout.size(),
+            allocated,
+            used,
+            cached: allocated - used,
+            failed,
+            limit: pool.options.limit,
+            lanes,
+        }
+    }
+}
+
+/// A line for the pool and a line for each lane.
+impl fmt::Display for PoolReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, size, allocated, used, cached, failed, .. } = self;
+        let bytes = allocated * *size as u64;
+        write!(
+            f,
+            "  - Pool {name} ({size} bytes) : {allocated} allocated ({bytes} bytes), {used} used \
+             ({cached} cached), {failed} failures"
+        )?;
+        if let Some(limit) = self.limit {
+            write!(f, ", limit {limit}")?;
+        }
+        writeln!(f)?;
+        for lane in &self.lanes {
+            writeln!(
+                f,
+                "      {:?}: {} allocs, {} frees, {} cached, {} shelved, {} failures",
+                lane.lane, lane.allocs, lane.frees, lane.cached, lane.shelved, lane.failed
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! A lane's shelf: batches of free objects that other lanes may take.
+//!
+//! # Protocol
+//! Each slot is in one of three states:
+//!
+//! ```text
+//!   EMPTY ---- owner: put --------> FULL
+//!   FULL  ---- anyone: take ------> TAKING ---- the taker, when it has copied ----> EMPTY
+//!   FULL  ---- owner: displace ---> TAKING ---- the owner, with other objects ----> FULL
+//! ```
+//!
+//! 1. A slot's objects are written by the owner while it is EMPTY (only the owner leaves that state) and read
+//!    by whoever moved it to TAKING.
+//! 2. EMPTY and FULL are stored with release and read with acquire: they publish the reads and the writes
+//!    of the objects.
+//!
+//! There are no nodes, so there is nothing to free, nothing to reuse too early, and no ABA.
+//!
+//! # Progress
+//! Nobody waits: a taker that finds a slot TAKING goes to the next; an owner that finds no slot is told so.
+//!
+//! # Cost
+//! The states are on one line, each slot's pointers on 4 (of 64 bytes). A batch that goes to another lane
+//! moves about ten lines for 32 objects.
+
+use crate::object::{BATCH, Batch, Object};
+use crate::options::MAX_SHELF;
+use manylane_sync::CachePadded;
+use manylane_sync::atomic::{AtomicU32, Ordering};
+use manylane_sync::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+
+const EMPTY: u32 = 0;
+const FULL: u32 = 1;
+const TAKING: u32 = 2;
+
+pub(crate) struct Shelf {
+    states: CachePadded<[AtomicU32; MAX_SHELF]>,
+    slots: Box<[Slot]>,
+    /// Objects in a full slot.
+    batch: usize,
+}
+
+type Slot = CachePadded<UnsafeCell<[MaybeUninit<Object>; BATCH]>>;
+
+// SAFETY: rule 1 keeps all accesses to a slot's cell apart; `Object`s may change threads.
+unsafe impl Sync for Shelf {}
+
+/// What became of a batch that its lane had no room for.
+pub(crate) enum Put {
+    /// It is on the shelf.
+    Done,
+    /// It is on the shelf, in place of the oldest, which the batch now holds.
+    Displaced,
+    /// There is no shelf, or other lanes are just taking what is on it.
+    Refused,
+}
+
+impl Shelf {
+    /// A shelf for `slots` batches of `batch` objects.
+    pub(crate) fn new(slots: usize, batch: usize) -> Self {
+        debug_assert!(slots <= MAX_SHELF && batch <= BATCH);
+        let slot = |_| CachePadded::new(UnsafeCell::new([MaybeUninit::uninit(); BATCH]));
+        Self {
+            states: CachePadded::new(std::array::from_fn(|_| AtomicU32::new(EMPTY))),
+            slots: (0..slots).map(slot).collect(),
+            batch,
+        }
+    }
+
+    /// Puts `batch`, which is a full one, on the shelf. Only the owner may call it. `next` is the owner's
+    /// note of where the oldest batch is.
+    pub(crate) fn put(&self, batch: &mut Batch, next: &mut usize) -> Put {
+        debug_assert_eq!(batch.len(), self.batch);
+        let slots = self.slots.len();
+        for index in (*next..slots).chain(0..*next) {
+            // Acquire: rule 2: the last taker has read all.
+            if self.states[index].load(Ordering::Acquire) == EMPTY {
+                self.slots[index].with_mut(|slot| {
+                    // SAFETY: rule 1: it is EMPTY and we are the owner.
+                    unsafe { (&mut *slot)[..self.batch].copy_from_slice(batch.raw()) }
+                });
+                // Release: rule 2: publishes the objects.
+                self.states[index].store(FULL, Ordering::Release);
+                *next = (index + 1) % slots;
+                return Put::Done;
+            }
+        }
+        let oldest = *next;
+        if slots == 0 || !self.claim(oldest) {
+            return Put::Refused;
+        }
+        let mut displaced = Batch::new();
+        self.slots[oldest].with_mut(|slot| {
+            // SAFETY: rule 1: we moved it to TAKING.
+            let slot = unsafe { &mut *slot };
+            displaced.fill(&slot[..self.batch]);
+            slot[..self.batch].copy_from_slice(batch.raw());
+        });
+        // Release: rule 2.
+        self.states[oldest].store(FULL, Ordering::Release);
+        *next = (oldest + 1) % slots;
+        *batch = displaced;
+        Put::Displaced
+    }
+
+    /// Takes a batch, any.
+    pub(crate) fn take(&self, batch: &mut Batch) -> bool {
+        (0..self.slots.len()).any(|index| self.take_from(index, batch))
+    }
+
+    /// Takes the batch that the owner put last: its objects are the warmest. `next` as for [`put`](Self::put).
+    pub(crate) fn take_newest(&self, batch: &mut Batch, next: &mut usize) -> bool {
+        let slots = self.slots.len();
+        for index in (0..*next).rev().chain((*next..slots).rev()) {
+            if self.take_from(index, batch) {
+                *next = index;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Objects on the shelf, for reports.
+    pub(crate) fn len(&self) -> usize {
+        let full = |state: &&AtomicU32| state.load(Ordering::Relaxed) == FULL;
+        self.states.iter().filter(full).count() * self.batch
+    }
+
+    fn take_from(&self, index: usize, batch: &mut Batch) -> bool {
+        // A plain load first: a slot that is not full costs no exclusive access.
+        if self.states[index].load(Ordering::Relaxed) != FULL || !self.claim(index) {
+            return false;
+        }
+        self.slots[index].with(|slot| {
+            // SAFETY: rule 1: we moved it to TAKING.
+            batch.fill(unsafe { &(&*slot)[..self.batch] });
+        });
+        // Release: rule 2: the owner may write it again.
+        self.states[index].store(EMPTY, Ordering::Release);
+        true
+    }
+
+    fn claim(&self, index: usize) -> bool {
+        // Acquire: rule 2: pairs with the release in `put`.
+        self.states[index].compare_exchange(FULL, TAKING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+}

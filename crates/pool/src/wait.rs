@@ -1,0 +1,233 @@
+//! Waiting for memory, lane by lane (R-D4). After HAProxy's buffer wait queues.
+//!
+//! # Protocol
+//! 1. A lane's waiters stand in a queue of that lane, in order of their tickets. Nobody else touches it; a
+//!    lane is never woken by another.
+//! 2. [`offer`](crate::BytePool::offer), once a round, takes as many waiters out of the queue as the lane released
+//!    objects since the last call, and wakes them. A waiter that was taken out holds an *offer*.
+//! 3. A waiter with an offer that finds nothing after all goes back to its place: it keeps its ticket. One that is
+//!    dropped passes its offer on to the next.
+//! 4. A newcomer does not overtake: while others wait it joins the queue without trying. The first in the queue
+//!    tries whenever it is polled, so that a lane that releases nothing itself can poll it by a timer.
+
+use crate::error::{AllocError, Cause};
+use crate::inner::{Inner, Lane};
+use crate::typed::Pooled;
+use crate::{BytePool, PooledBytes};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// A lane's queue.
+pub(crate) struct Waiters {
+    /// In order of tickets.
+    queue: VecDeque<(Ticket, Waker)>,
+    next: Ticket,
+    /// Frees of this lane that were offered already.
+    offered: u64,
+}
+
+type Ticket = u64;
+
+impl Waiters {
+    pub(crate) const fn new() -> Self {
+        Self { queue: VecDeque::new(), next: 0, offered: 0 }
+    }
+
+    /// Where `ticket` is, or would be.
+    fn place(&self, ticket: Ticket) -> Result<usize, usize> {
+        self.queue.binary_search_by_key(&ticket, |(t, _)| *t)
+    }
+}
+
+impl Lane {
+    fn with_waiters<R>(&'static self, f: impl FnOnce(&mut Waiters) -> R) -> R {
+        // SAFETY: every caller got the slot from `Inner::own` on this thread (a waiter cannot change its
+        // thread), and no `f` here calls foreign code: wakers are cloned, woken and dropped outside.
+        unsafe { self.waiters.with(f) }
+    }
+
+    fn wake_one(&'static self) -> bool {
+        let first = self.with_waiters(|waiters| waiters.queue.pop_front());
+        first.map(|(_, waker)| waker.wake()).is_some()
+    }
+}
+
+impl Inner {
+    /// Rule 2.
+    pub(crate) fn offer(&'static self) -> usize {
+        let lane = self.own();
+        let frees = lane.frees();
+        let released = lane.with_waiters(|waiters| {
+            let released = frees.wrapping_sub(waiters.offered);
+            waiters.offered = frees;
+            // Those who join while we wake wait for the next round.
+            released.min(waiters.queue.len() as u64)
+        });
+        (0..released).take_while(|_| lane.wake_one()).count()
+    }
+}
+
+/// A place in a lane's queue.
+struct Place {
+    inner: &'static Inner,
+    lane: &'static Lane,
+    ticket: Option<Ticket>,
+    /// The queue is the lane's, so a waiter stays on its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Place {
+    fn new(inner: &'static Inner) -> Self {
+        Self { inner, lane: inner.own(), ticket: None, not_send: PhantomData }
+    }
+
+    /// Whether it is this one's turn to try: it holds an offer, is the first, or nobody waits.
+    fn may_try(&self) -> bool {
+        self.lane.with_waiters(|waiters| match self.ticket {
+            None => waiters.queue.is_empty(),
+            Some(ticket) => !matches!(waiters.place(ticket), Ok(1..)),
+        })
+    }
+
+    /// Stands in the queue, where it was before or at the end.
+    fn join(&mut self, waker: &Waker) -> Result<(), AllocError> {
+        let waker = waker.clone();
+        let most = self.inner.options.max_waiters;
+        let ticket = self.ticket;
+        let (joined, old) = self.lane.with_waiters(|waiters| {
+            let ticket = ticket.unwrap_or(waiters.next);
+            match waiters.place(ticket) {
+                Ok(at) => (Some(ticket), Some(std::mem::replace(&mut waiters.queue[at].1, waker))),
+                Err(_) if waiters.queue.len() >= most => (None, Some(waker)),
+                Err(at) => {
+                    waiters.queue.insert(at, (ticket, waker));
+                    waiters.next = waiters.next.max(ticket + 1);
+                    (Some(ticket), None)
+                }
+            }
+        });
+        drop(old);
+        match joined {
+            Some(_) => {
+                self.ticket = joined;
+                Ok(())
+            }
+            None => Err(self.inner.fail(self.lane, Cause::Waiters)),
+        }
+    }
+
+    /// Leaves the queue with an object: the ticket is used up.
+    fn leave(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let _gone = self.remove(ticket);
+        }
+    }
+
+    fn remove(&self, ticket: Ticket) -> Option<(Ticket, Waker)> {
+        self.lane.with_waiters(|waiters| {
+            let at = waiters.place(ticket).ok()?;
+            waiters.queue.remove(at)
+        })
+    }
+
+    /// One poll: `attempt` tries to allocate.
+    fn poll<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: impl FnOnce() -> Result<R, AllocError>,
+    ) -> Poll<Result<R, AllocError>> {
+        if self.may_try() {
+            if let Ok(object) = attempt() {
+                self.leave();
+                return Poll::Ready(Ok(object));
+            }
+        }
+        match self.join(cx.waker()) {
+            Ok(()) => Poll::Pending,
+            Err(error) => {
+                self.ticket = None;
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        if self.remove(ticket).is_none() {
+            // Rule 3: it held an offer.
+            self.lane.wake_one();
+        }
+    }
+}
+
+/// Waits for a block; see [`BytePool::wait`]. Dropped, it leaves the queue.
+#[must_use = "a future does nothing until it is polled"]
+pub struct WaitBytes {
+    place: Place,
+}
+
+impl WaitBytes {
+    pub(crate) fn new(inner: &'static Inner) -> Self {
+        Self { place: Place::new(inner) }
+    }
+}
+
+impl Future for WaitBytes {
+    type Output = Result<PooledBytes, AllocError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let inner = self.place.inner;
+        self.place.poll(cx, || BytePool::of(inner).alloc())
+    }
+}
+
+/// Waits for room for a value; see [`Pool::wait`](crate::Pool::wait). Dropped, it leaves the queue and drops
+/// the value.
+#[must_use = "a future does nothing until it is polled"]
+pub struct Wait<T> {
+    place: Place,
+    value: Option<T>,
+}
+
+// The value is moved out, never pinned.
+impl<T> Unpin for Wait<T> {}
+
+impl<T> Wait<T> {
+    pub(crate) fn new(inner: &'static Inner, value: T) -> Self {
+        Self { place: Place::new(inner), value: Some(value) }
+    }
+}
+
+impl<T> Future for Wait<T> {
+    type Output = Result<Pooled<T>, AllocError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { place, value } = &mut *self;
+        let inner = place.inner;
+        place.poll(cx, || {
+            let taken = value.take().expect("a future is not polled after it is ready");
+            Pooled::new_in(inner, taken).map_err(|(error, back)| {
+                *value = Some(back);
+                error
+            })
+        })
+    }
+}
+
+impl fmt::Debug for WaitBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WaitBytes({:?})", self.place.inner.name)
+    }
+}
+
+impl<T> fmt::Debug for Wait<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wait({:?})", self.place.inner.name)
+    }
+}
