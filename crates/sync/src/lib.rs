@@ -15,6 +15,9 @@ pub use backoff::{Backoff, relax};
 pub use crossbeam_utils::CachePadded;
 pub use lane::LaneId;
 pub use lock::{LockClass, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use model::loom_lazy_static;
 pub use model::{Arc, PREEMPTIONS, label, model, thread};
 pub use per_lane::{LaneCell, PerLane};
 pub use qsbr::{Published, Reader};

@@ -1,6 +1,7 @@
 //! What differs between the three machines and is not an atomic, a cell or a lock.
 
 /// `const fn` where the machine has constant constructors; loom's are not.
+#[macro_export]
 macro_rules! const_fn {
     ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
         #[cfg(not(loom))]
@@ -12,6 +13,34 @@ macro_rules! const_fn {
     };
 }
 pub(crate) use const_fn;
+
+/// A static that is made at its first use, and under `cfg(loom)` anew in each execution of a model.
+///
+/// ```
+/// manylane_sync::lazy_static! {
+///     /// What everybody looks up.
+///     static NAMES: Vec<String> = vec!["a".into(), "b".into()];
+/// }
+/// assert_eq!(NAMES.len(), 2);
+/// ```
+///
+/// Cost: one load that tells whether it exists.
+#[macro_export]
+macro_rules! lazy_static {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
+        #[cfg(not(loom))]
+        $(#[$meta])*
+        static $name: std::sync::LazyLock<$type> = std::sync::LazyLock::new(|| $value);
+        #[cfg(loom)]
+        $crate::loom_lazy_static! {
+            $(#[$meta])*
+            static ref $name: $type = $value;
+        }
+    };
+}
+#[cfg(loom)]
+#[doc(hidden)]
+pub use loom::lazy_static as loom_lazy_static;
 
 #[cfg(loom)]
 pub use loom::sync::Arc;
