@@ -23,15 +23,4 @@ pub use registry::{MemReport, register_mem, report_mem};
 pub use sites::{CallSite, MAX_CALL_SITES, SiteTable};
 pub use tally::Tally;
 
-/// `const fn` where the machine has constant constructors; loom's are not.
-macro_rules! const_fn {
-    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
-        #[cfg(not(loom))]
-        $(#[$meta])*
-        $vis const fn $($rest)*
-        #[cfg(loom)]
-        $(#[$meta])*
-        $vis fn $($rest)*
-    };
-}
-pub(crate) use const_fn;
+pub(crate) use manylane_sync::const_fn;
