@@ -27,7 +27,8 @@
 //! 6. **Join.** A parcel is opened on lane L and `owner` is L. Then the handle joins the group: group present:
 //!    its unit is released (never the last: the group has one); absent: its unit becomes the group's. The
 //!    words of rule 2 were last used by this lane, and what a lane's earlier thread did is visible to the next
-//!    (lane numbers are handed over through a mutex).
+//!    (lane numbers are handed over through a mutex, after all of Rust's thread-local destructors ran; a destructor
+//!    of a pthread key must not touch segments).
 //! 7. **Re-own.** Else, if the handle holds the only unit (rule 4), there is no group and no other handle: this
 //!    lane becomes the owner, `local` is 1, `filled` the end of the handle's view. The acquire load orders it
 //!    after everything that former holders did. `owner` changes only here, when no other handle exists
@@ -245,15 +246,12 @@ impl Ref {
             return;
         }
         // SAFETY: checked: a group handle.
-        let left = unsafe {
-            self.group(|group| {
-                group.local -= 1;
-                group.local
-            })
-        };
-        if left > 0 {
-            self.add_unit();
+        let local = unsafe { self.group(|group| group.local) };
+        if local > 1 {
+            self.add_unit(); // first, since it may panic
         }
+        // SAFETY: as above.
+        unsafe { self.group(|group| group.local = local - 1) };
         self.set_unit();
     }
 
@@ -269,12 +267,12 @@ impl Ref {
             return;
         }
         // SAFETY: rule 6: the words are this lane's.
-        let was = unsafe {
-            self.group(|group| {
-                group.local += 1;
-                group.local - 1
-            })
-        };
+        let was = unsafe { self.group(|group| group.local) };
+        if was >= LIMIT {
+            too_many_handles(was);
+        }
+        // SAFETY: as above.
+        unsafe { self.group(|group| group.local = was + 1) };
         self.set_group();
         if was > 0 {
             // Release: what was done under this unit comes before the cluster's end. Not the last: rule 6.

@@ -12,7 +12,7 @@ mod parcel;
 mod segment;
 mod store;
 
-#[cfg(feature = "designs")]
+#[cfg(any(test, feature = "designs"))]
 #[doc(hidden)]
 pub mod designs;
 #[cfg(any(test, feature = "model"))]

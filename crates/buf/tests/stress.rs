@@ -113,4 +113,7 @@ fn what_crosses_lanes_ends_exactly_once() {
     });
     assert_eq!(MADE.load(Ordering::Relaxed), FREED.load(Ordering::Relaxed), "all were freed, once");
     assert_eq!(crossed.into_inner() as u64, 2 * THREADS as u64 * ROUNDS);
+    for pool in manylane_pool::report() {
+        assert_eq!(pool.used, 0, "pool {} has objects out", pool.name);
+    }
 }

@@ -35,7 +35,7 @@ impl Chain {
     }
 
     /// Copies `bytes` into new clusters behind the last segment, or does nothing.
-    #[cold]
+    #[inline(never)]
     fn append_clusters(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         self.segments.reserve(bytes.len().div_ceil(MAX_CLUSTER))?;
         let mut added = Self::new();

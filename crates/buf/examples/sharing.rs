@@ -1,0 +1,154 @@
+//! Times the ways to share a cluster (R-B2, R-B4), and the operations that the README's table names.
+//!
+//! `cargo run --release -p manylane-buf --features designs --example sharing`
+//!
+//! Each figure is the minimum of many short samples, which is what the operation costs when nothing else runs. It is
+//! not for throughput of several lanes at once on a busy machine. With an argument, that operation alone runs a
+//! fixed number of times, for instruction counts:
+//! `valgrind --tool=callgrind .../sharing clone-own`.
+
+use manylane_buf::designs::{Design, Leader, Ours, Proxy, Ring};
+use manylane_buf::{Chain, Cluster, Parcel, Segment};
+use std::hint::black_box;
+use std::time::Instant;
+
+const SAMPLES: usize = 400;
+const ROUNDS: u32 = 2_000;
+/// Rounds for instruction counts.
+const COUNTED: u32 = 100_000;
+
+/// Nanoseconds for one call, in the best sample.
+fn best(mut operation: impl FnMut()) -> f64 {
+    let mut least = f64::MAX;
+    for _ in 0..SAMPLES {
+        let start = Instant::now();
+        for _ in 0..ROUNDS {
+            operation();
+        }
+        least = least.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS));
+    }
+    least
+}
+
+fn segment() -> Segment {
+    Cluster::with(&[1; 64]).expect("memory").into_segment()
+}
+
+/// A handle as a lane has it that does not own the cluster, which the owner holds as well.
+fn on_another_lane<R: Send>(f: impl FnOnce(Segment) -> R + Send) -> R {
+    let keep = segment();
+    let parcel = Parcel::from(Chain::from(keep.clone()));
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| f(parcel.open().pop_front().expect("one")));
+        run.join().expect("no panic")
+    })
+}
+
+fn clone_split_drop(segment: &Segment) {
+    let mut head = segment.clone();
+    let tail = head.split_off(black_box(20)).expect("inside");
+    black_box((head, tail));
+}
+
+/// Name, how to time it, how to run it `COUNTED` times.
+type Case = (&'static str, fn(&mut dyn FnMut(&mut dyn FnMut())));
+
+fn cases() -> Vec<Case> {
+    vec![
+        ("empty", |run| run(&mut || drop(black_box(0)))),
+        ("alloc-drop", |run| run(&mut || drop(black_box(Cluster::alloc(black_box(2048)).expect("memory"))))),
+        ("clone-own", |run| {
+            let segment = segment();
+            run(&mut || drop(black_box(black_box(&segment).clone())));
+        }),
+        ("split-own", |run| {
+            let segment = segment();
+            run(&mut || clone_split_drop(black_box(&segment)));
+        }),
+        ("share-ring", design::<Ring>),
+        ("share-leader", design::<Leader>),
+        ("share-proxy", design::<Proxy>),
+        ("share-ours", design::<Ours>),
+        ("cycle-ring", cycle::<Ring>),
+        ("cycle-leader", cycle::<Leader>),
+        ("cycle-proxy", cycle::<Proxy>),
+        ("cycle-ours", cycle::<Ours>),
+    ]
+}
+
+/// One more handle, dropped again, while the first lives.
+fn design<D: Design>(run: &mut dyn FnMut(&mut dyn FnMut())) {
+    let handle = D::alloc().expect("memory");
+    run(&mut || drop(black_box(D::share(black_box(&handle)).expect("memory"))));
+}
+
+/// A cluster's life: taken, shared once, both handles dropped, the first one first.
+fn cycle<D: Design>(run: &mut dyn FnMut(&mut dyn FnMut())) {
+    run(&mut || {
+        let first = D::alloc().expect("memory");
+        let second = D::share(black_box(&first)).expect("memory");
+        drop(black_box(first));
+        drop(black_box(second));
+    });
+}
+
+fn main() {
+    if let Some(name) = std::env::args().nth(1) {
+        let Some((_, case)) = cases().into_iter().find(|(known, _)| *known == name) else {
+            eprintln!("no case is called {name}; run without an argument to see their names");
+            std::process::exit(2);
+        };
+        case(&mut |operation| (0..COUNTED).for_each(|_| operation()));
+        return;
+    }
+    println!("one thread, the lane that owns the cluster; ns, best of {SAMPLES} samples of {ROUNDS}:");
+    for (name, case) in cases() {
+        let mut ns = 0.0;
+        case(&mut |operation| ns = best(operation));
+        println!("  {name:<14} {ns:6.2}");
+    }
+    println!("a lane that does not own it, the owner holding on:");
+    let clone = on_another_lane(|segment| best(|| drop(black_box(black_box(&segment).clone()))));
+    let split = on_another_lane(|segment| best(|| clone_split_drop(black_box(&segment))));
+    println!("  {:<14} {clone:6.2}", "clone-other");
+    println!("  {:<14} {split:6.2}", "split-other");
+    println!(
+        "two lanes share one cluster, each clones and drops; ns of an operation, mean of the lanes' median samples:"
+    );
+    for (name, ns) in [
+        (Ring::NAME, two_lanes::<Ring>()),
+        (Leader::NAME, two_lanes::<Leader>()),
+        (Proxy::NAME, two_lanes::<Proxy>()),
+        (Ours::NAME, two_lanes::<Ours>()),
+    ] {
+        println!("  {name:<20} {ns:6.2}");
+    }
+}
+
+/// The owner and another lane at the same time, on one cluster. The median of the samples, since the best one may be
+/// one where the other lane did not run.
+fn two_lanes<D: Design>() -> f64 {
+    let handle = D::alloc().expect("memory");
+    let sent = D::send(D::share(&handle).expect("memory"));
+    let barrier = std::sync::Barrier::new(2);
+    let work = |handle: D::Handle| {
+        barrier.wait();
+        let mut samples: Vec<f64> = (0..SAMPLES)
+            .map(|_| {
+                let start = Instant::now();
+                for _ in 0..ROUNDS {
+                    drop(black_box(D::share(black_box(&handle)).expect("memory")));
+                }
+                start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS)
+            })
+            .collect();
+        barrier.wait(); // both hold on until both are done
+        samples.sort_by(f64::total_cmp);
+        samples[SAMPLES / 2]
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| work(D::receive(sent)));
+        let own = work(handle);
+        own.midpoint(other.join().expect("no panic"))
+    })
+}

@@ -1,0 +1,105 @@
+//! Budgets of buffers, in line transfers on the virtual multiprocessor (R-B2, R-B4).
+#![cfg(manylane_sim)]
+
+use manylane_buf::{Chain, Cluster, Parcel, Segment};
+use manylane_sim::{Report, Simulation, Topology, Worker};
+use std::sync::Mutex;
+
+const CORES: [usize; 4] = [1, 8, 32, 96];
+
+fn on<S>(cores: usize, setup: impl FnOnce() -> S, body: impl Fn(&S, &Worker)) -> Report {
+    Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(setup, body)
+}
+
+fn segment() -> Segment {
+    Cluster::with(&[1; 64]).expect("memory").into_segment()
+}
+
+#[test]
+fn taking_and_dropping_a_unique_cluster_moves_no_line() {
+    for cores in CORES {
+        let report = on(
+            cores,
+            || (),
+            |(), worker| worker.measure(20, 500, |_| drop(Cluster::alloc(2048).expect("memory"))),
+        );
+        assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+    }
+}
+
+#[test]
+fn sharing_on_the_own_lane_moves_no_line() {
+    for cores in CORES {
+        let report = on(
+            cores,
+            || (),
+            |(), worker| {
+                let segment = segment();
+                worker.measure(20, 500, |_| drop(segment.clone()));
+            },
+        );
+        assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+    }
+}
+
+#[test]
+fn filling_cutting_and_sending_out_a_chain_on_one_lane_moves_no_line() {
+    for cores in CORES {
+        let report = on(
+            cores,
+            || (),
+            |(), worker| {
+                let mut chain = Chain::new();
+                worker.measure(20, 200, |_| {
+                    chain.append(&[7; 3000]).expect("memory");
+                    let head = chain.split_to(100).expect("inside");
+                    let copy = chain.copy_range(50..2000).expect("memory");
+                    chain.pull_up(2500).expect("memory");
+                    drop((head, copy));
+                    chain.clear();
+                });
+            },
+        );
+        assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+    }
+}
+
+/// The owner does not notice that other lanes hold a part: its words are on a line of its own.
+#[test]
+fn the_owner_shares_without_a_transfer_while_others_hold_on() {
+    for cores in [8, 96] {
+        let report = on(
+            cores,
+            || Mutex::new(Vec::<Parcel>::new()),
+            |held, worker| {
+                let segment = segment();
+                held.lock().expect("no panic").push(Chain::from(segment.clone()).into()); // never opened
+                worker.measure(20, 500, |_| drop(segment.clone()));
+            },
+        );
+        assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+    }
+}
+
+/// What all lanes share costs what one locked add costs on a line that all want: no more than two lines an
+/// operation (clone and drop), whatever the number of cores.
+#[test]
+fn sharing_on_other_lanes_moves_one_line_for_each_locked_add() {
+    for cores in [2, 32] {
+        let report = on(
+            cores,
+            || {
+                let segment = segment();
+                // One more than there are lanes, so that no lane ever holds the only handle.
+                let parcels: Vec<Parcel> = (0..=cores).map(|_| Chain::from(segment.clone()).into()).collect();
+                Mutex::new(parcels)
+            },
+            |parcels, worker| {
+                let mine = parcels.lock().expect("no panic").pop().expect("one for each").open();
+                worker.measure(20, 200, |_| drop(mine.front().expect("one").clone()));
+            },
+        );
+        let transfers = report.transfers_per_operation();
+        assert!((0.5..=2.01).contains(&transfers), "{cores} cores\n{report}");
+    }
+}
