@@ -302,7 +302,8 @@ impl Drop for Outside {
 /// The system's allocator, and the arena while a simulation runs on this thread.
 struct Allocator;
 
-#[global_allocator]
+// Not in this crate's own unit tests of a simulated build: those link the crate a second time, through `sync`.
+#[cfg_attr(not(all(test, manylane_sim)), global_allocator)]
 static ALLOCATOR: Allocator = Allocator;
 
 impl Allocator {

@@ -3,7 +3,7 @@
 //! Lines are found by page in the order of first touch, so that nothing depends on absolute addresses.
 
 use crate::cost::Picoseconds;
-use crate::topology::MAX_CORES;
+use crate::topology::{Distance, MAX_CORES};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
@@ -49,6 +49,18 @@ pub(crate) struct Posted {
     /// The thread to count it for, if it is measured.
     pub(crate) thread: Option<usize>,
     pub(crate) site: &'static Location<'static>,
+    /// Its place in the line's order of transfers, from `at` on.
+    pub(crate) journey: Option<Journey>,
+}
+
+/// A transfer that will take place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Journey {
+    /// When the line leaves the one who has it then.
+    pub(crate) leaves: Picoseconds,
+    pub(crate) arrives: Picoseconds,
+    /// From memory: `None`.
+    pub(crate) distance: Option<Distance>,
 }
 
 /// The state of one line.
@@ -58,8 +70,13 @@ pub(crate) struct Line {
     pub(crate) holders: Cores,
     /// Whether the only holder may write (modified or exclusive). Else shared.
     pub(crate) owned: bool,
-    /// When the last transfer or locked instruction is over.
-    pub(crate) busy_until: Picoseconds,
+    /// When the last transfer that is decided will be over, and to whom it goes.
+    pub(crate) arrives: Picoseconds,
+    pub(crate) goes_to: usize,
+    /// Whether it will be shared then.
+    pub(crate) goes_shared: bool,
+    /// When the last locked instruction is over.
+    pub(crate) locked_until: Picoseconds,
     /// In order of time.
     pub(crate) posted: Vec<Posted>,
     /// Transfers in the measured part.

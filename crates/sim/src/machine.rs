@@ -11,7 +11,7 @@
 use crate::Access;
 use crate::arena::Outside;
 use crate::cost::{Costs, Picoseconds};
-use crate::lines::{Cores, LineId, Lines, Posted};
+use crate::lines::{Cores, Journey, LineId, Lines, Posted};
 use crate::topology::{Distance, Topology};
 use corosensei::Yielder;
 use std::cell::{Cell, RefCell, RefMut};
@@ -466,22 +466,45 @@ impl Machine {
         latency - span / 2 + self.random(core) % (span + 1)
     }
 
-    /// `core`'s request for `line` has reached the owner at `at`: the line goes over. Returns when it is there.
-    fn transfer(
+    /// `core`'s request for `line` has reached those who have it, at `now`: decides when the line travels.
+    ///
+    /// A line in transit travels on only when it has arrived and the next request has reached its new holder, who
+    /// uses it meanwhile. Requests are served in the order of arrival.
+    fn decide(&mut self, line: LineId, core: usize, now: Picoseconds, write: bool) -> Journey {
+        let reach = self.reach(line, core, write);
+        let it = self.lines.get(line);
+        let (in_transit, shared, goes_to) = (it.arrives > now, it.goes_shared, it.goes_to);
+        let arrived = it.arrives;
+        let distance = if in_transit { Some(self.topology.distance(core, goes_to)) } else { reach };
+        let latency = self.topology.latency(distance);
+        let request = self.request_time(latency);
+        let leaves = match in_transit {
+            false => now,
+            true if shared && !write => arrived, // copies are made at the same time
+            // Never longer than within a complex: a far owner is not given more time than a near one.
+            true => arrived + request.min(self.request_time(self.costs.same_complex)),
+        };
+        let arrives = leaves + self.varied(core, latency - request);
+        let it = self.lines.get(line);
+        if write || !shared || distance.is_none() {
+            it.arrives = arrives;
+            it.goes_to = core;
+            it.goes_shared = !write && distance.is_some();
+        }
+        Journey { leaves, arrives, distance }
+    }
+
+    /// The line leaves for `core`. Returns when it is there.
+    fn travel(
         &mut self,
         line: LineId,
         core: usize,
-        at: Picoseconds,
         write: bool,
+        journey: Journey,
         counted: Option<usize>,
         site: &'static Location<'static>,
     ) -> Picoseconds {
-        let reach = self.reach(line, core, write);
-        let latency = self.topology.latency(reach);
-        let answer = self.varied(core, latency - self.request_time(latency));
         let it = self.lines.get(line);
-        let done = at.max(it.busy_until) + answer;
-        let was_owned = it.owned;
         if write {
             it.holders = Cores::only(core);
             it.owned = true;
@@ -489,12 +512,9 @@ impl Machine {
             it.owned = it.holders.is_empty(); // alone: exclusive
             it.holders.insert(core);
         }
-        if write || was_owned || it.owned {
-            it.busy_until = done;
-        }
         if let Some(thread) = counted {
             let counts = &mut self.threads[thread].counts;
-            match reach {
+            match journey.distance {
                 None => counts.cold += 1,
                 Some(distance) => {
                     counts.transfers[distance as usize] += 1;
@@ -503,19 +523,40 @@ impl Machine {
                 }
             }
         }
-        done
+        // A locked instruction that had begun is finished first.
+        journey.arrives + it.locked_until.saturating_sub(journey.leaves)
     }
 
-    /// Gives `line` to the stores whose requests have reached its owner by `now`.
+    /// Gives `line` to the stores whose turn has come by `now`.
     #[inline]
     fn settle(&mut self, line: LineId, now: Picoseconds) {
-        while self.lines.get(line).posted.first().is_some_and(|p| p.at <= now) {
-            let posted = self.lines.get(line).posted.remove(0);
-            let done = self.transfer(line, posted.core, posted.at, true, posted.thread, posted.site);
+        if !self.lines.get(line).posted.is_empty() {
+            self.settle_posted(line, now);
+        }
+    }
+
+    fn settle_posted(&mut self, line: LineId, now: Picoseconds) {
+        for index in 0..self.lines.get(line).posted.len() {
+            let posted = self.lines.get(line).posted[index];
+            if posted.at > now {
+                break;
+            }
+            if posted.journey.is_some() {
+                continue;
+            }
+            let journey = self.decide(line, posted.core, posted.at, true);
+            self.lines.get(line).posted[index].journey = Some(journey);
             let pending = self.cores[posted.core].pending.iter_mut();
             for it in pending.filter(|p| p.line == line && p.arrives.is_none()) {
-                it.arrives = Some(done);
+                it.arrives = Some(journey.arrives);
             }
+        }
+        while let Some(&posted) = self.lines.get(line).posted.first()
+            && let Some(journey) = posted.journey
+            && journey.leaves <= now
+        {
+            self.lines.get(line).posted.remove(0);
+            self.travel(line, posted.core, true, journey, posted.thread, posted.site);
         }
     }
 
@@ -590,7 +631,7 @@ impl Machine {
                     let done = now + self.costs.locked;
                     self.own().clock = done;
                     let state = self.lines.get(line);
-                    state.busy_until = state.busy_until.max(done);
+                    state.locked_until = state.locked_until.max(done);
                 }
                 owned
             }
@@ -615,7 +656,7 @@ impl Machine {
         let core = self.core;
         let reach = self.reach(line, core, true);
         let at = self.own().clock + self.request_time(self.topology.latency(reach));
-        let posted = Posted { at, core, thread: self.counted(), site };
+        let posted = Posted { at, core, thread: self.counted(), site, journey: None };
         let queue = &mut self.lines.get(line).posted;
         let place = queue.partition_point(|p| (p.at, p.core) <= (at, core));
         queue.insert(place, posted);
@@ -630,17 +671,26 @@ impl Machine {
         self.own().clock += request;
     }
 
-    /// The request has arrived: the line comes.
-    fn answer(&mut self, line: LineId, kind: Access, site: &'static Location<'static>) {
+    /// The request has arrived: decides when the line leaves, and waits for that.
+    fn queue_up(&mut self, line: LineId, kind: Access) -> Journey {
+        let (core, now) = (self.core, self.own().clock);
+        self.settle(line, now);
+        let journey = self.decide(line, core, now, kind == Access::Rmw);
+        self.own().clock = journey.leaves;
+        journey
+    }
+
+    /// The line leaves for the current core, which goes on when it is there.
+    fn answer(&mut self, line: LineId, kind: Access, journey: Journey, site: &'static Location<'static>) {
         let (core, now) = (self.core, self.own().clock);
         self.settle(line, now);
         let counted = self.counted();
-        let write = kind == Access::Rmw;
-        let done = self.transfer(line, core, now, write, counted, site);
-        self.own().clock = done + if write { self.costs.locked } else { self.costs.load };
-        if write {
+        let locked = kind == Access::Rmw;
+        let arrived = self.travel(line, core, locked, journey, counted, site);
+        self.own().clock = arrived + if locked { self.costs.locked } else { self.costs.load };
+        if locked {
             let clock = self.own().clock;
-            self.lines.get(line).busy_until = clock;
+            self.lines.get(line).locked_until = clock;
         }
     }
 
@@ -738,7 +788,9 @@ fn access_line<'a>(
     }
     machine.request(line, kind);
     machine = turn(shared, machine);
-    machine.answer(line, kind, site);
+    let journey = machine.queue_up(line, kind);
+    machine = turn(shared, machine);
+    machine.answer(line, kind, journey, site);
     machine
 }
 

@@ -164,7 +164,7 @@ fn who_shares_nothing_transfers_nothing_and_scales_to_96_cores() {
 fn a_shared_counter_peaks_early_and_does_not_recover() {
     let speed: Vec<f64> = [1, 2, 8, 24, 48, 96].map(|n| shared_counter(n).operations_per_second()).to_vec();
     assert!(speed[1..].iter().all(|&s| s < speed[0]), "{speed:?}");
-    assert!(speed[5] < speed[2] * 1.1 && speed[5] < speed[0] / 4.0, "{speed:?}");
+    assert!(speed[5] < speed[2] && speed[5] < speed[0] / 3.0, "{speed:?}");
     assert!(speed[4] < speed[3], "the second socket makes it worse: {speed:?}");
 }
 

@@ -1,0 +1,137 @@
+//! The cases of `VALIDATION.md`: one source, run by real threads or, with `--cfg manylane_sim`, by virtual ones.
+
+use manylane_sync::atomic::{AtomicU64, Ordering, OwnedU64};
+use manylane_sync::{LockClass, Mutex, PerLane, RwLock};
+use std::hint::black_box;
+
+static LIST: LockClass = LockClass::new("validated list", 1);
+static TABLE: LockClass = LockClass::new("validated table", 2);
+
+/// Threads that each case runs with, the first being what the others are compared with.
+pub(crate) const THREADS: [usize; 4] = [1, 2, 8, 32];
+
+/// A name, and operations per second with so many threads.
+pub(crate) type Case = (&'static str, fn(usize) -> f64);
+
+/// In the order of `VALIDATION.md`.
+pub(crate) const CASES: [Case; 5] = [
+    ("shared atomic counter", shared_counter),
+    ("per-lane counters", per_lane_counters),
+    ("falsely shared counters", falsely_shared_counters),
+    ("mutex-protected list", mutex_list),
+    ("read-locked rwlock", read_lock),
+];
+
+fn shared_counter(threads: usize) -> f64 {
+    run(
+        threads,
+        || AtomicU64::new(0),
+        |counter, _| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        },
+    )
+}
+
+fn per_lane_counters(threads: usize) -> f64 {
+    let counters = || PerLane::<OwnedU64>::new(|_| OwnedU64::new(0));
+    run(threads, counters, |counters, _| counters.own().add(1))
+}
+
+fn falsely_shared_counters(threads: usize) -> f64 {
+    let counters = move || (0..threads).map(|_| OwnedU64::new(0)).collect::<Vec<_>>();
+    run(threads, counters, |counters, thread| counters[thread].add(1))
+}
+
+/// A queue in one piece, so that the simulator sees every byte of it that is touched.
+#[derive(Default)]
+struct List {
+    first: usize,
+    len: usize,
+    values: [u64; 6],
+}
+
+impl List {
+    fn push(&mut self, value: u64) {
+        self.values[(self.first + self.len) % 6] = value;
+        self.len += 1;
+    }
+    fn pop(&mut self) -> u64 {
+        let value = self.values[self.first];
+        self.first = (self.first + 1) % 6;
+        self.len -= 1;
+        value
+    }
+}
+
+fn mutex_list(threads: usize) -> f64 {
+    run(
+        threads,
+        || Mutex::new(&LIST, List::default()),
+        |list, _| {
+            let mut guard = list.lock();
+            let list = &mut *guard;
+            list.push(1);
+            black_box(list.pop());
+        },
+    )
+}
+
+fn read_lock(threads: usize) -> f64 {
+    run(
+        threads,
+        || RwLock::new(&TABLE, 1_u64),
+        |table, _| {
+            black_box(*table.read());
+        },
+    )
+}
+
+/// Operations per second of `threads` threads that call `operation` for a while.
+#[cfg(not(manylane_sim))]
+fn run<S: Sync>(threads: usize, set_up: impl Fn() -> S, operation: impl Fn(&S, usize) + Sync) -> f64 {
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    let (state, ready, stop) = (set_up(), Barrier::new(threads + 1), AtomicBool::new(false));
+    let workers: Vec<(u64, Instant, Instant)> = std::thread::scope(|scope| {
+        let start = |thread| {
+            let (state, ready, stop, operation) = (&state, &ready, &stop, &operation);
+            move || {
+                operation(state, thread);
+                ready.wait();
+                let (started, mut done) = (Instant::now(), 0);
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    (0..64).for_each(|_| operation(state, thread));
+                    done += 64;
+                }
+                (done, started, Instant::now())
+            }
+        };
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(start(thread))).collect();
+        ready.wait();
+        std::thread::sleep(Duration::from_millis(100));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        workers.into_iter().map(|w| w.join().expect("no case panics")).collect()
+    });
+    // The main thread may run late, so the clock is that of the workers.
+    let started = workers.iter().map(|w| w.1).min().expect("there is a thread");
+    let ended = workers.iter().map(|w| w.2).max().expect("there is a thread");
+    workers.iter().map(|w| w.0).sum::<u64>() as f64 / (ended - started).as_secs_f64()
+}
+
+/// The same on the virtual machine that models the one of `VALIDATION.md`.
+#[cfg(manylane_sim)]
+fn run<S>(threads: usize, set_up: impl Fn() -> S, operation: impl Fn(&S, usize)) -> f64 {
+    use manylane_sim::{Simulation, Topology};
+
+    const WARM_UP_NS: u64 = 100_000;
+    const MEASURED_NS: u64 = 12_000_000; // four time slices of each core
+    let report = Simulation::new(Topology::small_vm()).threads(threads).run(set_up, |state, worker| {
+        worker.measure_for(WARM_UP_NS, MEASURED_NS, |_| operation(state, worker.number()));
+    });
+    if std::env::var_os("MANYLANE_REPORTS").is_some() {
+        println!("{report}");
+    }
+    report.operations_per_second()
+}
