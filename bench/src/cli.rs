@@ -1,0 +1,147 @@
+//! Arguments and commands.
+
+use crate::cases::{self, Case};
+use crate::scale;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Most real threads that can be asked for: as many as the arrays of the MAXCPU variant have records.
+pub const MOST_THREADS: usize = 256;
+
+/// Cores of the simulated machine: 2 sockets of 24 cores with 2 threads each.
+pub const MOST_CORES: usize = 96;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "manylane-bench",
+    about = "Does it scale, and is it fast? Measured here, and simulated up to 96 cores."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Before and after, by number of threads: real ones here, simulated cores to 96
+    Scale(ScaleArguments),
+    /// One thread, side by side with the best peer crates
+    Peers(PeersArguments),
+    /// The same by instruction counts (needs valgrind); fails where a promised limit is broken
+    Instructions(InstructionsArguments),
+    /// One contestant of `peers`, so many times: what `instructions` counts
+    #[command(hide = true)]
+    Repeat(RepeatArguments),
+}
+
+/// What `scale` takes.
+#[derive(Clone, Debug, Args)]
+pub struct ScaleArguments {
+    /// Only this case; may be repeated
+    #[arg(long = "case", value_name = "NAME", value_parser = cases::named)]
+    pub cases: Vec<&'static Case>,
+    /// Runs of each variant with each number of threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub runs: Option<u16>,
+    /// Real threads, e.g. 1,2,8,32
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = threads)]
+    pub threads: Vec<usize>,
+    /// Simulated cores, e.g. 1,8,96
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = cores)]
+    pub cores: Vec<usize>,
+    /// Length of a real run in milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub time: Option<u32>,
+    /// A look in less than two minutes: fewer runs, threads and cores, shorter tables
+    #[arg(long)]
+    pub short: bool,
+    /// Only the simulated half
+    #[arg(long, conflicts_with = "real")]
+    pub simulated: bool,
+    /// Only the real half
+    #[arg(long)]
+    pub real: bool,
+    /// Print the results as JSON, and no tables
+    #[arg(long)]
+    pub json: bool,
+    /// The simulated build of this program [env: MANYLANE_BENCH_SIM] [default: sim/release beside this one]
+    #[arg(long, value_name = "PATH")]
+    pub sim: Option<PathBuf>,
+    /// Where plots and full tables are written
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub out: PathBuf,
+}
+
+/// What `peers` takes.
+#[derive(Clone, Debug, Args)]
+pub struct PeersArguments {
+    /// Only this group of rows; may be repeated
+    #[arg(long = "row", value_name = "GROUP")]
+    pub rows: Vec<String>,
+    /// Samples of each contestant
+    #[arg(long, value_name = "N", default_value_t = 101, value_parser = clap::value_parser!(u32).range(3..=100_000))]
+    pub samples: u32,
+    /// Length of a sample in microseconds
+    #[arg(long, value_name = "US", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    pub time: u32,
+}
+
+/// What `instructions` takes.
+#[derive(Clone, Debug, Args)]
+pub struct InstructionsArguments {
+    /// Only this group of rows; may be repeated
+    #[arg(long = "row", value_name = "GROUP")]
+    pub rows: Vec<String>,
+}
+
+/// What `repeat` takes.
+#[derive(Clone, Debug, Args)]
+pub struct RepeatArguments {
+    /// The group of rows
+    pub group: String,
+    /// Which of its one-thread rows, from 0 on
+    pub contest: usize,
+    /// Its name in the table
+    pub contestant: String,
+    /// How often
+    pub operations: u64,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=MOST_THREADS).contains(&threads) => Ok(threads),
+        _ => Err(format!("a number of threads is between 1 and {MOST_THREADS}")),
+    }
+}
+
+fn cores(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(cores) if (1..=MOST_CORES).contains(&cores) => Ok(cores),
+        _ => Err(format!("the simulated machine has 1 to {MOST_CORES} cores")),
+    }
+}
+
+/// The program. Every failure is one sentence on standard error.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Scale(arguments) => scale::run(&arguments),
+        #[cfg(not(manylane_sim))]
+        Command::Peers(arguments) => crate::peers::run(&arguments),
+        #[cfg(not(manylane_sim))]
+        Command::Instructions(arguments) => crate::peers::instructions::run(&arguments),
+        #[cfg(not(manylane_sim))]
+        Command::Repeat(arguments) => crate::peers::instructions::repeat(&arguments),
+        #[cfg(manylane_sim)]
+        Command::Peers(_) | Command::Instructions(_) | Command::Repeat(_) => {
+            Err("peers are not built for the simulator: use the ordinary build of this program".to_string())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("manylane-bench: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}

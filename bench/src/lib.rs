@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+#![cfg(not(loom))] // nothing here is a model
+
+pub mod cases;
+pub mod cli;
+#[cfg(not(manylane_sim))]
+pub mod peers;
+pub mod plot;
+pub mod results;
+pub mod run;
+pub mod scale;
+pub mod stats;

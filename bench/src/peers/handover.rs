@@ -1,0 +1,209 @@
+//! A buffer of 16 KiB that one lane takes and another frees, as it is when connections are handed over.
+//!
+//! The measuring thread takes buffers and pushes them into a ring; a second thread pops and frees them. The same ring
+//! serves everyone; the contestant *ring alone* passes numbers. Timed from the moment when both threads run to the last
+//! free, so it is wall time per buffer of a pipeline of two. On one processor it would measure the scheduler.
+
+use super::allocators::{Allocator, Block, Jemalloc, Malloc, Mimalloc, Snmalloc};
+use super::pool::{Boxed, Buffer, SIZE, boxed};
+use super::table::RING_ALONE;
+use super::{Contestant, Effort, Row, measure};
+use manylane_pool::BytePool;
+use parking_lot::Mutex;
+use rtrb::RingBuffer;
+use sharded_slab::Clear;
+use std::cell::RefCell;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Buffers on their way at most: about what a lane hands over in one round.
+const RING: usize = 256;
+const TARGET: f64 = 60.0;
+
+pub(super) fn crowds(effort: Effort) -> Vec<Row> {
+    let ours = BytePool::new("peers handover", SIZE).expect("16 KiB is a size");
+    let slab: &'static sharded_slab::Pool<SlabBuffer> = Box::leak(Box::new(sharded_slab::Pool::new()));
+    let depot: &'static Depot = Box::leak(Box::new(Depot(Mutex::new(Vec::new()))));
+    let objects: &'static object_pool::Pool<Boxed> =
+        Box::leak(Box::new(object_pool::Pool::new(2 * RING, boxed)));
+    // Waking the other thread must stay small beside the sample.
+    let effort = Effort { time: effort.time * 4, ..effort };
+    let figures = measure(
+        effort,
+        vec![
+            pipeline(
+                "manylane BytePool",
+                true,
+                move || ours.alloc().expect("there is memory"),
+                Buffer::touch,
+            ),
+            pipeline("magazines, locked depot", false, move || depot.take(), |buffer| buffer.touch()),
+            pipeline("sharded-slab", false, move || SlabKey::new(slab), |_| {}),
+            pipeline("object-pool", false, move || objects.pull(boxed), Buffer::touch),
+            pipeline(Mimalloc::NAME, false, Block::<Mimalloc, SIZE>::new, Buffer::touch),
+            pipeline(Snmalloc::NAME, false, Block::<Snmalloc, SIZE>::new, Buffer::touch),
+            pipeline(Jemalloc::NAME, false, Block::<Jemalloc, SIZE>::new, Buffer::touch),
+            pipeline(Malloc::NAME, false, Block::<Malloc, SIZE>::new, Buffer::touch),
+            pipeline(RING_ALONE, false, || 1u64, |_| {}),
+        ],
+    );
+    vec![Row::new("pool: 16 KiB, taken on one lane, freed on another", Some(TARGET), figures)]
+}
+
+/// Two threads with a ring between them; the second one sleeps while others are measured.
+fn pipeline<I: Send + 'static>(
+    name: &str,
+    ours: bool,
+    mut take: impl FnMut() -> I + 'static,
+    touch: impl Fn(&mut I) + 'static,
+) -> Contestant {
+    let (mut push, mut pop) = RingBuffer::<I>::new(RING);
+    let (go, orders) = mpsc::channel::<u64>();
+    let (tell, told) = mpsc::channel::<Option<Instant>>();
+    std::thread::spawn(move || {
+        // Ends when the contestant is dropped.
+        while let Ok(n) = orders.recv() {
+            if tell.send(None).is_err() {
+                return;
+            }
+            for _ in 0..n {
+                let mut wait = Patience::new();
+                while pop.pop().map(drop).is_err() {
+                    wait.wait();
+                }
+            }
+            if tell.send(Some(Instant::now())).is_err() {
+                return;
+            }
+        }
+    });
+    let work = move |n: u64| -> Duration {
+        go.send(n).expect("the other thread lives as long as this end of the channel");
+        told.recv().expect("it says when it runs");
+        let started = Instant::now();
+        for _ in 0..n {
+            let mut item = take();
+            touch(&mut item);
+            let mut wait = Patience::new();
+            while let Err(rtrb::PushError::Full(back)) = push.push(item) {
+                item = back;
+                wait.wait();
+            }
+        }
+        let ended = told.recv().ok().flatten().expect("it says when it has freed all");
+        ended.duration_since(started)
+    };
+    if ours { Contestant::timed_ours(name, work) } else { Contestant::timed_peer(name, work) }
+}
+
+/// Spins, and offers the processor when that takes long: the other thread may have lost its own.
+struct Patience(u32);
+
+impl Patience {
+    fn new() -> Self {
+        Self(0)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        self.0 += 1;
+        if self.0 > 200 { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+}
+
+/// A pooled object that is freed by its key.
+struct SlabKey(&'static sharded_slab::Pool<SlabBuffer>, usize);
+
+struct SlabBuffer(Boxed);
+
+impl Default for SlabBuffer {
+    fn default() -> Self {
+        Self(boxed())
+    }
+}
+
+impl Clear for SlabBuffer {
+    fn clear(&mut self) {}
+}
+
+impl SlabKey {
+    fn new(pool: &'static sharded_slab::Pool<SlabBuffer>) -> Self {
+        let key = pool.create_with(|buffer| buffer.0[0] = 1).expect("the slab holds more than the ring");
+        Self(pool, key)
+    }
+}
+
+impl Drop for SlabKey {
+    fn drop(&mut self) {
+        assert!(self.0.clear(self.1), "freed once");
+    }
+}
+
+/// Buffers in a magazine; a thread has two.
+const MAGAZINE: usize = 64;
+
+/// Full magazines for all threads (J. Bonwick and J. Adams, *Magazines and Vmem*, 2001), under one lock.
+struct Depot(Mutex<Vec<Vec<Boxed>>>);
+
+thread_local! {
+    static LOADED: RefCell<[Vec<Boxed>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+}
+
+struct FromDepot {
+    buffer: Option<Boxed>,
+    depot: &'static Depot,
+}
+
+impl FromDepot {
+    fn touch(&mut self) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer[0] = std::hint::black_box(1);
+        }
+    }
+}
+
+impl Depot {
+    fn take(&'static self) -> FromDepot {
+        let buffer = LOADED.with_borrow_mut(|[loaded, previous]| {
+            if loaded.is_empty() {
+                std::mem::swap(loaded, previous);
+            }
+            if loaded.is_empty()
+                && let Some(full) = self.0.lock().pop()
+            {
+                *loaded = full;
+            }
+            loaded.pop()
+        });
+        FromDepot { buffer: Some(buffer.unwrap_or_else(boxed)), depot: self }
+    }
+}
+
+impl Drop for FromDepot {
+    fn drop(&mut self) {
+        let Some(buffer) = self.buffer.take() else { return };
+        LOADED.with_borrow_mut(|[loaded, previous]| {
+            if loaded.len() == MAGAZINE {
+                std::mem::swap(loaded, previous);
+            }
+            if loaded.len() == MAGAZINE {
+                let full = std::mem::replace(loaded, Vec::with_capacity(MAGAZINE));
+                self.depot.0.lock().push(full);
+            }
+            loaded.push(buffer);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn magazines_come_back_through_the_depot() {
+        let depot: &'static Depot = Box::leak(Box::new(Depot(Mutex::new(Vec::new()))));
+        let taken: Vec<_> = (0..5 * MAGAZINE).map(|_| depot.take()).collect();
+        std::thread::spawn(move || drop(taken)).join().expect("freed elsewhere");
+        assert_eq!(depot.0.lock().len(), 3, "five magazines less the two that the other thread kept");
+    }
+}

@@ -1,0 +1,121 @@
+//! Taking a buffer of 16 KiB and giving it back, on one lane: at once, and while 64 are live.
+
+use super::allocators::{Allocator, Block, Jemalloc, Malloc, Mimalloc, Snmalloc};
+use super::{Contest, Contestant};
+use manylane_pool::{BytePool, PooledBytes};
+use opool::{LocalPool, PoolAllocator};
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+
+/// Bytes of a buffer.
+pub(super) const SIZE: usize = 16 << 10;
+/// Buffers that are live in the second row: as many connections in the middle of something.
+const LIVE: usize = 64;
+const TARGET: f64 = 3.0;
+
+/// A buffer that is written to before it goes back.
+pub(super) trait Buffer {
+    /// Writes its first byte.
+    fn touch(&mut self);
+}
+
+impl Buffer for PooledBytes {
+    #[inline(always)]
+    fn touch(&mut self) {
+        self.as_uninit()[0] = black_box(MaybeUninit::new(1));
+    }
+}
+
+impl<A: Allocator> Buffer for Block<A, SIZE> {
+    #[inline(always)]
+    fn touch(&mut self) {
+        Block::touch(self, 1);
+    }
+}
+
+/// What pools of objects hold: the buffer is elsewhere, as nobody would move 16 KiB about.
+pub(super) type Boxed = Box<[u8; SIZE]>;
+
+pub(super) fn boxed() -> Boxed {
+    Box::new([0; SIZE])
+}
+
+struct Boxes;
+impl PoolAllocator<Boxed> for Boxes {
+    fn allocate(&self) -> Boxed {
+        boxed()
+    }
+}
+
+impl Buffer for opool::RefLocalGuard<'_, Boxes, Boxed> {
+    #[inline(always)]
+    fn touch(&mut self) {
+        self[0] = black_box(1);
+    }
+}
+
+impl Buffer for object_pool::Reusable<'_, Boxed> {
+    #[inline(always)]
+    fn touch(&mut self) {
+        self[0] = black_box(1);
+    }
+}
+
+pub(super) const CONTESTS: &[Contest] = &[
+    Contest {
+        operation: "pool: 16 KiB alloc + free, own lane",
+        target: Some(TARGET),
+        contestants: || contestants(false),
+    },
+    Contest {
+        operation: "pool: 16 KiB alloc + free, own lane, 64 live",
+        target: Some(TARGET),
+        contestants: || contestants(true),
+    },
+];
+
+fn contestants(live: bool) -> Vec<Contestant> {
+    let ours = BytePool::new("peers", SIZE).expect("16 KiB is a size");
+    // Pools live as long as the program, as in a program.
+    let local: &'static LocalPool<Boxes, Boxed> =
+        Box::leak(Box::new(LocalPool::new_prefilled(2 * LIVE, Boxes)));
+    let objects: &'static object_pool::Pool<Boxed> =
+        Box::leak(Box::new(object_pool::Pool::new(2 * LIVE, boxed)));
+    vec![
+        contestant("manylane BytePool", true, live, move || ours.alloc().expect("there is memory")),
+        contestant("opool local", false, live, || local.get()),
+        contestant(Snmalloc::NAME, false, live, Block::<Snmalloc, SIZE>::new),
+        contestant(Jemalloc::NAME, false, live, Block::<Jemalloc, SIZE>::new),
+        contestant(Mimalloc::NAME, false, live, Block::<Mimalloc, SIZE>::new),
+        contestant("object-pool", false, live, || objects.pull(boxed)),
+        contestant(Malloc::NAME, false, live, Block::<Malloc, SIZE>::new),
+    ]
+}
+
+fn contestant<B: Buffer + 'static>(
+    name: &str,
+    ours: bool,
+    live: bool,
+    mut take: impl FnMut() -> B + 'static,
+) -> Contestant {
+    let work: Box<dyn FnMut(u64)> = if live {
+        let mut buffers: Vec<B> = (0..LIVE).map(|_| take()).collect();
+        Box::new(move |n| {
+            for i in 0..n {
+                let mut buffer = take();
+                buffer.touch();
+                buffers[i as usize % LIVE] = buffer; // the oldest goes
+            }
+            black_box(&mut buffers);
+        })
+    } else {
+        Box::new(move |n| {
+            for _ in 0..n {
+                let mut buffer = take();
+                buffer.touch();
+                black_box(&mut buffer);
+            }
+        })
+    };
+    if ours { Contestant::ours(name, work) } else { Contestant::peer(name, work) }
+}

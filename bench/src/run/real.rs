@@ -1,0 +1,101 @@
+//! Real threads.
+//!
+//! All threads start at a barrier and work until told to stop. Each publishes how far it is on a cache line of its
+//! own after every batch; what is counted is the progress of all between two looks at those lines, so neither the start
+//! nor the end of a thread is measured. More threads than processors are not bound to any: the kernel schedules
+//! them, as it would in a program that is configured so.
+
+use super::{Plan, Sample};
+use crate::cases::Variant;
+use manylane_sync::CachePadded;
+use manylane_sync::atomic::{AtomicBool, Ordering, OwnedU64};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Operations between two looks at the stop flag: few enough to end soon when one takes microseconds, enough to
+/// hide the look.
+const BATCH: u64 = 64;
+
+/// Before the first look: threads get onto processors, caches and slots fill.
+const WARM_UP: Duration = Duration::from_millis(10);
+
+pub(super) fn once<V: Variant>(plan: &Plan) -> Sample {
+    let shared = V::new(plan.threads);
+    let stop = CachePadded::new(AtomicBool::new(false));
+    let done: Vec<CachePadded<OwnedU64>> =
+        (0..plan.threads).map(|_| CachePadded::new(OwnedU64::new(0))).collect();
+    let ready = Barrier::new(plan.threads + 1);
+    let (rate, fairness) = std::thread::scope(|scope| {
+        for (thread, done) in done.iter().enumerate() {
+            let (shared, stop, ready) = (&shared, &stop, &ready);
+            scope.spawn(move || {
+                let mut own = shared.enter(thread);
+                ready.wait();
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..BATCH {
+                        shared.operate(&mut own);
+                    }
+                    done.add(BATCH);
+                }
+            });
+        }
+        ready.wait();
+        let look = || (Instant::now(), done.iter().map(|d| d.get()).collect::<Vec<_>>());
+        std::thread::sleep(WARM_UP);
+        let (started, before) = look();
+        std::thread::sleep(plan.time);
+        let (ended, after) = look();
+        stop.store(true, Ordering::Relaxed);
+        let progress: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+        let (least, most) = (progress.iter().min().copied(), progress.iter().max().copied());
+        let fairness = least.unwrap_or(0) as f64 / most.unwrap_or(0).max(1) as f64;
+        let operations: u64 = progress.iter().sum();
+        (operations as f64 / ended.duration_since(started).as_secs_f64(), fairness)
+    });
+    let operations = done.iter().map(|d| d.get()).sum();
+    if let Err(lost) = shared.check(operations) {
+        panic!("`{}` with {} threads is wrong: {lost}", V::NAME, plan.threads);
+    }
+    Sample { operations_per_second: rate, fairness, costs: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases;
+
+    /// Loses every second operation, and says so.
+    struct Lossy;
+
+    impl Variant for Lossy {
+        const NAME: &'static str = "lossy";
+        type Own<'a> = ();
+        fn new(_: usize) -> Self {
+            Self
+        }
+        fn enter(&self, _: usize) {}
+        fn operate(&self, (): &mut ()) {}
+        fn check(&self, operations: u64) -> Result<(), String> {
+            Err(format!("{operations} made"))
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "`lossy` with 2 threads is wrong")]
+    fn lost_work_is_no_figure() {
+        once::<Lossy>(&Plan { threads: 2, time: Duration::from_millis(1), seed: 0 });
+    }
+
+    #[test]
+    fn every_contender_works_and_loses_nothing() {
+        for case in cases::ALL {
+            for contender in case.contenders {
+                for threads in [1, 3] {
+                    let plan = Plan { threads, time: Duration::from_millis(5), seed: 0 };
+                    let rate = (contender.run)(&plan).operations_per_second;
+                    assert!(rate > 1000.0, "{} / {}: {rate} per second", case.name, contender.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Virtual cores: the same variants, in virtual time.
+
+use super::{Plan, Sample};
+use crate::cases::Variant;
+use crate::results::Costs;
+use manylane_sim::{Report, Simulation, Topology};
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+/// Before anything is counted: slots are made, lines reach the cores that use them.
+const WARM_UP_NS: u64 = 3_000;
+
+/// The first look, which tells how long the run itself must be.
+const PROBE: Duration = Duration::from_micros(10);
+
+/// Operations that make a steady state: more only take real time.
+const ENOUGH: f64 = 60_000.0;
+
+/// A contended variant does little in a virtual microsecond: it gets up to so many times the planned time.
+const LONGEST: f64 = 20.0;
+
+/// Lines that are named in the results.
+const HOTTEST: usize = 3;
+
+pub(super) fn once<V: Variant>(plan: &Plan) -> Sample {
+    let probe = simulate::<V>(plan, PROBE).operations_per_second();
+    let wanted = if probe > 0.0 { ENOUGH / probe } else { f64::INFINITY };
+    let planned = plan.time.as_secs_f64();
+    let time = Duration::from_secs_f64(wanted.clamp(planned, planned * LONGEST));
+    let report = simulate::<V>(plan, time);
+    let per_operation = |count: u64| count as f64 / report.operations.max(1) as f64;
+    Sample {
+        operations_per_second: report.operations_per_second(),
+        fairness: report.fairness(),
+        costs: Some(Costs {
+            transfers_per_operation: report.transfers_per_operation(),
+            lock_wait_per_operation: report.lock_wait_ns_per_operation(),
+            hottest: report
+                .hottest
+                .iter()
+                .take(HOTTEST)
+                .map(|line| (line.name.clone(), per_operation(line.transfers)))
+                .collect(),
+        }),
+    }
+}
+
+fn simulate<V: Variant>(plan: &Plan, time: Duration) -> Report {
+    let measured_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (operations, ended) = (Cell::new(0), Cell::new(0));
+    let lost = RefCell::new(None);
+    let report = Simulation::new(Topology::two_sockets_24x2()).cores(plan.threads).seed(plan.seed + 1).run(
+        || V::new(plan.threads),
+        |shared, worker| {
+            let mut own = shared.enter(worker.number());
+            let mut made = 0;
+            worker.measure_for(WARM_UP_NS, measured_ns, |_| {
+                shared.operate(&mut own);
+                made += 1;
+            });
+            drop(own);
+            operations.set(operations.get() + made);
+            ended.set(ended.get() + 1);
+            if ended.get() == plan.threads {
+                *lost.borrow_mut() = shared.check(operations.get()).err();
+            }
+        },
+    );
+    if let Some(lost) = lost.into_inner() {
+        panic!("`{}` with {} simulated cores is wrong: {lost}", V::NAME, plan.threads);
+    }
+    report
+}
