@@ -172,12 +172,7 @@ impl Inner {
     fn unpack(&self, lane: &Lane, batch: &Batch) -> Object {
         lane.taken.add(batch.len() as u64);
         // SAFETY: the slot is the calling lane's; nothing is called back.
-        let first = unsafe {
-            lane.cache.with(|cache| {
-                cache.extend(batch);
-                cache.pop()
-            })
-        };
+        let first = unsafe { lane.cache.with(|cache| cache.unpack(batch)) };
         first.expect("a batch has at least one object")
     }
 
@@ -244,17 +239,7 @@ impl Inner {
     fn overflow(&self, lane: &Lane, object: Object) {
         let mut batch = Batch::new();
         // SAFETY: the slot is the calling lane's; nothing is called back.
-        let kept = unsafe {
-            lane.cache.with(|cache| {
-                cache.spill(self.options.batch, &mut batch);
-                cache.push(object)
-            })
-        };
-        if !kept {
-            // The options leave no room for even one object.
-            batch.push(object);
-            return self.evict(lane, &batch);
-        }
+        unsafe { lane.cache.with(|cache| cache.displace(object, self.options.batch, &mut batch)) };
         lane.spilled.add(batch.len() as u64);
         // SAFETY: as above.
         let put = unsafe { lane.notes.with(|notes| lane.shelf.put(&mut batch, &mut notes.oldest)) };
@@ -340,6 +325,14 @@ impl Inner {
             freed += batch.len();
             self.evict(lane, &batch);
         }
+    }
+
+    /// Objects on global lists.
+    pub(crate) fn on_global_lists(&self) -> usize {
+        #[cfg(feature = "global-pools")]
+        return self.global.magazines() * self.options.batch;
+        #[cfg(not(feature = "global-pools"))]
+        0
     }
 
     /// Each lane's numbers, read while the lanes go on.

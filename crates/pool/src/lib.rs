@@ -4,6 +4,8 @@
 mod bytes;
 mod cache;
 mod error;
+#[cfg(feature = "global-pools")]
+mod global;
 pub mod inject;
 mod inner;
 mod object;

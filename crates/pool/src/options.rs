@@ -59,7 +59,7 @@ impl Options {
     }
 
     /// Bytes of free objects that one lane may keep: half in its cache, half on its shelf for itself and others.
-    /// With less than two objects' worth, nothing is kept. Default [`LANE_BYTES`](Self::LANE_BYTES).
+    /// The one object that it freed last is kept however large it is. Default [`LANE_BYTES`](Self::LANE_BYTES).
     #[must_use]
     pub const fn lane_bytes(mut self, bytes: usize) -> Self {
         self.lane_bytes = bytes;
@@ -131,7 +131,7 @@ impl Options {
             .map(|layout| layout.pad_to_align())
             .map_err(|_| PoolError::TooLarge { pool: pool.to_owned(), size })?;
         let half = self.lane_bytes / 2 / layout.size();
-        let cached = half.min(MAX_CACHED);
+        let cached = half.clamp(1, MAX_CACHED);
         // At least two batches to a cache, so that a full one stays half full when it gives one away.
         let batch = (cached / 2).clamp(1, BATCH);
         Ok(Resolved {
@@ -160,7 +160,7 @@ impl Default for Options {
 pub(crate) struct Resolved {
     /// Of each object; the size is not 0.
     pub(crate) layout: Layout,
-    /// Objects in a lane's cache at most.
+    /// Objects in a lane's cache at most; 1 at least.
     pub(crate) cached: usize,
     /// Objects that travel together; 1 to `BATCH`.
     pub(crate) batch: usize,
@@ -183,13 +183,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_never_keeps_more_bytes_than_its_bound() {
+    fn a_lane_keeps_no_more_bytes_than_its_bound_or_one_object() {
         for size in [1, 64, 1000, 16384, 1 << 20, 1 << 22] {
             for bytes in [0, 1, 1000, 1 << 16, 2 << 20, 100 << 20] {
                 let resolved = Options::new().lane_bytes(bytes).resolve("test", size, 64).expect("valid");
                 let objects = resolved.cached + resolved.shelved * resolved.batch;
                 assert!(
-                    objects * resolved.layout.size() <= bytes,
+                    objects == 1 || objects * resolved.layout.size() <= bytes,
                     "size {size}, {bytes} bytes: {resolved:?}"
                 );
             }

@@ -3,26 +3,26 @@
 use crate::inner::Inner;
 use manylane_stats::MemReport;
 use manylane_sync::LaneId;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, manylane_sim)))]
 use manylane_sync::{LockClass, Mutex};
 use std::fmt;
 
-// Statics cannot hold loom's locks, and no model is about who is listed.
-#[cfg(not(loom))]
+// Statics cannot hold loom's locks, and the memory of a simulation ends with it: nobody is listed there.
+#[cfg(not(any(loom, manylane_sim)))]
 static CLASS: LockClass = LockClass::new("pools", LockClass::LEAF);
-#[cfg(not(loom))]
+#[cfg(not(any(loom, manylane_sim)))]
 static POOLS: Mutex<Vec<&'static Inner>> = Mutex::new(&CLASS, Vec::new());
 
 pub(crate) fn register(pool: &'static Inner) {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, manylane_sim)))]
     POOLS.lock().push(pool);
-    manylane_stats::register_mem(pool);
+    manylane_stats::register_mem(pool); // which lists nobody either on those machines
 }
 
 fn pools() -> Vec<&'static Inner> {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, manylane_sim)))]
     return POOLS.lock().clone();
-    #[cfg(loom)]
+    #[cfg(any(loom, manylane_sim))]
     Vec::new()
 }
 
@@ -55,6 +55,8 @@ pub struct PoolReport {
     pub used: u64,
     /// Of these, those kept for later: in caches, on shelves, on global lists.
     pub cached: u64,
+    /// Of the cached ones, those on global lists (feature `global-pools`).
+    pub global: u64,
     /// Allocations that failed.
     pub failed: u64,
     /// Most objects that the pool may have, if it is limited.
@@ -107,6 +109,7 @@ impl PoolReport {
             allocated,
             used,
             cached: allocated - used,
+            global: pool.on_global_lists() as u64,
             failed,
             limit: pool.options.limit,
             lanes,

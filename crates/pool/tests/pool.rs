@@ -6,6 +6,7 @@ use manylane_pool::{
     BytePool, Cause, MAX_OBJECT_BYTES, Options, Pool, PoolError, PooledBytes, inject, report,
 };
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::mpsc;
 
 /// Bad input is an error with a sentence.
@@ -82,12 +83,17 @@ fn a_lane_keeps_no_more_bytes_than_its_bound_and_gives_the_coldest_to_the_alloca
 }
 
 #[test]
-fn a_pool_without_room_for_an_object_keeps_none() {
-    let pool = BytePool::with("no room", 4096, Options::new().lane_bytes(4096)).expect("valid");
+fn a_pool_without_room_keeps_the_one_object_that_was_freed_last() {
+    let pool = BytePool::with("no room", 4096, Options::new().lane_bytes(0)).expect("valid");
     for _ in 0..10 {
-        drop((pool.alloc().expect("memory"), pool.alloc().expect("memory")));
-        assert_eq!(pool.report().allocated, 0);
+        let last = pool.alloc().expect("memory");
+        let address = last.as_ptr();
+        drop(pool.alloc().expect("memory"));
+        drop(last);
+        assert_eq!(pool.report().allocated, 1);
+        assert_eq!(pool.alloc().expect("memory").as_ptr(), address);
     }
+    assert_eq!(pool.reclaim(), 1);
 }
 
 /// Objects freed on one lane come back to the lane that allocates, and are not taken from the allocator again.
@@ -191,7 +197,7 @@ fn values_are_dropped_once_and_their_memory_returns_even_if_the_drop_panics() {
     drop(unsafe { pool.from_raw(raw) });
     assert_eq!(DROPS.load(Ordering::Relaxed), 3);
     let panics = pool.alloc(Counted(true)).expect("memory");
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(panics)));
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panics)));
     assert!(outcome.is_err());
     assert_eq!(pool.report().used, 0);
     let _guard = inject::every(1);
@@ -208,7 +214,7 @@ fn a_write_after_free_is_told_with_the_pools_name() {
     unsafe { pool.free_raw(block) };
     // SAFETY: a use after free on purpose; the pool keeps the memory, so the write itself is harmless.
     unsafe { block.add(17).write(7) };
-    let panic = std::panic::catch_unwind(|| drop(pool.alloc())).expect_err("caught");
+    let panic = std::panic::catch_unwind(AssertUnwindSafe(|| drop(pool.alloc()))).expect_err("caught");
     let message = panic.downcast_ref::<String>().expect("a sentence");
     assert_eq!(
         message,

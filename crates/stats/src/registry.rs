@@ -4,30 +4,30 @@ use crate::mem::{MemCounts, MemSource};
 use crate::read::{self, StillCounting};
 use crate::sites::CallSite;
 use manylane_sync::LaneId;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, manylane_sim)))]
 use manylane_sync::{LockClass, Mutex};
 use std::fmt;
 
-// Statics cannot hold loom's locks, and no model is about who is listed.
-#[cfg(not(loom))]
+// Statics cannot hold loom's locks, and the memory of a simulation ends with it: nobody is listed there.
+#[cfg(not(any(loom, manylane_sim)))]
 static CLASS: LockClass = LockClass::new("memory types", LockClass::LEAF);
-#[cfg(not(loom))]
+#[cfg(not(any(loom, manylane_sim)))]
 static SOURCES: Mutex<Vec<&'static dyn MemSource>> = Mutex::new(&CLASS, Vec::new());
 
 /// Has `source` appear in [`report_mem`]. Each source registers once; a [`MemType`](crate::MemType) does so
 /// itself.
 pub fn register_mem(source: &'static dyn MemSource) {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, manylane_sim)))]
     SOURCES.lock().push(source);
-    #[cfg(loom)]
+    #[cfg(any(loom, manylane_sim))]
     let _ = source;
 }
 
 /// A cheap reading of every memory type in use, in order of name. The lanes are not stopped (R-C2).
 pub fn report_mem() -> Vec<MemReport> {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, manylane_sim)))]
     let sources = SOURCES.lock().clone();
-    #[cfg(loom)]
+    #[cfg(any(loom, manylane_sim))]
     let sources: Vec<&dyn MemSource> = Vec::new();
     let mut all: Vec<_> = sources.into_iter().map(MemReport::read_cheap).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));

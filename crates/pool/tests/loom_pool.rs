@@ -1,0 +1,105 @@
+//! Objects on their way between lanes: every interleaving. Capacities are tiny under `cfg(loom)`: batches of 2,
+//! shelves of 2.
+#![cfg(loom)]
+#![allow(unsafe_code)] // pools are freed at the end of each execution
+
+use manylane_pool::{BytePool, Options};
+use manylane_sync::{model, thread};
+
+/// Runs `body` on a pool, and checks afterwards that every object is accounted for.
+fn with_pool(options: Options, body: impl Fn(BytePool)) {
+    let pool = BytePool::with("model", 64, options).expect("valid");
+    body(pool);
+    let report = pool.report();
+    assert_eq!((report.used, report.allocated), (0, report.cached), "{report}");
+    let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.shelved).sum();
+    assert_eq!(kept + report.global, report.cached, "{report}");
+    // SAFETY: the threads of the model have ended, and nothing is in use.
+    unsafe { pool.destroy() };
+}
+
+/// Takes `count` objects and gives them back; marks tell if two lanes had the same one.
+fn use_objects(pool: BytePool, count: usize, mark: u64) {
+    let objects: Vec<_> = (0..count).map(|_| pool.alloc().expect("memory")).collect();
+    for object in &objects {
+        // SAFETY: ours, 64 bytes.
+        unsafe { object.as_ptr().cast::<u64>().write(mark) };
+    }
+    thread::yield_now();
+    for object in objects {
+        // SAFETY: written above.
+        assert_eq!(unsafe { object.as_ptr().cast::<u64>().read() }, mark, "two lanes have the same object");
+    }
+}
+
+/// A lane puts batches on its shelf and displaces old ones while another takes them.
+#[test]
+fn a_shelf_is_filled_and_emptied_at_the_same_time() {
+    model(|| {
+        with_pool(Options::new().lane_bytes(64 * 8), |pool| {
+            let taker = thread::spawn(move || use_objects(pool, 2, 1));
+            use_objects(pool, 9, 2); // cache of 4, then batches to the shelf of 2, then displacement
+            taker.join().expect("no assertion failed");
+        });
+    });
+}
+
+/// Two lanes take from the shelf of a third at the same time, which puts more on it.
+#[test]
+fn two_lanes_take_from_one_shelf() {
+    model(|| {
+        with_pool(Options::new().lane_bytes(64 * 8), |pool| {
+            use_objects(pool, 6, 1); // one batch lies on the shelf
+            let takers = [2, 3].map(|mark| thread::spawn(move || use_objects(pool, 1, mark)));
+            use_objects(pool, 5, 4);
+            for taker in takers {
+                taker.join().expect("no assertion failed");
+            }
+        });
+    });
+}
+
+/// Housekeeping on one lane empties a shelf that its lane and a third use.
+#[test]
+fn a_shelf_is_reclaimed_while_it_is_used() {
+    model(|| {
+        with_pool(Options::new().lane_bytes(64 * 8), |pool| {
+            let housekeeper = thread::spawn(move || pool.reclaim());
+            use_objects(pool, 6, 1);
+            use_objects(pool, 6, 2);
+            housekeeper.join().expect("no assertion failed");
+        });
+    });
+}
+
+/// A limit is never exceeded.
+#[test]
+fn two_lanes_at_the_limit_never_exceed_it() {
+    model(|| {
+        with_pool(Options::new().lane_bytes(64 * 8).limit(1), |pool| {
+            let other = thread::spawn(move || pool.alloc().ok().map(drop).is_some());
+            let here = pool.alloc();
+            assert!(pool.report().allocated <= 1);
+            let there = other.join().expect("no assertion failed");
+            assert!(here.is_ok() || there, "one of them gets it");
+            drop(here);
+        });
+    });
+}
+
+/// The ABA case of the global lists: a list's first magazine is popped by one lane while another pops it, uses the
+/// objects and pushes the same magazine again.
+#[cfg(feature = "global-pools")]
+#[test]
+fn global_lists_keep_their_objects_when_the_first_magazine_goes_and_comes_back() {
+    model(|| {
+        // No shelf to speak of: a cache of one object, batches of one: all surplus goes to the one list.
+        let options = Options::new().lane_bytes(0).global_lists(1).global_bytes(64 * 3);
+        with_pool(options, |pool| {
+            use_objects(pool, 3, 1); // two magazines in the list
+            let other = thread::spawn(move || use_objects(pool, 2, 2));
+            use_objects(pool, 2, 3);
+            other.join().expect("no assertion failed");
+        });
+    });
+}
