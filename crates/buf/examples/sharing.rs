@@ -17,8 +17,22 @@ const ROUNDS: u32 = 2_000;
 /// Rounds for instruction counts.
 const COUNTED: u32 = 100_000;
 
-/// Nanoseconds for one call, in the best sample.
-fn best(mut operation: impl FnMut()) -> f64 {
+/// What is wanted of an operation.
+#[derive(Clone, Copy)]
+enum Mode {
+    /// Its time.
+    Time,
+    /// That it runs `COUNTED` times.
+    Count,
+}
+
+/// Nanoseconds for one call, in the best sample; 0 when it only ran.
+#[inline(always)] // so that the loop holds the operation itself
+fn measure(mode: Mode, mut operation: impl FnMut()) -> f64 {
+    if let Mode::Count = mode {
+        (0..COUNTED).for_each(|_| operation());
+        return 0.0;
+    }
     let mut least = f64::MAX;
     for _ in 0..SAMPLES {
         let start = Instant::now();
@@ -50,66 +64,74 @@ fn clone_split_drop(segment: &Segment) {
     black_box((head, tail));
 }
 
-/// Name, how to time it, how to run it `COUNTED` times.
-type Case = (&'static str, fn(&mut dyn FnMut(&mut dyn FnMut())));
+/// Its name, and how to measure it.
+type Case = (&'static str, fn(Mode) -> f64);
 
-fn cases() -> Vec<Case> {
-    vec![
-        ("empty", |run| run(&mut || drop(black_box(0)))),
-        ("alloc-drop", |run| run(&mut || drop(black_box(Cluster::alloc(black_box(2048)).expect("memory"))))),
-        ("clone-own", |run| {
-            let segment = segment();
-            run(&mut || drop(black_box(black_box(&segment).clone())));
-        }),
-        ("split-own", |run| {
-            let segment = segment();
-            run(&mut || clone_split_drop(black_box(&segment)));
-        }),
-        ("share-ring", design::<Ring>),
-        ("share-leader", design::<Leader>),
-        ("share-proxy", design::<Proxy>),
-        ("share-ours", design::<Ours>),
-        ("cycle-ring", cycle::<Ring>),
-        ("cycle-leader", cycle::<Leader>),
-        ("cycle-proxy", cycle::<Proxy>),
-        ("cycle-ours", cycle::<Ours>),
-    ]
-}
+const CASES: [Case; 13] = [
+    ("empty", |mode| {
+        measure(mode, || {
+            black_box(0);
+        })
+    }),
+    ("alloc-drop", |mode| {
+        measure(mode, || drop(black_box(Cluster::alloc(black_box(2048)).expect("memory"))))
+    }),
+    ("clone-own", |mode| {
+        let segment = segment();
+        measure(mode, || drop(black_box(black_box(&segment).clone())))
+    }),
+    // As above, where the compiler sees the clone and the drop at once.
+    ("clone-seen", |mode| {
+        let segment = segment();
+        measure(mode, || drop(black_box(&segment).clone()))
+    }),
+    ("split-own", |mode| {
+        let segment = segment();
+        measure(mode, || clone_split_drop(black_box(&segment)))
+    }),
+    ("share-ring", share::<Ring>),
+    ("share-leader", share::<Leader>),
+    ("share-proxy", share::<Proxy>),
+    ("share-ours", share::<Ours>),
+    ("cycle-ring", cycle::<Ring>),
+    ("cycle-leader", cycle::<Leader>),
+    ("cycle-proxy", cycle::<Proxy>),
+    ("cycle-ours", cycle::<Ours>),
+];
 
 /// One more handle, dropped again, while the first lives.
-fn design<D: Design>(run: &mut dyn FnMut(&mut dyn FnMut())) {
+fn share<D: Design>(mode: Mode) -> f64 {
     let handle = D::alloc().expect("memory");
-    run(&mut || drop(black_box(D::share(black_box(&handle)).expect("memory"))));
+    measure(mode, || drop(black_box(D::share(black_box(&handle)).expect("memory"))))
 }
 
 /// A cluster's life: taken, shared once, both handles dropped, the first one first.
-fn cycle<D: Design>(run: &mut dyn FnMut(&mut dyn FnMut())) {
-    run(&mut || {
+fn cycle<D: Design>(mode: Mode) -> f64 {
+    measure(mode, || {
         let first = D::alloc().expect("memory");
         let second = D::share(black_box(&first)).expect("memory");
         drop(black_box(first));
         drop(black_box(second));
-    });
+    })
 }
 
 fn main() {
     if let Some(name) = std::env::args().nth(1) {
-        let Some((_, case)) = cases().into_iter().find(|(known, _)| *known == name) else {
+        let Some((_, case)) = CASES.into_iter().find(|(known, _)| *known == name) else {
             eprintln!("no case is called {name}; run without an argument to see their names");
             std::process::exit(2);
         };
-        case(&mut |operation| (0..COUNTED).for_each(|_| operation()));
+        case(Mode::Count);
         return;
     }
     println!("one thread, the lane that owns the cluster; ns, best of {SAMPLES} samples of {ROUNDS}:");
-    for (name, case) in cases() {
-        let mut ns = 0.0;
-        case(&mut |operation| ns = best(operation));
-        println!("  {name:<14} {ns:6.2}");
+    for (name, case) in CASES {
+        println!("  {name:<14} {:6.2}", case(Mode::Time));
     }
     println!("a lane that does not own it, the owner holding on:");
-    let clone = on_another_lane(|segment| best(|| drop(black_box(black_box(&segment).clone()))));
-    let split = on_another_lane(|segment| best(|| clone_split_drop(black_box(&segment))));
+    let clone =
+        on_another_lane(|segment| measure(Mode::Time, || drop(black_box(black_box(&segment).clone()))));
+    let split = on_another_lane(|segment| measure(Mode::Time, || clone_split_drop(black_box(&segment))));
     println!("  {:<14} {clone:6.2}", "clone-other");
     println!("  {:<14} {split:6.2}", "split-other");
     println!(

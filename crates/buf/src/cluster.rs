@@ -41,7 +41,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Alloc`]; [`Error::TooLong`] above [`MAX_CLUSTER`](crate::MAX_CLUSTER); [`Error::EmptyCluster`] for 0.
-    #[inline]
+    #[inline(always)] // so that neither the value nor the result goes through memory
     pub fn alloc(size: usize) -> Result<Self, Error> {
         let class = class_of("a cluster", size)?;
         let at = store().clusters[usize::from(class)].alloc()?.into_raw();

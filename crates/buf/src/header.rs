@@ -55,6 +55,7 @@
 
 use crate::external;
 use crate::store::store;
+use manylane_pool::BytePool;
 use manylane_sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use manylane_sync::cell::UnsafeCell;
 use manylane_sync::lane;
@@ -333,8 +334,9 @@ impl Ref {
         self.header().remote.zero.load(Ordering::Relaxed)
     }
 
-    /// Releases a unit, and ends the cluster with the last (rules 4 and 11).
-    #[inline]
+    /// Releases a unit, and ends the cluster with the last (rules 4 and 11). Out of line, so that a group handle that
+    /// is not the last costs its few instructions only.
+    #[inline(never)]
     fn release_unit(&mut self) {
         let shared = &self.header().remote.shared;
         // Acquire: pairs with the release below, of those who went before.
@@ -410,16 +412,14 @@ unsafe fn end(at: NonNull<Header>) {
         if zero || class == EXTERNAL {
             return end_slowly(at);
         }
-        give_back(at, class);
+        give_back(at, &store().clusters[usize::from(class)]);
     }
 }
 
 /// # Safety
 /// As for [`end`].
-#[inline]
-unsafe fn give_back(at: NonNull<Header>, class: u8) {
-    let pools = store();
-    let pool = if class == EXTERNAL { &pools.proxies } else { &pools.clusters[class as usize] };
+#[inline(always)]
+unsafe fn give_back(at: NonNull<Header>, pool: &BytePool) {
     // SAFETY: by contract; the models' atomics need their destructor.
     unsafe {
         at.drop_in_place();
@@ -441,7 +441,8 @@ unsafe fn end_slowly(at: NonNull<Header>) {
             zero(data, len);
         }
         // The header goes first: should the free function panic, nothing of ours is lost or freed twice.
-        give_back(at, class);
+        let pools = store();
+        give_back(at, if class == EXTERNAL { &pools.proxies } else { &pools.clusters[usize::from(class)] });
         if class == EXTERNAL {
             external::call(free_fn, data, len, argument);
         }

@@ -3,9 +3,21 @@
 
 use manylane_buf::{Chain, Cluster, Parcel, Segment};
 use manylane_sim::{Report, Simulation, Topology, Worker};
+use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_sync::relax;
 use std::sync::Mutex;
 
 const CORES: [usize; 4] = [1, 8, 32, 96];
+/// Every lane comes back to the pools' tables, after the last lane has entered its slot there.
+const WARM_UP: u64 = 20;
+
+/// Returns when all lanes have called it.
+fn all_arrived(arrived: &AtomicU64, worker: &Worker) {
+    arrived.fetch_add(1, Ordering::Relaxed);
+    while arrived.load(Ordering::Relaxed) < worker.threads() as u64 {
+        relax();
+    }
+}
 
 fn on<S>(cores: usize, setup: impl FnOnce() -> S, body: impl Fn(&S, &Worker)) -> Report {
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(setup, body)
@@ -20,8 +32,12 @@ fn taking_and_dropping_a_unique_cluster_moves_no_line() {
     for cores in CORES {
         let report = on(
             cores,
-            || (),
-            |(), worker| worker.measure(20, 500, |_| drop(Cluster::alloc(2048).expect("memory"))),
+            || AtomicU64::new(0),
+            |arrived, worker| {
+                drop(segment());
+                all_arrived(arrived, worker);
+                worker.measure(WARM_UP, 200, |_| drop(Cluster::alloc(2048).expect("memory")));
+            },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
     }
@@ -32,10 +48,11 @@ fn sharing_on_the_own_lane_moves_no_line() {
     for cores in CORES {
         let report = on(
             cores,
-            || (),
-            |(), worker| {
+            || AtomicU64::new(0),
+            |arrived, worker| {
                 let segment = segment();
-                worker.measure(20, 500, |_| drop(segment.clone()));
+                all_arrived(arrived, worker);
+                worker.measure(WARM_UP, 200, |_| drop(segment.clone()));
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
@@ -47,10 +64,14 @@ fn filling_cutting_and_sending_out_a_chain_on_one_lane_moves_no_line() {
     for cores in CORES {
         let report = on(
             cores,
-            || (),
-            |(), worker| {
+            || AtomicU64::new(0),
+            |arrived, worker| {
                 let mut chain = Chain::new();
-                worker.measure(20, 200, |_| {
+                chain.append(&[7; 3000]).expect("memory");
+                drop((segment(), chain.pull_up(1).expect("inside").len()));
+                chain.clear();
+                all_arrived(arrived, worker);
+                worker.measure(WARM_UP, 100, |_| {
                     chain.append(&[7; 3000]).expect("memory");
                     let head = chain.split_to(100).expect("inside");
                     let copy = chain.copy_range(50..2000).expect("memory");
@@ -70,11 +91,13 @@ fn the_owner_shares_without_a_transfer_while_others_hold_on() {
     for cores in [8, 96] {
         let report = on(
             cores,
-            || Mutex::new(Vec::<Parcel>::new()),
-            |held, worker| {
+            || (Mutex::new(Vec::<Parcel>::new()), AtomicU64::new(0)),
+            |(held, arrived), worker| {
                 let segment = segment();
-                held.lock().expect("no panic").push(Chain::from(segment.clone()).into()); // never opened
-                worker.measure(20, 500, |_| drop(segment.clone()));
+                let parcel = Chain::from(segment.clone()).into(); // never opened
+                held.lock().expect("no panic").push(parcel); // a real lock: nothing simulated happens under it
+                all_arrived(arrived, worker);
+                worker.measure(WARM_UP, 200, |_| drop(segment.clone()));
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
@@ -95,8 +118,9 @@ fn sharing_on_other_lanes_moves_one_line_for_each_locked_add() {
                 Mutex::new(parcels)
             },
             |parcels, worker| {
-                let mine = parcels.lock().expect("no panic").pop().expect("one for each").open();
-                worker.measure(20, 200, |_| drop(mine.front().expect("one").clone()));
+                let mine = parcels.lock().expect("no panic").pop(); // a real lock, as above
+                let mine = mine.expect("one for each").open();
+                worker.measure(WARM_UP, 200, |_| drop(mine.front().expect("one").clone()));
             },
         );
         let transfers = report.transfers_per_operation();

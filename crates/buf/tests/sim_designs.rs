@@ -4,13 +4,16 @@
 use manylane_buf::designs::{Design, Leader, Ours, Proxy, Ring};
 use manylane_sim::{Report, Simulation, Topology};
 
+/// As in `sim_buf`.
+const WARM_UP: u64 = 200;
+
 /// Each lane shares its own cluster and drops the new handle again.
 fn on_own_clusters<D: Design>(cores: usize) -> Report {
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
         || (),
         |(), worker| {
             let handle = D::alloc().expect("memory");
-            worker.measure(50, 300, |_| drop(D::share(&handle).expect("memory")));
+            worker.measure(WARM_UP, 300, |_| drop(D::share(&handle).expect("memory")));
         },
     )
 }

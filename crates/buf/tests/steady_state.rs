@@ -1,0 +1,106 @@
+//! The data path's discipline: once warm, nothing is asked of the global allocator.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(unsafe_code)] // an allocator that counts
+
+use manylane_buf::{Chain, Cluster};
+use manylane_pool::BytePool;
+use manylane_stats::{Counter, Histogram};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+
+/// The system's allocator, and how often this thread called it.
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as the caller vouches.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as the caller vouches.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Calls of the allocator during 1,000 rounds, after 100 that warm up.
+fn calls_when_warm(mut round: impl FnMut()) -> u64 {
+    (0..100).for_each(|_| round());
+    let before = CALLS.get();
+    (0..1_000).for_each(|_| round());
+    CALLS.get() - before
+}
+
+#[test]
+fn the_allocator_is_counted() {
+    assert!(calls_when_warm(|| drop(black_box(Box::new(1u8)))) >= 2_000);
+}
+
+#[test]
+fn counting_asks_for_nothing() {
+    static REQUESTS: Counter = Counter::new("requests");
+    let latency: Histogram = Histogram::new("latency");
+    assert_eq!(
+        calls_when_warm(|| {
+            REQUESTS.add(1);
+            latency.record(black_box(17));
+        }),
+        0
+    );
+}
+
+#[test]
+fn a_pool_asks_for_nothing_with_64_objects_live() {
+    let pool = BytePool::new("steady", 16_384).expect("a good size");
+    let mut live = Vec::with_capacity(64);
+    assert_eq!(
+        calls_when_warm(|| {
+            live.extend((0..64).map(|_| pool.alloc().expect("memory")));
+            live.clear();
+        }),
+        0
+    );
+}
+
+#[test]
+fn a_request_sized_life_of_a_chain_asks_for_nothing() {
+    assert_eq!(
+        calls_when_warm(|| {
+            let mut cluster = Cluster::alloc(2_048).expect("memory");
+            cluster.put(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nbody");
+            let mut chain = Chain::new();
+            chain.push_back(cluster.into_segment()).expect("room");
+            let mut body = chain.split_off(27).expect("within");
+            let kept = chain.copy_range(4..5).expect("within");
+            chain.append(b"X-Added: 1\r\n").expect("memory");
+            chain.append_chain(&mut body).expect("memory");
+            black_box((chain.len(), kept.len()));
+        }),
+        0
+    );
+}
+
+#[test]
+fn a_chain_of_many_segments_asks_for_nothing() {
+    assert_eq!(
+        calls_when_warm(|| {
+            let one = Cluster::with(b"x").expect("memory").into_segment();
+            let mut chain = Chain::new();
+            for _ in 0..50 {
+                chain.push_back(one.clone()).expect("room");
+            }
+            black_box(chain.len());
+        }),
+        0
+    );
+}
