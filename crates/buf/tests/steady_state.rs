@@ -33,17 +33,17 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Calls of the allocator during 1,000 rounds, after 100 that warm up.
+/// Calls of the allocator during 40 rounds, after 10 that warm up.
 fn calls_when_warm(mut round: impl FnMut()) -> u64 {
-    (0..100).for_each(|_| round());
+    (0..10).for_each(|_| round());
     let before = CALLS.get();
-    (0..1_000).for_each(|_| round());
+    (0..40).for_each(|_| round());
     CALLS.get() - before
 }
 
 #[test]
 fn the_allocator_is_counted() {
-    assert!(calls_when_warm(|| drop(black_box(Box::new(1u8)))) >= 2_000);
+    assert!(calls_when_warm(|| drop(black_box(Box::new(1u8)))) >= 80);
 }
 
 #[test]
