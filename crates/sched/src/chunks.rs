@@ -1,0 +1,158 @@
+//! An array that grows in place: no element ever moves, none is freed while the array lives.
+//!
+//! Chunk c has `BASE << c` elements, so an index finds its chunk by counting leading zeros, and the table of chunks is
+//! small enough to stand in the owner.
+
+use manylane_sync::atomic::{AtomicPtr, Ordering};
+use std::alloc::{Layout, dealloc};
+use std::ptr::NonNull;
+
+/// Elements of the first chunk.
+const BASE: u32 = if cfg!(loom) { 2 } else { 256 };
+/// Chunks at most.
+const CHUNKS: usize = if cfg!(loom) { 3 } else { 20 };
+
+/// Elements that an array has room for: 2^28 - 256.
+pub(crate) const CAPACITY: u32 = BASE * ((1 << CHUNKS) - 1);
+
+/// What an array can hold.
+///
+/// # Safety
+/// On the real machine and the simulator, memory of zeros is a valid value, that of an unused element: so a chunk of
+/// millions of elements is had from the system without touching it.
+pub(crate) unsafe trait Fresh {
+    /// A value as an unused element has it.
+    #[cfg(loom)]
+    fn fresh() -> Self;
+}
+
+/// The array. One thread, its owner, grows it; anyone who was told an index may look at the element.
+pub(crate) struct Chunks<T> {
+    chunks: [AtomicPtr<T>; CHUNKS],
+}
+
+/// Chunk, and place in it.
+#[inline(always)]
+fn locate(index: u32) -> (usize, usize) {
+    let shifted = index + BASE;
+    let chunk = shifted.ilog2() - BASE.ilog2();
+    (chunk as usize, (shifted - (BASE << chunk)) as usize)
+}
+
+fn layout<T>(chunk: usize) -> Layout {
+    Layout::array::<T>((BASE as usize) << chunk).expect("a few gigabytes are below the address space")
+}
+
+impl<T: Fresh> Chunks<T> {
+    pub(crate) fn new() -> Self {
+        Self { chunks: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())) }
+    }
+
+    /// The element `index`.
+    ///
+    /// # Safety
+    /// [`reach`](Self::reach) made it, and that happened before this call.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) unsafe fn at(&self, index: u32) -> &T {
+        let (chunk, place) = locate(index);
+        debug_assert!(index < CAPACITY);
+        // SAFETY: the index is below the capacity, since it was made.
+        let chunk = unsafe { self.chunks.get_unchecked(chunk) };
+        // Relaxed: by contract the pointer's store happened before. It never changes again.
+        let start = chunk.load(Ordering::Relaxed);
+        // SAFETY: the chunk lives as long as `self` and has this many initialised elements.
+        unsafe { &*start.add(place) }
+    }
+
+    /// Makes the element `index` exist. Only the owner may call it, with indices that ascend by one from 0.
+    ///
+    /// `false`: there is no memory, or the index is not below [`CAPACITY`].
+    pub(crate) fn reach(&self, index: u32) -> bool {
+        if index >= CAPACITY {
+            return false;
+        }
+        let (chunk, place) = locate(index);
+        if place != 0 {
+            return true; // the chunk came with its first element
+        }
+        let Some(start) = Self::make(chunk) else { return false };
+        // Release: the elements are there for whoever learns of an index through a relaxed word.
+        self.chunks[chunk].store(start.as_ptr(), Ordering::Release);
+        true
+    }
+
+    #[cfg(not(loom))]
+    fn make(chunk: usize) -> Option<NonNull<T>> {
+        // SAFETY: no `T` here has size 0. Zeros are valid: the contract of `Fresh`.
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout::<T>(chunk)) }.cast())
+    }
+
+    #[cfg(loom)]
+    fn make(chunk: usize) -> Option<NonNull<T>> {
+        // SAFETY: no `T` here has size 0; each element is written.
+        unsafe {
+            let start = NonNull::new(std::alloc::alloc(layout::<T>(chunk)).cast::<T>())?;
+            (0..(BASE as usize) << chunk).for_each(|place| start.add(place).write(T::fresh()));
+            Some(start)
+        }
+    }
+}
+
+impl<T> Drop for Chunks<T> {
+    fn drop(&mut self) {
+        for (chunk, start) in self.chunks.iter().enumerate() {
+            let start = start.load(Ordering::Relaxed);
+            if start.is_null() {
+                continue;
+            }
+            let elements = std::ptr::slice_from_raw_parts_mut(start, (BASE as usize) << chunk);
+            // SAFETY: exclusive access; `make` allocated it with this layout, and all elements are valid.
+            unsafe {
+                elements.drop_in_place();
+                dealloc(start.cast(), layout::<T>(chunk));
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    // SAFETY: a cell of zero is zeros.
+    unsafe impl Fresh for Cell<u64> {}
+
+    #[test]
+    fn elements_keep_their_place_and_value_while_the_array_grows() {
+        let array: Chunks<Cell<u64>> = Chunks::new();
+        let mut places = Vec::new();
+        for index in 0..5000 {
+            assert!(array.reach(index));
+            // SAFETY: just made.
+            let element = unsafe { array.at(index) };
+            assert_eq!(element.get(), 0);
+            element.set(u64::from(index) + 1);
+            places.push(std::ptr::from_ref(element));
+        }
+        for index in 0..5000 {
+            // SAFETY: made above.
+            let element = unsafe { array.at(index) };
+            assert_eq!(
+                (element.get(), std::ptr::from_ref(element)),
+                (u64::from(index) + 1, places[index as usize])
+            );
+        }
+        assert!(!array.reach(CAPACITY));
+    }
+
+    #[test]
+    fn indices_fill_the_chunks_without_a_gap() {
+        assert_eq!((locate(0), locate(255), locate(256)), ((0, 0), (0, 255), (1, 0)));
+        assert_eq!(
+            (locate(767), locate(768), locate(CAPACITY - 1)),
+            ((1, 511), (2, 0), (19, (256 << 19) - 1))
+        );
+    }
+}

@@ -1,0 +1,498 @@
+//! A lane's scheduler in memory: one for each lane number, made at first use, never freed.
+
+use crate::error::{Cause, SpawnError};
+use crate::inbox::{Closed, Inbox, Node, Pushed};
+use crate::kind::TaskKind;
+use crate::late::Site;
+use crate::own::Own;
+use crate::poller::Unpark;
+use crate::queue::{Fifo, Niced};
+use crate::report::Counters;
+use crate::slot::{Entry, NIL, PENDING, RemoteSlot, Slots, bits};
+use crate::task::{self, Header};
+use crate::time::Time;
+use crate::timer::Wheel;
+use crate::waker::TaskId;
+use manylane_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, OwnedU64};
+use manylane_sync::{LaneCell, LaneId, LockClass, Mutex, PerLane};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+static UNPARK: LockClass = LockClass::new("lane unparker", LockClass::LEAF);
+
+/// Everything of one lane. Parts that different lanes write are on different lines (R-F6); the assertions at the end of this
+/// file hold them there.
+///
+/// Key: `O` the owning lane only, `R` written by other lanes too, `P` written by the owner, read by anyone,
+/// `I` hardly ever written after the start.
+#[repr(C)]
+pub(crate) struct Home {
+    pub(crate) local: Local,            // O: lines 0 and 1
+    pub(crate) inbox: Inbox,            // R: line 2 (and 3, which cores fetch with it)
+    pub(crate) published: Published,    // P
+    pub(crate) slots: Slots,            // I: tables of chunks; what is in them says its own
+    pub(crate) niced: LaneCell<Niced>,  // O
+    pub(crate) wheel: Wheel,            // O
+    pub(crate) settings: Own<Settings>, // O
+    /// How to wake this lane from its sleep. The lock keeps the lane from ending while another one wakes it.
+    pub(crate) unpark: Mutex<Option<Arc<dyn Unpark>>>,
+    #[cfg(all(debug_assertions, not(loom)))]
+    pub(crate) callers: LaneCell<crate::late::Callers>, // O
+}
+
+/// What nearly every operation touches.
+#[repr(C, align(128))]
+pub(crate) struct Local {
+    /// A queue for each class.
+    pub(crate) fifos: [Fifo; 4],
+    /// The time of this round, in nanoseconds.
+    pub(crate) now: Own<u64>,
+    /// Tasks polled since the lane exists.
+    pub(crate) polls: Own<u64>,
+    /// First of the free slots.
+    pub(crate) free: Own<u32>,
+    /// The first slot that was never used.
+    pub(crate) fresh: Own<u32>,
+    /// Tasks that live here.
+    pub(crate) live: Own<u32>,
+    /// The slot of the task that is being polled.
+    pub(crate) current: Own<u32>,
+    /// Tasks in the heap.
+    pub(crate) niced: Own<u32>,
+    pub(crate) lane: Own<u32>,
+    /// Whether a `Lane` owns this.
+    pub(crate) open: Own<bool>,
+    /// Whether this round measures.
+    pub(crate) profiling: Own<bool>,
+    /// Asked to leave `run`.
+    pub(crate) stopping: Own<bool>,
+    /// Whether the last round ended without a sleep: then the time since it began tells how late this one is.
+    pub(crate) busy: Own<bool>,
+}
+
+/// What others want to know of the lane.
+#[repr(C, align(128))]
+pub(crate) struct Published {
+    /// Kind of the task that runs; null between tasks. Written before `run`.
+    pub(crate) kind: AtomicPtr<TaskKind>,
+    /// Number of the task that runs: polls so far.
+    pub(crate) run: AtomicU64,
+    /// For isolation: see there.
+    pub(crate) state: AtomicU32,
+    /// Tasks in the run queues, by class, at the end of the last round.
+    pub(crate) queued: [OwnedU64; 4],
+    /// Tasks that lived here at the end of the last round.
+    pub(crate) live: OwnedU64,
+    /// Sums.
+    pub(crate) counters: Counters,
+}
+
+impl Published {
+    /// The kind of the task that runs; the owner's answer is exact.
+    pub(crate) fn running(&self) -> Option<&'static TaskKind> {
+        // SAFETY: null, or from a reference that lives as long as the program.
+        unsafe { self.kind.load(Ordering::Relaxed).as_ref() }
+    }
+}
+
+/// How the lane was told to behave.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) depth: u32,
+    pub(crate) low_latency: bool,
+    pub(crate) clock: fn() -> Time,
+}
+
+// SAFETY: parts marked `O` are touched only through a `Lane`, a `Here`, or `here()`, all of which stay on the thread that has
+// this lane's number (rule 1 of the crate's page); the hand-over of a number to a later thread is ordered (see
+// `manylane_sync::lane`). All other parts are atomics and locks. Tasks may hold what is not `Send`: they are dropped
+// by the `Lane` that polls them, before its thread ends.
+unsafe impl Sync for Home {}
+// SAFETY: as above.
+unsafe impl Send for Home {}
+
+#[cfg(not(loom))]
+pub(crate) static HOMES: PerLane<Home> = PerLane::new(Home::new);
+#[cfg(loom)]
+manylane_sync::lazy_static! {
+    static HOMES: PerLane<Home> = PerLane::new(Home::new);
+}
+
+/// All homes that exist.
+pub(crate) fn all() -> impl Iterator<Item = (LaneId, &'static Home)> {
+    let homes: &'static PerLane<Home> = &HOMES;
+    homes.iter()
+}
+
+/// The home of lane number `lane`, if it ever had one.
+#[inline]
+pub(crate) fn of(lane: usize) -> Option<&'static Home> {
+    let homes: &'static PerLane<Home> = &HOMES;
+    homes.get(LaneId::new(lane).ok()?)
+}
+
+/// The calling thread's home, made if need be.
+pub(crate) fn own() -> &'static Home {
+    let homes: &'static PerLane<Home> = &HOMES;
+    homes.own()
+}
+
+#[cfg(not(any(loom, manylane_sim)))]
+mod current {
+    use super::Home;
+    use std::cell::Cell;
+
+    thread_local! {
+        static CURRENT: Cell<Option<&'static Home>> = const { Cell::new(None) };
+    }
+
+    /// The calling thread's home, if it runs a lane. One load.
+    #[inline(always)]
+    pub(crate) fn here() -> Option<&'static Home> {
+        CURRENT.get()
+    }
+
+    pub(crate) fn set(home: Option<&'static Home>) {
+        CURRENT.set(home);
+    }
+}
+
+/// Virtual cores and modelled threads share a real thread: they are told apart by their number.
+#[cfg(any(loom, manylane_sim))]
+mod current {
+    use super::Home;
+
+    pub(crate) fn here() -> Option<&'static Home> {
+        super::of(manylane_sync::lane::current().index()).filter(|home| home.local.open.get())
+    }
+
+    pub(crate) fn set(_: Option<&'static Home>) {}
+}
+
+pub(crate) use current::{here, set as set_current};
+
+impl Home {
+    fn new(lane: LaneId) -> Self {
+        Self {
+            local: Local {
+                fifos: std::array::from_fn(|_| Fifo::new()),
+                now: Own::new(0),
+                polls: Own::new(0),
+                free: Own::new(NIL),
+                fresh: Own::new(0),
+                live: Own::new(0),
+                current: Own::new(NIL),
+                niced: Own::new(0),
+                lane: Own::new(lane.index() as u32),
+                open: Own::new(false),
+                profiling: Own::new(false),
+                stopping: Own::new(false),
+                busy: Own::new(false),
+            },
+            inbox: Inbox::new(),
+            published: Published {
+                kind: AtomicPtr::new(null_mut()),
+                run: AtomicU64::new(0),
+                state: AtomicU32::new(crate::isolate::ABSENT),
+                queued: std::array::from_fn(|_| OwnedU64::new(0)),
+                live: OwnedU64::new(0),
+                counters: Counters::default(),
+            },
+            slots: Slots::new(),
+            niced: LaneCell::new(Niced::new()),
+            wheel: Wheel::new(),
+            settings: Own::new(Settings { depth: 1, low_latency: false, clock: Time::now }),
+            unpark: Mutex::new(&UNPARK, None),
+            #[cfg(all(debug_assertions, not(loom)))]
+            callers: LaneCell::new(crate::late::Callers::new()),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn lane(&self) -> LaneId {
+        LaneId::new(self.local.lane.get() as usize).expect("it came from a lane")
+    }
+
+    /// The entry of a slot that exists.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn entry(&self, slot: u32) -> &Entry {
+        // SAFETY: slots come from wakers and queues of this lane, which know only slots that were made, on this thread.
+        unsafe { self.slots.entries.at(slot) }
+    }
+
+    // ---- Owner: tasks come and go ----
+
+    /// Gives a new task a slot and queues it. On failure the task is dropped.
+    #[inline]
+    pub(crate) fn adopt(&self, task: NonNull<Header>) -> Result<TaskId, SpawnError> {
+        let free = self.local.free.get();
+        let (slot, entry) = if free == NIL {
+            match self.fresh_slot() {
+                Some(slot) => (slot, self.entry(slot)),
+                None => {
+                    // SAFETY: nobody else knows the task.
+                    unsafe { task::release(task) };
+                    return Err(SpawnError(Cause::Slots));
+                }
+            }
+        } else {
+            let entry = self.entry(free);
+            self.local.free.set(entry.next.get());
+            (free, entry)
+        };
+        let generation = entry.generation();
+        // SAFETY: the task is ours.
+        let header = unsafe { task.as_ref() };
+        let mut word = generation << bits::GENERATION_SHIFT | u32::from(header.class) << bits::CLASS_SHIFT;
+        if header.nice.get() != 0 && header.class == crate::Class::Normal as u8 {
+            word |= bits::NICED;
+        }
+        entry.task.set(task.as_ptr());
+        self.local.live.set(self.local.live.get() + 1);
+        self.published.counters.spawned.add(1);
+        self.enqueue(slot, entry, word);
+        Ok(TaskId::new(self.local.lane.get(), slot, generation))
+    }
+
+    #[cold]
+    fn fresh_slot(&self) -> Option<u32> {
+        let slot = self.local.fresh.get();
+        self.slots.reach(slot).then(|| {
+            self.local.fresh.set(slot + 1);
+            slot
+        })
+    }
+
+    /// Ends the life of the task in `slot`: late wake-ups do not find it any more, its future is dropped, the slot is free.
+    #[inline]
+    pub(crate) fn finish(&self, slot: u32, entry: &Entry) {
+        let Some(task) = NonNull::new(entry.task.replace(null_mut())) else { return };
+        let word = entry.word.get();
+        let generation = (word >> bits::GENERATION_SHIFT).wrapping_add(1);
+        // The next generation; shifting drops what is beyond its 24 bits.
+        entry.word.set(generation << bits::GENERATION_SHIFT | word & bits::QUEUED);
+        self.local.live.set(self.local.live.get() - 1);
+        self.published.counters.completed.add(1);
+        /// Frees the slot even if the future's destructor panics; not before it has run, so that it keeps its number.
+        struct Vacate<'a>(&'a Home, u32, &'a Entry);
+        impl Drop for Vacate<'_> {
+            #[inline(always)]
+            fn drop(&mut self) {
+                // One that is still queued is freed when it leaves the queue.
+                if self.2.word.get() & bits::QUEUED == 0 {
+                    self.0.vacate(self.1, self.2);
+                }
+            }
+        }
+        let _vacate = Vacate(self, slot, entry);
+        // SAFETY: taken out of its entry above: nobody else can reach it, and it is not being polled.
+        unsafe { task::release(task) };
+    }
+
+    /// Puts an empty slot that is in no queue into the free list.
+    #[inline(always)]
+    pub(crate) fn vacate(&self, slot: u32, entry: &Entry) {
+        entry.next.set(self.local.free.replace(slot));
+    }
+
+    // ---- Owner: wake-ups ----
+
+    /// Queues a task that is in no queue.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn enqueue(&self, slot: u32, entry: &Entry, word: u32) {
+        entry.word.set(word | bits::QUEUED);
+        if self.local.profiling.get() {
+            self.stamp(entry);
+        }
+        if word & bits::NICED != 0 {
+            return self.enqueue_niced(slot, entry);
+        }
+        let class = (word & bits::CLASS) >> bits::CLASS_SHIFT;
+        // SAFETY: the slot exists.
+        unsafe { self.local.fifos[class as usize].push(&self.slots.entries, slot, entry) };
+    }
+
+    #[cold]
+    fn enqueue_niced(&self, slot: u32, entry: &Entry) {
+        // SAFETY: the task lives: only those have the bit.
+        let nice = unsafe { (*entry.task.get()).nice.get() };
+        let tick = self.local.fifos[crate::Class::Normal as usize].tick();
+        // SAFETY: this lane's, and nothing is called back.
+        unsafe { self.niced.with(|heap| heap.push(tick, nice, slot)) };
+        self.local.niced.set(self.local.niced.get() + 1);
+    }
+
+    #[cold]
+    fn stamp(&self, entry: &Entry) {
+        // SAFETY: null, or the task lives and is this lane's.
+        if let Some(task) = unsafe { entry.task.get().as_ref() } {
+            task.woken_at.set((self.settings.get().clock)().as_nanos());
+        }
+    }
+
+    /// Wakes a task of the calling lane (R-F10: this is all of the fast path).
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn wake(&self, slot: u32, generation: u32, site: Site) {
+        let entry = self.entry(slot);
+        let word = entry.word.get();
+        #[cfg(all(debug_assertions, not(loom)))]
+        self.note_caller(slot, self.caller(site));
+        let _ = site;
+        if word >> bits::GENERATION_SHIFT != generation {
+            return self.late(slot, generation, entry);
+        }
+        if word & bits::QUEUED == 0 {
+            self.enqueue(slot, entry, word);
+        }
+    }
+
+    /// A wake-up came after its task had ended (R-F9).
+    #[cold]
+    #[inline(never)]
+    fn late(&self, slot: u32, generation: u32, entry: &Entry) {
+        self.published.counters.late_wakes.add(1);
+        #[cfg(all(debug_assertions, not(loom)))]
+        {
+            // SAFETY: null, or the task lives and is this lane's.
+            let now = unsafe { entry.task.get().as_ref() }.map(|task| task.kind.name());
+            // SAFETY: this lane's, and nothing is called back.
+            unsafe { self.callers.with(|callers| callers.late(slot, generation, now)) };
+        }
+        let _ = (slot, generation, entry);
+    }
+
+    #[cfg(all(debug_assertions, not(loom)))]
+    fn caller(&self, site: Site) -> crate::late::Caller {
+        crate::late::Caller {
+            lane: self.local.lane.get() as usize,
+            task: self.published.running().map(TaskKind::name),
+            place: site.place,
+        }
+    }
+
+    #[cfg(all(debug_assertions, not(loom)))]
+    fn note_caller(&self, slot: u32, caller: crate::late::Caller) {
+        // SAFETY: this lane's, and nothing is called back.
+        unsafe { self.callers.with(|callers| callers.woken(slot, caller)) };
+    }
+
+    /// Takes in what other lanes have sent; returns how many nodes that were.
+    #[inline]
+    pub(crate) fn collect(&self) -> u32 {
+        if self.inbox.is_empty() { 0 } else { self.collect_all() }
+    }
+
+    #[inline(never)]
+    fn collect_all(&self) -> u32 {
+        let (mut arrived, mut woken) = (0, 0);
+        for node in self.inbox.drain() {
+            // SAFETY: nodes stay valid until they were drained, and this one is ours now.
+            let slot = unsafe { node.as_ref() }.slot.get();
+            if slot == Node::TASK {
+                arrived += 1;
+                // A failure is counted: there is nobody to tell.
+                if self.adopt(node.cast()).is_err() {
+                    self.published.counters.refused.add(1);
+                }
+            } else {
+                woken += 1;
+                self.woken_from_afar(slot, node);
+            }
+        }
+        // R-F7: once for all.
+        self.published.counters.arrived.add(u64::from(arrived));
+        self.published.counters.woken_remotely.add(u64::from(woken));
+        arrived + woken
+    }
+
+    fn woken_from_afar(&self, slot: u32, node: NonNull<Node>) {
+        // SAFETY: a node with a slot's number is the first field of that slot's remote part, which is never freed.
+        let remote = unsafe { node.cast::<RemoteSlot>().as_ref() };
+        #[cfg(all(debug_assertions, not(loom)))]
+        if let Some(caller) = remote.by.get() {
+            self.note_caller(slot, caller);
+        }
+        // The node's link was read before. Acquire: pairs with the release in the swaps of all wakers since it was set, so
+        // the poll that follows sees what they did. Release: whoever sets it next may write the link.
+        let pending = remote.pending.swap(0, Ordering::AcqRel);
+        let entry = self.entry(slot);
+        let generation = pending >> 1;
+        if generation != entry.generation() {
+            self.late(slot, generation, entry);
+            // A late wake-up may have taken the place of a good one, for who lives here now: it is woken in any case. A future
+            // must bear that.
+            if entry.task.get().is_null() {
+                return;
+            }
+        }
+        let word = entry.word.get();
+        if word & bits::QUEUED == 0 {
+            self.enqueue(slot, entry, word);
+        }
+    }
+
+    /// What is queued, all classes.
+    #[inline]
+    pub(crate) fn queued(&self) -> u32 {
+        self.local.fifos.iter().map(Fifo::len).sum::<u32>() + self.local.niced.get()
+    }
+
+    // ---- Others ----
+
+    /// Wakes a task of this lane from another one.
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn wake_from_afar(&self, slot: u32, generation: u32, site: Site) {
+        // SAFETY: the number comes from a waker, so the slot was made before the waker was, and it is never freed.
+        let remote = unsafe { self.slots.remotes.at(slot) };
+        #[cfg(all(debug_assertions, not(loom)))]
+        remote.by.set(manylane_sync::lane::current().index(), site);
+        let _ = site;
+        // Release: publishes what the waker did to the poll that follows. Acquire: pairs with the release in
+        // `woken_from_afar`: the lane has read the node's link.
+        let before = remote.pending.swap(generation << 1 | PENDING, Ordering::AcqRel);
+        if before != 0 {
+            return; // the node is in the inbox, or on its way there
+        }
+        // From the whole slot, since the lane turns it back into one.
+        let node = NonNull::from(remote).cast::<Node>();
+        // SAFETY: whoever sets `pending` owns the node; slots are never freed.
+        if unsafe { self.inbox.push_wake(node) } == Pushed::Asleep {
+            self.unpark();
+        }
+    }
+
+    /// Sends a new task here from another lane.
+    ///
+    /// # Safety
+    /// Nobody else knows the task, and what is in it may change lanes.
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) unsafe fn send(&self, task: NonNull<Header>) -> Result<(), Closed> {
+        // SAFETY: by contract; the task lives until the lane has taken it in.
+        if unsafe { self.inbox.push_task(task.cast()) }? == Pushed::Asleep {
+            self.unpark();
+        }
+        Ok(())
+    }
+
+    /// Wakes the lane from its sleep: the most expensive thing there is, done once for each sleep.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn unpark(&self) {
+        if let Some(unpark) = self.unpark.lock().as_deref() {
+            unpark.unpark();
+        }
+    }
+}
+
+#[cfg(not(any(loom, manylane_sim)))]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Home, local) == 0);
+    assert!(size_of::<Local>() == 128, "the owner's words fill two lines");
+    assert!(offset_of!(Home, inbox) == 128, "what other lanes write begins on the third");
+    assert!(size_of::<Inbox>() == 128 && offset_of!(Home, published) == 256);
+    assert!(align_of::<Home>() == 128 && offset_of!(Home, slots).is_multiple_of(128));
+};

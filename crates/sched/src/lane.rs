@@ -1,0 +1,353 @@
+//! A lane from its owner's side: rounds, sleep, the loop.
+
+use crate::class::{Class, RUNQUEUE_DEPTH};
+use crate::error::{LaneTaken, SpawnError};
+use crate::here::{Here, Remote};
+use crate::home::{self, Home, Settings};
+use crate::inbox::Node;
+use crate::isolate;
+use crate::kind::TaskKind;
+use crate::poller::Poller;
+use crate::slot::{NIL, RemoteSlot, bits};
+use crate::task;
+use crate::time::Time;
+use crate::timer::TIMERS_PER_ROUND;
+use manylane_sync::LaneId;
+use manylane_sync::atomic::Ordering;
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How a lane behaves. Start from [`Config::new`] or `default()`, which suit most.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    runqueue_depth: u32,
+    low_latency: bool,
+    clock: fn() -> Time,
+}
+
+impl Config {
+    /// The defaults.
+    pub const fn new() -> Self {
+        Self { runqueue_depth: RUNQUEUE_DEPTH, low_latency: false, clock: Time::now }
+    }
+
+    /// Tasks that a round polls at most, heavy ones apart; 0 is taken as 1. Default [`RUNQUEUE_DEPTH`] (R-F4).
+    #[must_use]
+    pub const fn runqueue_depth(mut self, tasks: u32) -> Self {
+        self.runqueue_depth = if tasks == 0 { 1 } else { tasks };
+        self
+    }
+
+    /// Urgent tasks that become ready during a round run before the next task of another class, and never more than one heavy
+    /// task runs between two looks at the poller (R-F3). Costs throughput of the other classes. Default off.
+    #[must_use]
+    pub const fn low_latency(mut self, on: bool) -> Self {
+        self.low_latency = on;
+        self
+    }
+
+    /// The clock of [`Lane::run`] and of profiling. Default [`Time::now`].
+    #[must_use]
+    pub const fn clock(mut self, clock: fn() -> Time) -> Self {
+        self.clock = clock;
+        self
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The scheduler of the thread that made it. See the crate's page.
+pub struct Lane {
+    home: &'static Home,
+    not_send: PhantomData<*const ()>,
+}
+
+/// What a round did, and what is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// Tasks polled.
+    pub polled: u32,
+    /// Wake-ups and tasks that came from other lanes.
+    pub arrived: u32,
+    /// Whether tasks are queued: the next round should follow without a sleep.
+    pub more: bool,
+    /// When timers next need a round, if any is armed.
+    pub next_timer: Option<Time>,
+}
+
+impl Lane {
+    /// Makes the calling thread a lane.
+    ///
+    /// # Errors
+    /// [`LaneTaken`] when the thread has one already.
+    pub fn new(config: Config) -> Result<Self, LaneTaken> {
+        let home = home::own();
+        if home.local.open.get() {
+            return Err(LaneTaken(home.lane()));
+        }
+        home.settings.set(Settings {
+            depth: config.runqueue_depth,
+            low_latency: config.low_latency,
+            clock: config.clock,
+        });
+        home.local.stopping.set(false);
+        home.local.busy.set(false);
+        home.local.profiling.set(false);
+        home.local.now.set((config.clock)().as_nanos());
+        home.wheel.restart();
+        home.local.open.set(true);
+        home::set_current(Some(home));
+        isolate::enter(home);
+        let lane = Self { home, not_send: PhantomData };
+        // What came for an earlier owner wakes nobody, but its nodes must be got back.
+        home.collect();
+        Ok(lane)
+    }
+
+    /// The lane's number.
+    pub fn id(&self) -> LaneId {
+        self.home.lane()
+    }
+
+    /// The lane, for tasks.
+    #[inline]
+    pub fn here(&self) -> Here {
+        Here::new(self.home)
+    }
+
+    /// The lane, for others.
+    pub fn remote(&self) -> Remote {
+        self.here().remote()
+    }
+
+    /// One round at the time `now`, which is not before that of the last round: what other lanes sent, timers, then tasks within
+    /// the budget. Waits for nothing, except while another lane is isolated ([`isolate`](crate::isolate)).
+    ///
+    /// # Panics
+    /// When a task panics: with its panic, after it has ended. The lane may go on.
+    #[inline]
+    pub fn round(&mut self, now: Time) -> Round {
+        let home = self.home;
+        isolate::safe_point(home);
+        let took = now.since(Time::from_nanos(home.local.now.replace(now.as_nanos())));
+        self.decide_profiling(took);
+        let arrived = home.collect();
+        home.wheel.advance(now);
+        let mut budget = TIMERS_PER_ROUND;
+        let mut fired = 0;
+        while let Some(waker) = home.wheel.next_expired(&mut budget) {
+            waker.wake();
+            fired += 1;
+        }
+        let polled = home.run_queue();
+        self.publish(fired);
+        let more = home.queued() > 0;
+        home.local.busy.set(more);
+        Round { polled, arrived, more, next_timer: home.wheel.next_event() }
+    }
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn decide_profiling(&self, took: Duration) {
+        let local = &self.home.local;
+        let took = local.busy.get().then_some(took);
+        local.profiling.set(crate::profile::decide(local.profiling.get(), took));
+    }
+
+    #[cfg(loom)]
+    fn decide_profiling(&self, _: Duration) {}
+
+    /// Puts the numbers of the round where others read them.
+    #[cfg(not(loom))]
+    fn publish(&self, fired: u64) {
+        let (local, published) = (&self.home.local, &self.home.published);
+        published.counters.rounds.add(1);
+        published.counters.timers.add(fired);
+        for class in Class::ALL {
+            let niced = if class == Class::Normal { local.niced.get() } else { 0 };
+            published.queued[class as usize].set(u64::from(local.fifos[class as usize].len() + niced));
+        }
+        published.live.set(u64::from(local.live.get()));
+    }
+
+    /// No model is about these numbers.
+    #[cfg(loom)]
+    fn publish(&self, _: u64) {}
+
+    /// Looks at the poller, and sleeps there if the round left nothing to do. Other lanes may isolate themselves meanwhile.
+    ///
+    /// `poller` is the one whose [`unparker`](Poller::unparker) this lane was given by [`attach`](Self::attach).
+    ///
+    /// # Errors
+    /// What the poller says.
+    pub fn park<P: Poller + ?Sized>(&mut self, poller: &mut P, round: &Round) -> io::Result<()> {
+        let home = self.home;
+        // A look first costs a load, where a push that came meanwhile makes the exchange fail.
+        if round.more || home.local.stopping.get() || !home.inbox.is_empty() {
+            return poller.poll(self.here(), Some(Duration::ZERO));
+        }
+        let timeout = round.next_timer.map(|at| at.since((home.settings.get().clock)()));
+        if timeout == Some(Duration::ZERO) || !home.inbox.fall_asleep() {
+            return poller.poll(self.here(), Some(Duration::ZERO));
+        }
+        /// Wakes the lane up, whatever the poller does.
+        struct Awake<'a>(&'a Home);
+        impl Drop for Awake<'_> {
+            fn drop(&mut self) {
+                self.0.inbox.wake_up();
+                isolate::enter(self.0);
+            }
+        }
+        #[cfg(not(loom))]
+        home.published.counters.sleeps.add(1);
+        isolate::leave(home);
+        let _awake = Awake(home);
+        poller.poll(self.here(), timeout)
+    }
+
+    /// Tells other lanes how to wake this one from its sleep in `poller`. [`run`](Self::run) does so by itself.
+    pub fn attach<P: Poller + ?Sized>(&mut self, poller: &P) {
+        let unparker = poller.unparker();
+        let before = self.home.unpark.lock().replace(unparker);
+        drop(before); // outside of the lock
+    }
+
+    /// Rounds and looks at the poller in turn, until [`Here::stop`] or [`Remote::stop`].
+    ///
+    /// # Errors
+    /// What the poller says.
+    ///
+    /// # Panics
+    /// As [`round`](Self::round).
+    pub fn run<P: Poller + ?Sized>(&mut self, poller: &mut P) -> io::Result<()> {
+        self.attach(poller);
+        let clock = self.home.settings.get().clock;
+        while !self.home.local.stopping.get() {
+            let round = self.round(clock());
+            self.park(poller, &round)?;
+        }
+        self.home.local.stopping.set(false);
+        Ok(())
+    }
+
+    /// Runs the lane until `future` is done, and gives its output. Other tasks that are left stay where they are.
+    ///
+    /// # Errors
+    /// What the poller says. A lane that has no memory for the task says so as an error of the kind
+    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory); one that is stopped first, as [`Interrupted`](io::ErrorKind::Interrupted).
+    ///
+    /// # Panics
+    /// As [`round`](Self::round).
+    pub fn block_on<P, F>(&mut self, poller: &mut P, future: F) -> io::Result<F::Output>
+    where
+        P: Poller + ?Sized,
+        F: Future + 'static,
+    {
+        static BLOCK_ON: TaskKind = TaskKind::new("block on");
+        let output = Rc::new(Cell::new(None));
+        let here = self.here();
+        let place = output.clone();
+        let task = here.spawn(&BLOCK_ON, Class::Normal, async move {
+            place.set(Some(future.await));
+            here.stop();
+        });
+        let task = task.map_err(|error: SpawnError| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+        let outcome = self.run(poller);
+        here.abort(task);
+        outcome?;
+        output.take().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Interrupted, "the lane was stopped before the future was done")
+        })
+    }
+
+    /// The late wake-ups that were recorded since the last call; the last 16 at most, in debug builds only (R-F9).
+    pub fn late_wakes(&mut self) -> Vec<crate::LateWake> {
+        #[cfg(all(debug_assertions, not(loom)))]
+        // SAFETY: this lane's, and nothing is called back.
+        return unsafe { self.home.callers.with(crate::late::Callers::take) };
+        #[cfg(not(all(debug_assertions, not(loom))))]
+        Vec::new()
+    }
+}
+
+impl Drop for Lane {
+    /// Drops all tasks. Wake-ups of them are harmless from here on, and tasks that others send are refused.
+    fn drop(&mut self) {
+        let home = self.home;
+        home.local.open.set(false); // destructors of tasks cannot start new ones
+        // Every task has to go, whatever the destructors of others do: the next owner of this home is another thread.
+        let mut panicked = None;
+        let mut end = |task: &mut dyn FnMut()| {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {
+                panicked.get_or_insert(panic);
+            }
+        };
+        for slot in 0..home.local.fresh.get() {
+            end(&mut || home.finish(slot, home.entry(slot)));
+        }
+        for node in home.inbox.close() {
+            // SAFETY: drained: ours.
+            if unsafe { node.as_ref() }.slot.get() == Node::TASK {
+                // SAFETY: the beginning of a task that nobody else knows, and that was never polled.
+                end(&mut || unsafe { task::release(node.cast()) });
+            } else {
+                // SAFETY: the first field of a slot's remote part; those are never freed.
+                let remote: &RemoteSlot = unsafe { node.cast::<RemoteSlot>().as_ref() };
+                // As in `woken_from_afar`.
+                remote.pending.swap(0, Ordering::AcqRel);
+            }
+        }
+        self.empty_queues();
+        home.local.current.set(NIL);
+        self.publish(0);
+        drop(home.unpark.lock().take());
+        home::set_current(None);
+        home.published.state.store(isolate::ABSENT, Ordering::Release);
+        if let Some(panic) = panicked
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Lane {
+    /// Frees the slots that are still queued; nobody lives there any more.
+    fn empty_queues(&self) {
+        let home = self.home;
+        let vacate = |slot: u32| {
+            let entry = home.entry(slot);
+            entry.word.set(entry.word.get() & !bits::QUEUED);
+            home.vacate(slot, entry);
+        };
+        for fifo in &home.local.fifos {
+            // SAFETY: all that is queued exists.
+            while let Some((slot, _)) = unsafe { fifo.pop(&home.slots.entries) } {
+                vacate(slot);
+            }
+        }
+        let first_niced = || {
+            // SAFETY: this lane's, and nothing is called back.
+            unsafe { home.niced.with(|heap| heap.pop(&home.local.fifos[Class::Normal as usize])) }
+        };
+        while let Some(slot) = first_niced() {
+            vacate(slot);
+        }
+        home.local.niced.set(0);
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lane({})", self.id())
+    }
+}

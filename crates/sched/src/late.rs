@@ -1,0 +1,153 @@
+//! Who woke whom (R-F9): in debug builds each slot remembers its last two wakers, so that a wake-up that comes after its task
+//! has ended can be traced. In release builds all of this is empty, and only the number of late wake-ups is kept.
+
+use std::fmt;
+use std::panic::Location;
+
+/// Who called for a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The lane that it ran on.
+    pub lane: usize,
+    /// The kind of the task that ran there; none outside of tasks (timers, the poller), and for other lanes.
+    pub task: Option<&'static str>,
+    /// The place in the program; none if it came through a [`std::task::Waker`], which does not tell.
+    pub place: Option<&'static Location<'static>>,
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lane {}", self.lane)?;
+        if let Some(task) = self.task {
+            write!(f, ", task `{task}`")?;
+        }
+        if let Some(place) = self.place {
+            write!(f, ", {place}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A wake-up that came after its task had ended. Harmless, but it tells of a waker that was kept too long. Recorded in
+/// debug builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LateWake {
+    /// The slot.
+    pub slot: u32,
+    /// The generation that was meant.
+    pub generation: u32,
+    /// The kind of the task that lives there now, if any does.
+    pub now: Option<&'static str>,
+    /// The last two wakers of the slot, the latest first: the first is the late one.
+    pub callers: [Option<Caller>; 2],
+}
+
+impl fmt::Display for LateWake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a task that had ended was woken (slot {}, generation {})", self.slot, self.generation)?;
+        let [latest, before] = self.callers;
+        if let Some(caller) = latest {
+            write!(f, "; by {caller}")?;
+        }
+        if let Some(caller) = before {
+            write!(f, "; before that by {caller}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a wake-up was called for. Nothing in release builds.
+#[derive(Clone, Copy)]
+pub(crate) struct Site {
+    #[cfg(debug_assertions)]
+    pub(crate) place: Option<&'static Location<'static>>,
+}
+
+impl Site {
+    /// The caller of the calling function.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn here() -> Self {
+        Self {
+            #[cfg(debug_assertions)]
+            place: Some(Location::caller()),
+        }
+    }
+
+    /// Not known.
+    #[inline(always)]
+    pub(crate) fn unknown() -> Self {
+        Self {
+            #[cfg(debug_assertions)]
+            place: None,
+        }
+    }
+}
+
+#[cfg(all(debug_assertions, not(loom)))]
+pub(crate) use recorded::{Callers, RemoteCaller};
+
+#[cfg(all(debug_assertions, not(loom)))]
+mod recorded {
+    use super::{Caller, LateWake, Site};
+    use manylane_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+    use std::collections::VecDeque;
+    use std::panic::Location;
+
+    /// Late wake-ups that a lane remembers.
+    const REMEMBERED: usize = 16;
+
+    /// A lane's memory of wakers.
+    pub(crate) struct Callers {
+        slots: Vec<[Option<Caller>; 2]>,
+        late: VecDeque<LateWake>,
+    }
+
+    impl Callers {
+        pub(crate) const fn new() -> Self {
+            Self { slots: Vec::new(), late: VecDeque::new() }
+        }
+
+        pub(crate) fn woken(&mut self, slot: u32, caller: Caller) {
+            let slot = slot as usize;
+            if self.slots.len() <= slot {
+                self.slots.resize(slot + 1, [None; 2]);
+            }
+            self.slots[slot] = [Some(caller), self.slots[slot][0]];
+        }
+
+        pub(crate) fn late(&mut self, slot: u32, generation: u32, now: Option<&'static str>) {
+            if self.late.len() == REMEMBERED {
+                self.late.pop_front();
+            }
+            let callers = self.slots.get(slot as usize).copied().unwrap_or_default();
+            self.late.push_back(LateWake { slot, generation, now, callers });
+        }
+
+        pub(crate) fn take(&mut self) -> Vec<LateWake> {
+            self.late.drain(..).collect()
+        }
+    }
+
+    /// The last other lane that woke a slot: the lane's number plus 1, and the place.
+    pub(crate) struct RemoteCaller {
+        lane: AtomicU32,
+        place: AtomicPtr<Location<'static>>,
+    }
+
+    impl RemoteCaller {
+        pub(crate) fn set(&self, lane: usize, site: Site) {
+            // Relaxed: for a report; two wakers at the same time may mix.
+            let place = site.place.map_or(std::ptr::null_mut(), |place| std::ptr::from_ref(place).cast_mut());
+            self.place.store(place, Ordering::Relaxed);
+            self.lane.store(lane as u32 + 1, Ordering::Relaxed);
+        }
+
+        pub(crate) fn get(&self) -> Option<Caller> {
+            let lane = self.lane.load(Ordering::Relaxed).checked_sub(1)?;
+            // SAFETY: null, or from a reference that lives as long as the program.
+            let place = unsafe { self.place.load(Ordering::Relaxed).as_ref() };
+            Some(Caller { lane: lane as usize, task: None, place })
+        }
+    }
+}

@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+
+mod chunks;
+mod class;
+mod error;
+mod here;
+mod home;
+mod inbox;
+mod isolate;
+mod kind;
+mod lane;
+mod late;
+mod memory;
+mod own;
+mod poller;
+#[cfg(not(loom))]
+mod profile;
+mod queue;
+mod report;
+mod round;
+mod slot;
+mod task;
+mod time;
+mod timer;
+mod waker;
+
+pub use class::{Class, RUNQUEUE_DEPTH};
+pub use error::{LaneTaken, SpawnError};
+pub use here::{Here, NiceOutOfRange, Remote};
+pub use isolate::isolate;
+pub use kind::TaskKind;
+pub use lane::{Config, Lane, Round};
+pub use late::{Caller, LateWake};
+#[cfg(not(loom))]
+pub use poller::ThreadPoller;
+pub use poller::{Poller, Unpark};
+#[cfg(not(loom))]
+pub use profile::{KindReport, LATE, Profiling, profile, profiling, set_profiling};
+pub use report::{LaneReport, report};
+pub use time::Time;
+pub use timer::{Elapsed, Sleep, TIMERS_PER_ROUND};
+pub use waker::TaskId;

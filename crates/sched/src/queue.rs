@@ -1,0 +1,139 @@
+//! Run queues: four of them first in, first out, linked through the slots, and a heap for tasks with a nice value.
+//!
+//! # Position by tick and nice (R-F1)
+//! The tick of a lane is the number of tasks that ever joined its normal queue; a task there needs not remember its
+//! own, since the one at the head has the number of those that left. A task with a nice value n joins the heap with the key
+//! tick + n and runs when the head of the queue has reached that number: it overtakes -n tasks, or lets n later ones pass.
+//! No task starves: the ticks go on.
+
+use crate::chunks::Chunks;
+use crate::own::Own;
+use crate::slot::{Entry, NIL};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// One queue. `pushed` and `popped` wrap; their difference is the length.
+#[repr(C)]
+pub(crate) struct Fifo {
+    head: Own<u32>,
+    tail: Own<u32>,
+    pushed: Own<u32>,
+    popped: Own<u32>,
+}
+
+impl Fifo {
+    pub(crate) fn new() -> Self {
+        Self { head: Own::new(NIL), tail: Own::new(NIL), pushed: Own::new(0), popped: Own::new(0) }
+    }
+
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn len(&self) -> u32 {
+        self.pushed.get().wrapping_sub(self.popped.get())
+    }
+
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.get() == NIL
+    }
+
+    /// The number that the next task to join gets.
+    #[inline(always)]
+    pub(crate) fn tick(&self) -> u32 {
+        self.pushed.get()
+    }
+
+    /// Appends `slot`, which is in no queue.
+    ///
+    /// # Safety
+    /// The slot exists in `entries`.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) unsafe fn push(&self, entries: &Chunks<Entry>, slot: u32, entry: &Entry) {
+        entry.next.set(NIL);
+        let last = self.tail.replace(slot);
+        if last == NIL {
+            self.head.set(slot);
+        } else {
+            // SAFETY: it is in the queue, so it exists.
+            unsafe { entries.at(last) }.next.set(slot);
+        }
+        self.pushed.set(self.pushed.get().wrapping_add(1));
+    }
+
+    /// The oldest, and its entry.
+    ///
+    /// # Safety
+    /// All that was pushed is in `entries`.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) unsafe fn pop<'a>(&self, entries: &'a Chunks<Entry>) -> Option<(u32, &'a Entry)> {
+        let slot = self.head.get();
+        if slot == NIL {
+            return None;
+        }
+        // SAFETY: it is in the queue, so it exists.
+        let entry = unsafe { entries.at(slot) };
+        let next = entry.next.get();
+        self.head.set(next);
+        if next == NIL {
+            self.tail.set(NIL);
+        }
+        self.popped.set(self.popped.get().wrapping_add(1));
+        Some((slot, entry))
+    }
+}
+
+/// The tasks of class normal whose nice value is not 0.
+pub(crate) struct Niced {
+    heap: BinaryHeap<Place>,
+    joined: u32,
+}
+
+/// Numbers wrap and are compared by their distance: all keys in the heap lie within 2^28 + 2048 of each other.
+#[derive(PartialEq, Eq)]
+struct Place {
+    key: u32,
+    joined: u32,
+    slot: u32,
+}
+
+fn before(left: u32, right: u32) -> Ordering {
+    (left.wrapping_sub(right).cast_signed()).cmp(&0)
+}
+
+impl Ord for Place {
+    /// The largest runs first: the one with the lowest key, among equals the one that joined first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        before(other.key, self.key).then_with(|| before(other.joined, self.joined))
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Niced {
+    pub(crate) const fn new() -> Self {
+        Self { heap: BinaryHeap::new(), joined: 0 }
+    }
+
+    pub(crate) fn push(&mut self, tick: u32, nice: i16, slot: u32) {
+        self.heap.push(Place { key: tick.wrapping_add_signed(nice.into()), joined: self.joined, slot });
+        self.joined = self.joined.wrapping_add(1);
+    }
+
+    /// The first, if it goes before the head of the queue, or the queue is empty.
+    pub(crate) fn pop(&mut self, queue: &Fifo) -> Option<u32> {
+        let first = self.heap.peek()?;
+        let due = queue.is_empty() || before(first.key, queue.popped.get()) != Ordering::Greater;
+        due.then(|| self.heap.pop().map(|place| place.slot))?
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.heap.len() as u32
+    }
+}

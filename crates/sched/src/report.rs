@@ -1,0 +1,98 @@
+//! What lanes tell about themselves: counted by each in its own home, summed by whoever asks (R-F2).
+
+use crate::class::Class;
+use crate::home;
+use manylane_stats::counters;
+use manylane_sync::LaneId;
+
+counters! {
+    /// Sums of a lane since the process began.
+    pub(crate) struct Counters {
+        pub(crate) rounds,
+        pub(crate) urgent,
+        pub(crate) normal,
+        pub(crate) bulk,
+        pub(crate) heavy,
+        pub(crate) spawned,
+        pub(crate) completed,
+        pub(crate) arrived,
+        pub(crate) refused,
+        pub(crate) woken_remotely,
+        pub(crate) late_wakes,
+        pub(crate) timers,
+        pub(crate) sleeps,
+    }
+}
+
+/// One lane's numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneReport {
+    /// Whose they are.
+    pub lane: LaneId,
+    /// Tasks that live there, as of the end of its last round.
+    pub live: u64,
+    /// Tasks in its run queues, as of the end of its last round; indexed by [`Class`].
+    pub queued: [u64; 4],
+    /// Kind of the task that runs there now.
+    pub running: Option<&'static str>,
+    /// Rounds made.
+    pub rounds: u64,
+    /// Tasks polled; indexed by [`Class`].
+    pub polled: [u64; 4],
+    /// Tasks that began.
+    pub spawned: u64,
+    /// Tasks that ended.
+    pub completed: u64,
+    /// Tasks that came from other lanes.
+    pub arrived: u64,
+    /// Tasks from other lanes for which there was no slot.
+    pub refused: u64,
+    /// Wake-ups that came from other lanes.
+    pub woken_remotely: u64,
+    /// Wake-ups of tasks that had ended.
+    pub late_wakes: u64,
+    /// Timers that fired.
+    pub timers: u64,
+    /// Times that the lane went to sleep.
+    pub sleeps: u64,
+}
+
+impl LaneReport {
+    /// Tasks in all its run queues.
+    pub fn run_queue(&self) -> u64 {
+        self.queued.iter().sum()
+    }
+
+    /// Tasks polled, all classes.
+    pub fn polls(&self) -> u64 {
+        self.polled.iter().sum()
+    }
+}
+
+/// The numbers of every lane that ever ran, read while they go on. Cost: three lines for each lane.
+pub fn report() -> Vec<LaneReport> {
+    home::all()
+        .map(|(lane, home)| {
+            let published = &home.published;
+            let counters = &published.counters;
+            LaneReport {
+                lane,
+                live: published.live.get(),
+                queued: Class::ALL.map(|class| published.queued[class as usize].get()),
+                running: published.running().map(crate::TaskKind::name),
+                rounds: counters.rounds.get(),
+                polled: [&counters.urgent, &counters.normal, &counters.bulk, &counters.heavy]
+                    .map(|n| n.get()),
+                // What ends is read before what begins (rule 3 of `manylane_stats`): never more ends than beginnings.
+                completed: counters.completed.get(),
+                spawned: counters.spawned.get(),
+                arrived: counters.arrived.get(),
+                refused: counters.refused.get(),
+                woken_remotely: counters.woken_remotely.get(),
+                late_wakes: counters.late_wakes.get(),
+                timers: counters.timers.get(),
+                sleeps: counters.sleeps.get(),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,175 @@
+//! A round's run queue: who runs, in which order, how many.
+
+use crate::class::{self, Class};
+use crate::home::Home;
+use crate::slot::{Entry, NIL, bits};
+use crate::task::{self, Header};
+use crate::time::Time;
+use crate::waker::TaskId;
+use manylane_sync::atomic::Ordering;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::task::Context;
+
+const URGENT: usize = Class::Urgent as usize;
+const NORMAL: usize = Class::Normal as usize;
+const HEAVY: usize = Class::Heavy as usize;
+
+impl Home {
+    /// Polls tasks within the budget of a round; returns how many.
+    ///
+    /// Passes over the first three classes, each with its share, until the depth is reached or nothing is queued; then the
+    /// heavy ones. Heavy tasks come last, so what they hold up in this round has had its turn, and the poller is next.
+    #[inline]
+    pub(crate) fn run_queue(&self) -> u32 {
+        if self.queued() == 0 {
+            return 0;
+        }
+        let began = self.local.polls.get();
+        let settings = self.settings.get();
+        let [first, second, third] = self.light();
+        let alone = first + second + third == 0;
+        let mut ran = [0_u64; 4];
+        let mut left = settings.depth;
+        while left > 0 {
+            let lengths = self.light();
+            if lengths == [0; 3] {
+                break;
+            }
+            let before = self.local.polls.get();
+            let shares = class::shares(left, lengths);
+            for class in 0..HEAVY {
+                let mut share = shares[class];
+                while share > 0 {
+                    if settings.low_latency && class != URGENT && !self.local.fifos[URGENT].is_empty() {
+                        self.run_one(URGENT);
+                        ran[URGENT] += 1;
+                    } else if self.run_one(class) {
+                        ran[class] += 1;
+                    } else {
+                        break;
+                    }
+                    share -= 1;
+                }
+            }
+            let polled = self.local.polls.get().wrapping_sub(before) as u32;
+            left = left.saturating_sub(polled.max(1)); // a pass may meet slots only whose tasks have ended
+        }
+        for _ in 0..class::heavy_share(self.local.fifos[HEAVY].len(), alone, settings.low_latency) {
+            ran[HEAVY] += u64::from(self.run_one(HEAVY));
+        }
+        self.between_tasks();
+        let counters = &self.published.counters;
+        counters.urgent.add(ran[URGENT]);
+        counters.normal.add(ran[NORMAL]);
+        counters.bulk.add(ran[Class::Bulk as usize]);
+        counters.heavy.add(ran[HEAVY]);
+        self.local.polls.get().wrapping_sub(began) as u32
+    }
+
+    /// Tasks queued in the three classes that share a round.
+    #[inline(always)]
+    fn light(&self) -> [u32; 3] {
+        let [urgent, normal, bulk, _] = &self.local.fifos;
+        [urgent.len(), normal.len() + self.local.niced.get(), bulk.len()]
+    }
+
+    /// No task runs.
+    fn between_tasks(&self) {
+        self.local.current.set(NIL);
+        self.published.kind.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn pop(&self, class: usize) -> Option<(u32, &Entry)> {
+        if class == NORMAL && self.local.niced.get() > 0 {
+            return self.pop_merged();
+        }
+        // SAFETY: all that is queued exists.
+        unsafe { self.local.fifos[class].pop(&self.slots.entries) }
+    }
+
+    /// The next of class normal, when tasks with a nice value are among them.
+    #[cold]
+    fn pop_merged(&self) -> Option<(u32, &Entry)> {
+        let queue = &self.local.fifos[NORMAL];
+        // SAFETY: this lane's, and nothing is called back.
+        let (niced, left) = unsafe { self.niced.with(|heap| (heap.pop(queue), heap.len())) };
+        self.local.niced.set(left);
+        match niced {
+            Some(slot) => Some((slot, self.entry(slot))),
+            // SAFETY: all that is queued exists.
+            None => unsafe { queue.pop(&self.slots.entries) },
+        }
+    }
+
+    /// Takes the next of a class and polls it; `false` when there is none.
+    #[inline]
+    fn run_one(&self, class: usize) -> bool {
+        let Some((slot, entry)) = self.pop(class) else { return false };
+        let word = entry.word.get() & !bits::QUEUED;
+        entry.word.set(word);
+        match NonNull::new(entry.task.get()) {
+            Some(task) => self.run_task(slot, entry, word, task),
+            None => self.vacate(slot, entry), // it ended while it was queued
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn run_task(&self, slot: u32, entry: &Entry, word: u32, task: NonNull<Header>) {
+        /// Ends a task that panics, so that the lane stays whole; the panic goes on.
+        struct Running<'a>(&'a Home, u32, &'a Entry);
+        impl Drop for Running<'_> {
+            #[cold]
+            fn drop(&mut self) {
+                self.0.finish(self.1, self.2);
+                self.0.between_tasks();
+            }
+        }
+        let run = self.local.polls.get() + 1;
+        self.local.polls.set(run);
+        self.local.current.set(slot);
+        // SAFETY: the task lives: it is in its entry, and only this lane ends it.
+        let kind = unsafe { task.as_ref() }.kind;
+        self.published.kind.store(ptr::from_ref(kind).cast_mut(), Ordering::Relaxed);
+        // Release: who sees the number sees this kind, or a later one.
+        self.published.run.store(run, Ordering::Release);
+        let id = TaskId::new(self.local.lane.get(), slot, word >> bits::GENERATION_SHIFT);
+        let waker = id.lend();
+        let mut context = Context::from_waker(&waker);
+        let running = Running(self, slot, entry);
+        let done = if self.local.profiling.get() {
+            self.poll_measured(task, &mut context)
+        } else {
+            // SAFETY: it lives and is this lane's; one task is polled at a time, and one that is being polled is only marked
+            // by `abort`.
+            unsafe { task::poll(task, &mut context) }
+        };
+        mem::forget(running);
+        if done || entry.word.get() & bits::ABORTED != 0 {
+            self.finish(slot, entry);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn poll_measured(&self, task: NonNull<Header>, context: &mut Context<'_>) -> bool {
+        let clock = self.settings.get().clock;
+        // SAFETY: it lives, see the caller; nobody borrows a header exclusively.
+        let (kind, woken) = unsafe { (task.as_ref().kind, task.as_ref().woken_at.replace(0)) };
+        let began = clock();
+        // SAFETY: as in the caller.
+        let done = unsafe { task::poll(task, context) };
+        measured(kind, woken, began, clock());
+        done
+    }
+}
+
+#[cfg(not(loom))]
+fn measured(kind: &'static crate::TaskKind, woken: u64, began: Time, ended: Time) {
+    crate::profile::record(kind, woken, began, ended);
+}
+
+#[cfg(loom)]
+fn measured(_: &'static crate::TaskKind, _: u64, _: Time, _: Time) {}

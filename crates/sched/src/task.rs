@@ -1,0 +1,115 @@
+//! A task in memory: what the scheduler knows, then its future, in one block.
+
+use crate::error::SpawnError;
+use crate::inbox::Node;
+use crate::kind::TaskKind;
+use crate::memory;
+use crate::own::Own;
+use std::alloc::Layout;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+/// The beginning of each task's block. Touched by its lane only, except that the sender of a task owns it until it is in
+/// the inbox.
+#[repr(C)]
+pub(crate) struct Header {
+    /// For the way to another lane. First: a pointer to it is one to the header.
+    pub(crate) node: Node,
+    vtable: &'static VTable,
+    pub(crate) kind: &'static TaskKind,
+    /// When it was woken, in nanoseconds of the lane's clock; 0 if that is not known. For profiling.
+    pub(crate) woken_at: Own<u64>,
+    pub(crate) nice: Own<i16>,
+    /// The class that it starts with.
+    pub(crate) class: u8,
+}
+
+/// What depends on the future's type.
+struct VTable {
+    /// Polls; `true` when the future is done.
+    poll: unsafe fn(NonNull<Header>, &mut Context<'_>) -> bool,
+    /// Drops the future, done or not, and gives the block back.
+    release: unsafe fn(NonNull<Header>),
+}
+
+#[repr(C)]
+struct Task<F> {
+    header: Header,
+    future: F,
+}
+
+impl<F: Future<Output = ()> + 'static> Task<F> {
+    const VTABLE: VTable = VTable { poll: Self::poll, release: Self::release };
+
+    unsafe fn poll(task: NonNull<Header>, context: &mut Context<'_>) -> bool {
+        // SAFETY: the vtable belongs to a block that holds a `Task<F>`, which never moves until it is released. Only the future
+        // is borrowed exclusively: the lane polls one task at a time, and nobody else knows the future.
+        let future = unsafe { Pin::new_unchecked(&mut (*task.cast::<Self>().as_ptr()).future) };
+        matches!(future.poll(context), Poll::Ready(()))
+    }
+
+    unsafe fn release(task: NonNull<Header>) {
+        /// Gives the block back even if the future's destructor panics.
+        struct Block<F>(NonNull<Task<F>>);
+        impl<F> Drop for Block<F> {
+            fn drop(&mut self) {
+                // SAFETY: `new` took it with this layout, and what was in it has been dropped.
+                unsafe { memory::give(self.0.cast(), Layout::new::<Task<F>>()) };
+            }
+        }
+        let block = Block(task.cast::<Self>());
+        // SAFETY: the caller is the only one left who knows the task.
+        unsafe { block.0.drop_in_place() };
+    }
+}
+
+/// Puts a future into a block of its own. The caller owns it.
+#[inline]
+pub(crate) fn create<F: Future<Output = ()> + 'static>(
+    kind: &'static TaskKind,
+    class: u8,
+    future: F,
+) -> Result<NonNull<Header>, SpawnError> {
+    let block = memory::take(Layout::new::<Task<F>>())?.cast::<Task<F>>();
+    let header = Header {
+        node: Node::new(Node::TASK),
+        vtable: &Task::<F>::VTABLE,
+        kind,
+        woken_at: Own::new(0),
+        nice: Own::new(0),
+        class,
+    };
+    // SAFETY: a block of this layout that is ours.
+    unsafe { block.write(Task { header, future }) };
+    Ok(block.cast())
+}
+
+/// Polls a task; `true` when its future is done.
+///
+/// # Safety
+/// The task lives, belongs to the calling lane, and is not being polled.
+#[inline(always)]
+pub(crate) unsafe fn poll(task: NonNull<Header>, context: &mut Context<'_>) -> bool {
+    // SAFETY: by contract.
+    unsafe { (task.as_ref().vtable.poll)(task, context) }
+}
+
+/// Drops a task.
+///
+/// # Safety
+/// The task lives, nobody else knows it, and it is not being polled. The caller may be another lane than the task's only
+/// before the task's first poll, when it still is what its sender made.
+#[inline(always)]
+pub(crate) unsafe fn release(task: NonNull<Header>) {
+    // SAFETY: by contract.
+    unsafe { (task.as_ref().vtable.release)(task) };
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(Header, node) == 0);
+    assert!(
+        cfg!(any(loom, manylane_sim)) || size_of::<Header>() <= 48,
+        "a future of 80 bytes fits the smallest block"
+    );
+};

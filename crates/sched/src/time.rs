@@ -1,0 +1,74 @@
+//! Time, as the lanes see it: read once a round and passed down.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A moment: nanoseconds since the clock began, for about 584 years. Real lanes count from the first look at the clock of
+/// the process; tests pass what they like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(u64);
+
+impl Time {
+    /// When the clock began.
+    pub const ZERO: Self = Self(0);
+    /// Never.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `nanoseconds` after the clock began.
+    #[inline]
+    pub const fn from_nanos(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// `milliseconds` after the clock began; [`MAX`](Self::MAX) when that is out of range.
+    #[inline]
+    pub const fn from_millis(milliseconds: u64) -> Self {
+        Self(milliseconds.saturating_mul(1_000_000))
+    }
+
+    /// Nanoseconds since the clock began.
+    #[inline]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time that passed since `earlier`; zero if it is later.
+    #[inline]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Reads the system's monotonic clock: about 25 ns.
+    pub fn now() -> Self {
+        static BEGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        // One more, so that no real moment is 0, which stands for "not known".
+        let passed = BEGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos();
+        Self(u64::try_from(passed).unwrap_or(u64::MAX - 1) + 1)
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    /// Saturates at [`MAX`](Self::MAX).
+    #[inline]
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub for Time {
+    type Output = Duration;
+
+    #[inline]
+    fn sub(self, rhs: Self) -> Duration {
+        self.since(rhs)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}

@@ -1,0 +1,512 @@
+//! A hierarchical timing wheel (G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, 1987) with two changes:
+//! timers are moved down *before* they are due, and a timer that was put off stays where it is.
+//!
+//! # Layout
+//! Ticks are milliseconds. Each level has 256 buckets; a bucket of level n spans 128^n ticks:
+//!
+//! | level | bucket | reach |
+//! |---|---|---|
+//! | 0 | 1 ms | 256 ms |
+//! | 1 | 128 ms | 32.8 s |
+//! | 2 | 16.4 s | 70 min |
+//! | 3 | 35 min | 6.2 days |
+//!
+//! A timer beyond that waits in the last bucket and is placed anew from there. Each bucket is a ring of nodes with a
+//! sentinel, so any node leaves its ring without knowing which it is, and a whole ring moves in constant time.
+//!
+//! # Protocol
+//! 1. A bucket of level n spans half of what level n-1 reaches. So its timers fit there from one whole span before it
+//!    begins; they are moved half a span before. No timer is late because many are moved: there is time for it.
+//! 2. A bucket that is due, or has to be moved down, goes to the ring `due` or `moving` as a whole. Timers are taken from
+//!    there in bounded number, due ones first.
+//! 3. A timer that is taken fires if its deadline has come, else it is placed by its deadline. So moving a deadline later is one
+//!    store; moving it earlier is a change of ring.
+//! 4. No timer fires early: deadlines are rounded up to ticks, the time is rounded down.
+//!
+//! # Cost
+//! Arming, cancelling: two links, a bit. Moving later: a store. A timer that waits for d is moved log128(d) times at most.
+//! Finding the next: a bitmap of 256 bits for each level. Memory: 40 bytes a timer, in chunks that never move.
+
+use crate::chunks::{Chunks, Fresh};
+use crate::own::Own;
+use crate::slot::NIL;
+use crate::time::Time;
+use manylane_sync::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::task::Waker;
+
+const LEVELS: u32 = 4;
+const BUCKETS: u32 = 256;
+/// Bits of a level's span over the one below.
+const STEP: u32 = 7;
+/// The rings' sentinels come first among the nodes.
+const DUE: u32 = LEVELS * BUCKETS;
+const MOVING: u32 = DUE + 1;
+const SENTINELS: u32 = MOVING + 1;
+const NANOS: u64 = 1_000_000;
+
+/// The first tick at which `deadline` has passed (rule 4).
+pub(crate) fn deadline_tick(deadline: Time) -> u64 {
+    deadline.as_nanos().div_ceil(NANOS)
+}
+
+/// A timer, or a ring's sentinel.
+#[repr(C)]
+struct Node {
+    next: Own<u32>,
+    prev: Own<u32>,
+    /// When to fire. Not before the bucket that the node is in.
+    deadline: Own<u64>,
+    /// Written while the state is `LINKED`.
+    waker: UnsafeCell<MaybeUninit<Waker>>,
+    state: Own<u8>,
+}
+
+const IDLE: u8 = 0;
+const LINKED: u8 = 1;
+const FIRED: u8 = 2;
+
+// SAFETY: numbers of zero, and nothing.
+unsafe impl Fresh for Node {
+    #[cfg(loom)]
+    fn fresh() -> Self {
+        Self {
+            next: Own::new(0),
+            prev: Own::new(0),
+            deadline: Own::new(0),
+            waker: UnsafeCell::new(MaybeUninit::uninit()),
+            state: Own::new(IDLE),
+        }
+    }
+}
+
+/// The wheel of a lane. For its owner only.
+pub(crate) struct Wheel {
+    nodes: Chunks<Node>,
+    /// Nodes that exist.
+    fresh: Own<u32>,
+    /// First of the free nodes.
+    free: Own<u32>,
+    /// All ticks up to this one are due, or fired.
+    time: Own<u64>,
+    /// Timers that are linked.
+    armed: Own<u32>,
+    /// Buckets that may hold something: a set bit may be out of date, a clear one never.
+    bits: [[Own<u64>; 4]; LEVELS as usize],
+}
+
+impl Wheel {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Chunks::new(),
+            fresh: Own::new(0),
+            free: Own::new(NIL),
+            time: Own::new(0),
+            armed: Own::new(0),
+            bits: std::array::from_fn(|_| std::array::from_fn(|_| Own::new(0))),
+        }
+    }
+
+    fn node(&self, index: u32) -> &Node {
+        // SAFETY: indices come from `take_node`, from links, and are sentinels after the first of these.
+        unsafe { self.nodes.at(index) }
+    }
+
+    /// A new owner of the lane may have another clock. Timers that outlived the old one keep theirs.
+    pub(crate) fn restart(&self) {
+        if self.armed.get() == 0 {
+            self.time.set(0);
+        }
+    }
+
+    /// A node for a timer; none when there is no memory.
+    pub(crate) fn take_node(&self) -> Option<u32> {
+        let free = self.free.get();
+        if free != NIL {
+            self.free.set(self.node(free).next.get());
+            return Some(free);
+        }
+        self.fresh_node()
+    }
+
+    #[cold]
+    fn fresh_node(&self) -> Option<u32> {
+        loop {
+            let index = self.fresh.get();
+            if !self.nodes.reach(index) {
+                return None;
+            }
+            self.fresh.set(index + 1);
+            if index >= SENTINELS {
+                return Some(index);
+            }
+            let sentinel = self.node(index);
+            sentinel.next.set(index);
+            sentinel.prev.set(index);
+        }
+    }
+
+    /// Gives a node back. The waker that is returned is for the caller to drop.
+    pub(crate) fn give_node(&self, index: u32) -> Option<Waker> {
+        let waker = self.disarm(index);
+        let node = self.node(index);
+        node.state.set(IDLE);
+        node.next.set(self.free.replace(index));
+        waker
+    }
+
+    /// Arms an idle or fired timer.
+    pub(crate) fn arm(&self, index: u32, deadline: u64, waker: Waker) {
+        let node = self.node(index);
+        debug_assert!(node.state.get() != LINKED);
+        // SAFETY: no waker is there (the state), and nobody else touches the wheel.
+        node.waker.with_mut(|place| unsafe { (*place).write(waker) });
+        node.state.set(LINKED);
+        node.deadline.set(deadline);
+        self.armed.set(self.armed.get() + 1);
+        self.place(index, deadline);
+    }
+
+    /// Moves the deadline of an armed timer (rule 3).
+    pub(crate) fn postpone(&self, index: u32, deadline: u64) {
+        let node = self.node(index);
+        let before = node.deadline.replace(deadline);
+        if deadline < before && node.state.get() == LINKED {
+            self.unlink(node);
+            self.place(index, deadline);
+        }
+    }
+
+    /// Puts another waker into an armed timer, and returns the old one.
+    pub(crate) fn set_waker(&self, index: u32, waker: Waker) -> Waker {
+        // SAFETY: armed, so there is one; nobody else touches the wheel.
+        self.node(index)
+            .waker
+            .with_mut(|place| unsafe { std::mem::replace((*place).assume_init_mut(), waker) })
+    }
+
+    /// Whether the armed timer would wake `waker`.
+    pub(crate) fn wakes(&self, index: u32, waker: &Waker) -> bool {
+        // SAFETY: armed, so there is one; comparing calls nothing back.
+        self.node(index).waker.with(|place| unsafe { (*place).assume_init_ref().will_wake(waker) })
+    }
+
+    pub(crate) fn is_armed(&self, index: u32) -> bool {
+        self.node(index).state.get() == LINKED
+    }
+
+    /// Takes a timer off the wheel; its waker, if it was armed.
+    fn disarm(&self, index: u32) -> Option<Waker> {
+        let node = self.node(index);
+        (node.state.get() == LINKED).then(|| {
+            self.unlink(node);
+            self.expired(node)
+        })
+    }
+
+    /// Takes the waker out of a timer that was just unlinked.
+    fn expired(&self, node: &Node) -> Waker {
+        node.state.set(FIRED);
+        self.armed.set(self.armed.get() - 1);
+        // SAFETY: it was linked, so there is one, and the state says from here on that there is none.
+        node.waker.with(|place| unsafe { (*place).assume_init_read() })
+    }
+
+    fn unlink(&self, node: &Node) {
+        let (next, prev) = (node.next.get(), node.prev.get());
+        self.node(prev).next.set(next);
+        self.node(next).prev.set(prev);
+    }
+
+    fn link(&self, ring: u32, index: u32) {
+        let (sentinel, node) = (self.node(ring), self.node(index));
+        let last = sentinel.prev.replace(index);
+        node.prev.set(last);
+        node.next.set(ring);
+        self.node(last).next.set(index);
+    }
+
+    /// Links a node into the finest level that reaches its deadline.
+    fn place(&self, index: u32, deadline: u64) {
+        let time = self.time.get();
+        if deadline <= time {
+            return self.link(DUE, index);
+        }
+        for level in 0..LEVELS {
+            let shift = STEP * level;
+            let distance = (deadline >> shift) - (time >> shift);
+            if distance < u64::from(BUCKETS) || level == LEVELS - 1 {
+                let ahead = (time >> shift) + distance.min(u64::from(BUCKETS) - 1);
+                let bucket = ahead as u32 % BUCKETS;
+                let word = &self.bits[level as usize][bucket as usize / 64];
+                word.set(word.get() | 1 << (bucket % 64));
+                return self.link(level * BUCKETS + bucket, index);
+            }
+        }
+    }
+
+    /// Moves a whole bucket to the end of another ring, in constant time.
+    fn splice(&self, level: u32, bucket: u32, to: u32) {
+        let word = &self.bits[level as usize][bucket as usize / 64];
+        word.set(word.get() & !(1 << (bucket % 64)));
+        let from = level * BUCKETS + bucket;
+        let (source, target) = (self.node(from), self.node(to));
+        let (first, last) = (source.next.replace(from), source.prev.replace(from));
+        if first == from {
+            return; // all had been cancelled
+        }
+        let before = target.prev.replace(last);
+        self.node(before).next.set(first);
+        self.node(first).prev.set(before);
+        self.node(last).next.set(to);
+    }
+
+    /// The first bucket of `level`, from number `from` on and within a turn, that may hold something.
+    fn next_bucket(&self, level: u32, from: u64) -> Option<u64> {
+        let words = &self.bits[level as usize];
+        let start = from as u32 % BUCKETS;
+        // The word that the turn begins in comes again at its end, for its lower bits.
+        for step in 0..=4 {
+            let index = (start / 64 + step) % 4;
+            let mut word = words[index as usize].get();
+            if step == 0 {
+                word &= u64::MAX << (start % 64);
+            } else if step == 4 {
+                word &= !(u64::MAX << (start % 64));
+            }
+            if word != 0 {
+                let bucket = index * 64 + word.trailing_zeros();
+                return Some(from + u64::from(bucket.wrapping_sub(start) % BUCKETS));
+            }
+        }
+        None
+    }
+
+    /// When bucket `bucket` of `level` has to be attended to: level 0 when it is due, the others half a span before they begin.
+    fn attention(level: u32, bucket: u64) -> u64 {
+        match level {
+            0 => bucket,
+            _ => (bucket << (STEP * level)).saturating_sub(1 << (STEP * level - 1)),
+        }
+    }
+
+    /// The number of the first bucket of `level` that has not been attended to.
+    fn first_bucket(&self, level: u32) -> u64 {
+        if level == 0 { self.time.get() + 1 } else { self.time.get() >> (STEP * level) }
+    }
+
+    /// The time is `now`: what is due or has to be moved goes to the rings of rule 2. Nothing is fired yet.
+    #[inline]
+    pub(crate) fn advance(&self, now: Time) {
+        let now = now.as_nanos() / NANOS;
+        if now > self.time.get() {
+            self.advance_to(now);
+        }
+    }
+
+    #[inline(never)]
+    fn advance_to(&self, now: u64) {
+        if self.armed.get() > 0 {
+            for level in 0..LEVELS {
+                let to = if level == 0 { DUE } else { MOVING };
+                let mut from = self.first_bucket(level);
+                // Within one turn: a bucket further on is not distinguished from those behind.
+                let end = from + u64::from(BUCKETS);
+                while let Some(bucket) = self.next_bucket(level, from)
+                    && bucket < end
+                    && Self::attention(level, bucket) <= now
+                {
+                    self.splice(level, bucket as u32 % BUCKETS, to);
+                    from = bucket;
+                }
+            }
+        }
+        self.time.set(now);
+    }
+
+    /// The waker of the next timer that fires now, if there is any; `budget` bounds how many are looked at.
+    pub(crate) fn next_expired(&self, budget: &mut u32) -> Option<Waker> {
+        if self.fresh.get() < SENTINELS {
+            return None;
+        }
+        while *budget > 0 {
+            let mut index = self.node(DUE).next.get();
+            if index == DUE {
+                index = self.node(MOVING).next.get();
+                if index == MOVING {
+                    return None;
+                }
+            }
+            *budget -= 1;
+            let node = self.node(index);
+            self.unlink(node);
+            let deadline = node.deadline.get();
+            if deadline <= self.time.get() {
+                return Some(self.expired(node));
+            }
+            self.place(index, deadline);
+        }
+        None
+    }
+
+    /// When the wheel next needs a look; none while no timer is armed. May be earlier than the first deadline.
+    pub(crate) fn next_event(&self) -> Option<Time> {
+        if self.armed.get() == 0 {
+            return None;
+        }
+        if self.node(DUE).next.get() != DUE || self.node(MOVING).next.get() != MOVING {
+            return Some(Time::ZERO);
+        }
+        (0..LEVELS)
+            .filter_map(|level| {
+                let bucket = self.next_bucket(level, self.first_bucket(level))?;
+                Some(Self::attention(level, bucket))
+            })
+            .min()
+            .map(Time::from_millis)
+    }
+}
+
+const _: () = assert!(cfg!(any(loom, manylane_sim)) || size_of::<Node>() == 40);
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::Wake;
+
+    struct Fired(AtomicU64);
+
+    impl Wake for Fired {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn fire_all(wheel: &Wheel, now: u64) -> usize {
+        wheel.advance(Time::from_millis(now));
+        let mut budget = u32::MAX;
+        std::iter::from_fn(|| wheel.next_expired(&mut budget)).map(Waker::wake).count()
+    }
+
+    #[test]
+    fn a_timer_fires_at_its_tick_and_not_before_at_every_level() {
+        for deadline in
+            [1, 2, 127, 128, 255, 256, 257, 300, 32_767, 32_768, 40_000, 5_000_000, 700_000_000, 1 << 34]
+        {
+            for start in [0, 1, 63, 64, 127, 1_000_000] {
+                let wheel = Wheel::new();
+                fire_all(&wheel, start);
+                let index = wheel.take_node().expect("memory");
+                wheel.arm(index, start + deadline, Waker::noop().clone());
+                let mut wakes = 0;
+                while let Some(at) = wheel.next_event() {
+                    let now = (at.as_nanos() / NANOS).max(wheel.time.get());
+                    let fired = fire_all(&wheel, now);
+                    assert_eq!(fired == 1, now == start + deadline, "{deadline} from {start}: at {now}");
+                    wakes += 1;
+                    assert!(wakes < 2_000, "{deadline} from {start}: looked at too often");
+                }
+                assert!(!wheel.is_armed(index));
+            }
+        }
+    }
+
+    /// Against an ordered map, with arming, cancelling, moving both ways and jumps of time.
+    #[test]
+    fn the_wheel_agrees_with_an_ordered_map() {
+        let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+        println!("seed {seed:#x}");
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let wheel = Wheel::new();
+        let fired = Arc::new(Fired(AtomicU64::new(0)));
+        let mut expected: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut now = 0;
+        for round in 0..200_000 {
+            let span = 1 << random(26);
+            match random(6) {
+                0 | 1 => {
+                    let index = wheel.take_node().expect("memory");
+                    let deadline = now + 1 + random(span);
+                    wheel.arm(index, deadline, Waker::from(fired.clone()));
+                    assert_eq!(expected.insert(index, deadline), None);
+                }
+                2 if !expected.is_empty() => {
+                    let pick = random(expected.len() as u64) as usize;
+                    let (&index, _) = expected.iter().nth(pick).expect("in range");
+                    let deadline = now + 1 + random(span);
+                    wheel.postpone(index, deadline);
+                    expected.insert(index, deadline);
+                }
+                3 if expected.len() > 100 => {
+                    let pick = random(expected.len() as u64) as usize;
+                    let (&index, _) = expected.iter().nth(pick).expect("in range");
+                    assert!(wheel.give_node(index).is_some());
+                    expected.remove(&index);
+                }
+                _ => {
+                    let most = random(16);
+                    now += random(1 << most);
+                    let before = fired.0.load(Ordering::Relaxed);
+                    fire_all(&wheel, now);
+                    let due: Vec<u32> =
+                        expected.iter().filter(|(_, at)| **at <= now).map(|(index, _)| *index).collect();
+                    let count = fired.0.load(Ordering::Relaxed) - before;
+                    assert_eq!(count, due.len() as u64, "round {round}, now {now}");
+                    for index in due {
+                        assert!(!wheel.is_armed(index));
+                        wheel.give_node(index);
+                        expected.remove(&index);
+                    }
+                }
+            }
+            assert_eq!(wheel.armed.get() as usize, expected.len());
+            if let Some(first) = expected.values().min() {
+                let event = wheel.next_event().expect("something is armed").as_nanos() / NANOS;
+                assert!(event <= *first, "round {round}: sleeping until {event} misses {first}");
+            }
+        }
+    }
+
+    #[test]
+    fn moving_a_deadline_later_leaves_the_timer_where_it_is() {
+        let wheel = Wheel::new();
+        let index = wheel.take_node().expect("memory");
+        wheel.arm(index, 10, Waker::noop().clone());
+        let links = |wheel: &Wheel| (wheel.node(index).next.get(), wheel.node(index).prev.get());
+        let before = links(&wheel);
+        wheel.postpone(index, 100_000);
+        assert_eq!(links(&wheel), before);
+        assert_eq!(fire_all(&wheel, 99_999), 0);
+        assert_eq!(fire_all(&wheel, 100_000), 1);
+    }
+
+    /// Ten million timers within a minute: each round looks at a bounded number, and still none is late.
+    #[test]
+    fn millions_of_timers_are_moved_in_bounded_steps_and_none_is_late() {
+        let timers: u64 = if cfg!(debug_assertions) { 300_000 } else { 10_000_000 };
+        let wheel = Wheel::new();
+        for n in 0..timers {
+            let index = wheel.take_node().expect("memory");
+            wheel.arm(index, 1 + n * 60_000 / timers, Waker::noop().clone());
+        }
+        let mut fired = 0;
+        for now in 1..=60_000 {
+            wheel.advance(Time::from_millis(now));
+            // What ten rounds in each millisecond may do.
+            let mut budget = 10 * super::super::TIMERS_PER_ROUND;
+            while wheel.next_expired(&mut budget).is_some() {
+                fired += 1;
+            }
+            assert_eq!(fired, (now * timers).div_ceil(60_000), "at {now}");
+        }
+        assert_eq!((fired, wheel.armed.get()), (timers, 0));
+    }
+}

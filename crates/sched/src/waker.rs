@@ -1,0 +1,143 @@
+//! Wakers are numbers: lane, slot, generation in one word. Cloning copies it, dropping does nothing.
+
+use crate::home;
+use crate::late::Site;
+use crate::slot::{GENERATION_BITS, SLOT_BITS};
+use manylane_sync::LaneId;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::without_provenance;
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+/// The number of a task. It stays valid after the task has ended: then it names nobody.
+///
+/// Layout: lane in the upper 12 bits, slot in the next 28, generation in the lower 24.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TaskId(u64);
+
+impl TaskId {
+    #[inline(always)]
+    pub(crate) const fn new(lane: u32, slot: u32, generation: u32) -> Self {
+        Self(
+            (lane as u64) << (SLOT_BITS + GENERATION_BITS)
+                | (slot as u64) << GENERATION_BITS
+                | generation as u64,
+        )
+    }
+
+    #[inline(always)]
+    pub(crate) const fn lane_number(self) -> u32 {
+        (self.0 >> (SLOT_BITS + GENERATION_BITS)) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) const fn slot(self) -> u32 {
+        (self.0 >> GENERATION_BITS) as u32 & ((1 << SLOT_BITS) - 1)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn generation(self) -> u32 {
+        self.0 as u32 & ((1 << GENERATION_BITS) - 1)
+    }
+
+    /// The task's lane.
+    pub fn lane(self) -> LaneId {
+        LaneId::new(self.lane_number() as usize).expect("it came from a lane")
+    }
+
+    /// Wakes the task, from any thread; nothing if it has ended.
+    ///
+    /// Cost: on the task's lane a push on a local queue, without a locked instruction. From elsewhere a swap, and if the task
+    /// was not on its way already a compare-and-swap on the lane's inbox; if the lane sleeps, the system call that wakes
+    /// it.
+    #[inline]
+    #[cfg_attr(any(manylane_sim, debug_assertions), track_caller)]
+    pub fn wake(self) {
+        self.wake_by(Site::here());
+    }
+
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn wake_by(self, site: Site) {
+        match home::here() {
+            Some(home) if home.local.lane.get() == self.lane_number() => {
+                home.wake(self.slot(), self.generation(), site);
+            }
+            _ => self.wake_from_afar(site),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn wake_from_afar(self, site: Site) {
+        if let Some(home) = home::of(self.lane_number() as usize) {
+            home.wake_from_afar(self.slot(), self.generation(), site);
+        }
+    }
+
+    /// A waker for the task. It owns nothing: not even dropping it is needed.
+    #[inline]
+    pub fn waker(self) -> Waker {
+        // SAFETY: the functions of the table keep the contract of `RawWaker`: they work on numbers from `raw` only, on any thread.
+        unsafe { Waker::from_raw(self.raw()) }
+    }
+
+    /// A waker to lend to a poll.
+    #[inline(always)]
+    pub(crate) fn lend(self) -> ManuallyDrop<Waker> {
+        ManuallyDrop::new(self.waker())
+    }
+
+    #[inline(always)]
+    fn raw(self) -> RawWaker {
+        RawWaker::new(without_provenance(self.0 as usize), &VTABLE)
+    }
+
+    #[inline(always)]
+    fn of_data(data: *const ()) -> Self {
+        Self(data.addr() as u64)
+    }
+}
+
+static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, ignore);
+
+fn clone(data: *const ()) -> RawWaker {
+    TaskId::of_data(data).raw()
+}
+
+fn wake(data: *const ()) {
+    TaskId::of_data(data).wake_by(Site::unknown());
+}
+
+fn ignore(_: *const ()) {}
+
+impl fmt::Debug for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {}.{}.{}", self.lane_number(), self.slot(), self.generation())
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waker_holds_lane_slot_and_generation_at_their_extremes() {
+        for (lane, slot, generation) in
+            [(0, 0, 0), (4095, (1 << 28) - 1, (1 << 24) - 1), (1, 2, 3), (4095, 0, 1)]
+        {
+            let id = TaskId::new(lane, slot, generation);
+            assert_eq!((id.lane_number(), id.slot(), id.generation()), (lane, slot, generation));
+            let waker = id.waker();
+            assert!(waker.clone().will_wake(&waker));
+            assert_eq!(TaskId::of_data(waker.data()), id);
+        }
+    }
+}

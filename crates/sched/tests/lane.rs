@@ -1,0 +1,366 @@
+//! Tasks on one lane: order, classes, wakers, ends. Time is passed in, so nothing here waits.
+#![cfg(not(any(loom, manylane_sim)))]
+
+use manylane_sched::{Class, Config, Here, Lane, TaskId, TaskKind, Time};
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+static KIND: TaskKind = TaskKind::new("test");
+
+/// Runs `test` on a lane of its own.
+fn on_lane(config: Config, test: impl FnOnce(&mut Lane) + Send + 'static) {
+    let thread = std::thread::spawn(move || test(&mut Lane::new(config).expect("a new thread has no lane")));
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+type Log = Rc<RefCell<Vec<u32>>>;
+
+/// A task that writes `n` down each time it runs, and runs `times` times by waking itself.
+async fn noted(log: Log, n: u32, times: u32) {
+    let here = Here::current().expect("tasks run on a lane");
+    for turn in 0..times {
+        log.borrow_mut().push(n);
+        if turn + 1 < times {
+            here.yield_now().await;
+        }
+    }
+}
+
+fn rounds(lane: &mut Lane, count: usize) -> usize {
+    (0..count).map(|_| lane.round(Time::ZERO).polled as usize).sum()
+}
+
+#[test]
+fn tasks_of_one_class_run_in_the_order_of_their_wake_ups() {
+    on_lane(Config::new(), |lane| {
+        let log = Log::default();
+        for n in 0..3 {
+            lane.here().spawn(&KIND, Class::Normal, noted(log.clone(), n, 2)).unwrap();
+        }
+        rounds(lane, 1);
+        assert_eq!(*log.borrow(), [0, 1, 2, 0, 1, 2]);
+    });
+}
+
+/// R-F4
+#[test]
+fn a_round_polls_no_more_than_the_run_queue_depth() {
+    on_lane(Config::new(), |lane| {
+        for n in 0..100 {
+            lane.here().spawn(&KIND, Class::Normal, noted(Log::default(), n, 1)).unwrap();
+        }
+        let first = lane.round(Time::ZERO);
+        assert_eq!((first.polled, first.more), (40, true));
+        assert_eq!([lane.round(Time::ZERO).polled, lane.round(Time::ZERO).polled], [40, 20]);
+        assert!(!lane.round(Time::ZERO).more);
+    });
+}
+
+/// R-F3
+#[test]
+fn one_heavy_task_runs_in_a_round_after_the_others() {
+    on_lane(Config::new(), |lane| {
+        let log = Log::default();
+        for n in 0..3 {
+            lane.here().spawn(&KIND, Class::Heavy, noted(log.clone(), 100 + n, 1)).unwrap();
+            lane.here().spawn(&KIND, Class::Normal, noted(log.clone(), n, 1)).unwrap();
+        }
+        rounds(lane, 1);
+        assert_eq!(*log.borrow(), [0, 1, 2, 100]);
+        rounds(lane, 1);
+        assert_eq!(log.borrow()[4..], [101]);
+    });
+}
+
+/// R-F3
+#[test]
+fn saturated_classes_share_the_lane_by_weight_and_heavy_gets_about_one_percent() {
+    on_lane(Config::new(), |lane| {
+        let counts: Rc<[Cell<u32>; 4]> = Rc::default();
+        for class in Class::ALL {
+            for _ in 0..100 {
+                let counts = counts.clone();
+                let endless = async move {
+                    let here = Here::current().expect("on a lane");
+                    loop {
+                        counts[class as usize].update(|n| n + 1);
+                        here.yield_now().await;
+                    }
+                };
+                lane.here().spawn(&KIND, class, endless).unwrap();
+            }
+        }
+        let polled = rounds(lane, 1000);
+        let percent: Vec<f64> = counts.iter().map(|n| f64::from(n.get()) * 100.0 / polled as f64).collect();
+        for (got, wanted) in percent.iter().zip([50.0, 37.0, 12.0, 1.0]) {
+            assert!((got - wanted).abs() < 2.5, "{percent:?}");
+        }
+        assert_eq!(counts[3].get(), 1000, "one heavy task a round");
+    });
+}
+
+/// R-F3: without the option the urgent one waits for its pass; with it, only for the task that runs.
+#[test]
+fn with_low_latency_an_urgent_wake_up_is_served_before_the_next_task_of_another_class() {
+    let order = |low_latency: bool| {
+        let (tell, told) = std::sync::mpsc::channel();
+        on_lane(Config::new().low_latency(low_latency), move |lane| {
+            let log = Log::default();
+            let urgent: Rc<RefCell<Option<Waker>>> = Rc::default();
+            let (place, note) = (urgent.clone(), log.clone());
+            let waits = poll_fn(move |context| {
+                if place.borrow_mut().replace(context.waker().clone()).is_none() {
+                    return Poll::Pending;
+                }
+                note.borrow_mut().push(100);
+                Poll::Ready(())
+            });
+            lane.here().spawn(&KIND, Class::Urgent, waits).unwrap();
+            rounds(lane, 1);
+            for n in 0..3 {
+                let (urgent, log) = (urgent.clone(), log.clone());
+                let normal = async move {
+                    log.borrow_mut().push(n);
+                    if n == 0 {
+                        urgent.borrow().as_ref().expect("it was polled").wake_by_ref();
+                    }
+                };
+                lane.here().spawn(&KIND, Class::Normal, normal).unwrap();
+            }
+            rounds(lane, 1);
+            tell.send(log.borrow().clone()).unwrap();
+        });
+        told.recv().unwrap()
+    };
+    assert_eq!(order(false), [0, 1, 2, 100]);
+    assert_eq!(order(true), [0, 100, 1, 2]);
+}
+
+/// A TLS handshake is heavy, the data of the same connection is not.
+#[test]
+fn a_task_changes_its_class_while_it_runs() {
+    on_lane(Config::new(), |lane| {
+        let log = Log::default();
+        for n in 0..3 {
+            let log = log.clone();
+            let connection = async move {
+                let here = Here::current().expect("on a lane");
+                log.borrow_mut().push(n);
+                assert_eq!(here.set_class(Class::Normal), Some(Class::Heavy));
+                here.yield_now().await;
+                log.borrow_mut().push(10 + n);
+            };
+            lane.here().spawn(&KIND, Class::Heavy, connection).unwrap();
+        }
+        rounds(lane, 4);
+        assert_eq!(*log.borrow(), [0, 10, 1, 11, 2, 12]);
+        assert_eq!(lane.here().set_class(Class::Bulk), None, "no task runs");
+    });
+}
+
+/// R-F1
+#[test]
+fn a_nice_value_moves_a_task_by_that_many_places_and_starves_nobody() {
+    on_lane(Config::new().runqueue_depth(1000), |lane| {
+        let log = Log::default();
+        for (n, nice) in [(0, 0), (1, 0), (2, -2), (3, 3), (4, 0), (5, 0), (6, 0), (7, 0), (8, -1024)] {
+            let log = log.clone();
+            let task = async move {
+                let here = Here::current().expect("on a lane");
+                here.set_nice(nice).unwrap();
+                here.yield_now().await; // takes its place by the value
+                log.borrow_mut().push(n);
+            };
+            lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        }
+        rounds(lane, 1);
+        // Joined at ticks 9 (0), 10 (1), then 2 with key 11 - 2, 3 with 11 + 3, 4 to 7 at 11 to 14, 8 with -1009.
+        assert_eq!(*log.borrow(), [8, 2, 0, 1, 4, 5, 6, 3, 7]);
+        let error = lane.here().set_nice(1025).unwrap_err();
+        assert_eq!(error.to_string(), "nice value 1025 is out of range: choose one from -1024 to 1024");
+    });
+}
+
+#[test]
+fn a_wake_up_during_the_own_poll_queues_the_task_once() {
+    on_lane(Config::new().runqueue_depth(1), |lane| {
+        let polls = Rc::new(Cell::new(0));
+        let count = polls.clone();
+        let task = poll_fn(move |context| {
+            count.set(count.get() + 1);
+            for _ in 0..3 {
+                context.waker().wake_by_ref();
+            }
+            if count.get() < 3 { Poll::Pending } else { Poll::Ready(()) }
+        });
+        lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        assert_eq!(rounds(lane, 10), 3);
+        assert_eq!(polls.get(), 3);
+    });
+}
+
+/// R-F9
+#[test]
+fn a_wake_up_after_the_end_is_harmless_counted_and_traced_to_its_caller() {
+    on_lane(Config::new(), |lane| {
+        static LATECOMER: TaskKind = TaskKind::new("latecomer");
+        let here = lane.here();
+        let first = here.spawn(&KIND, Class::Normal, async {}).unwrap();
+        rounds(lane, 1);
+        let waker = first.waker();
+        let polls = Rc::new(Cell::new(0));
+        let count = polls.clone();
+        let second = here.spawn(
+            &KIND,
+            Class::Normal,
+            poll_fn(move |_| {
+                count.set(count.get() + 1);
+                Poll::<()>::Pending
+            }),
+        );
+        let second = second.unwrap();
+        assert_eq!(
+            format!("{first}").rsplit_once('.').unwrap().0,
+            format!("{second}").rsplit_once('.').unwrap().0
+        );
+        rounds(lane, 1);
+        let line = line!() + 1;
+        here.spawn(&LATECOMER, Class::Normal, async move { first.wake() }).unwrap();
+        rounds(lane, 1);
+        waker.wake();
+        rounds(lane, 1);
+        assert_eq!(polls.get(), 1, "the new task in the slot was not woken");
+        let report = manylane_sched::report().into_iter().find(|r| r.lane == lane.id()).unwrap();
+        assert!(report.late_wakes >= 2);
+        let late = lane.late_wakes();
+        if cfg!(debug_assertions) {
+            assert_eq!(late.len(), 2);
+            let caller = late[0].callers[0].unwrap();
+            assert_eq!((caller.task, caller.place.unwrap().line()), (Some("latecomer"), line));
+            assert!(caller.place.unwrap().file().ends_with("lane.rs"));
+            let said = late[1].to_string();
+            assert!(
+                said.starts_with("a task that had ended was woken (slot ") && said.contains("`latecomer`"),
+                "{said}"
+            );
+        } else {
+            assert!(late.is_empty());
+        }
+    });
+}
+
+#[test]
+fn an_aborted_task_is_dropped_at_once_or_after_its_poll() {
+    on_lane(Config::new(), |lane| {
+        let here = lane.here();
+        let witness = Rc::new(());
+        let held = witness.clone();
+        let queued = here.spawn(&KIND, Class::Normal, async move { drop(held) }).unwrap();
+        assert!(here.abort(queued));
+        assert_eq!(Rc::strong_count(&witness), 1);
+        assert!(!here.abort(queued), "it has ended");
+        let held = witness.clone();
+        let own = async move {
+            let _held = held;
+            let here = Here::current().expect("on a lane");
+            assert!(here.abort(here.task().expect("it runs")));
+            assert_eq!(Rc::strong_count(&_held), 2, "not while it runs");
+            pending::<()>().await;
+        };
+        let own = here.spawn(&KIND, Class::Normal, own).unwrap();
+        rounds(lane, 2);
+        assert_eq!(Rc::strong_count(&witness), 1);
+        let slots = |ids: [TaskId; 2]| {
+            let mut slots = ids.map(|id| id.to_string().split('.').nth(1).unwrap().to_owned());
+            slots.sort();
+            slots
+        };
+        let again = [(); 2].map(|()| here.spawn(&KIND, Class::Normal, async {}).unwrap());
+        assert_eq!(slots(again), slots([queued, own]), "the slots of both are used again");
+    });
+}
+
+#[test]
+fn a_panic_ends_its_task_and_leaves_the_lane_whole() {
+    on_lane(Config::new(), |lane| {
+        let log = Log::default();
+        let witness = Rc::new(());
+        let held = witness.clone();
+        let task = async move {
+            let _held = held;
+            panic!("on purpose");
+        };
+        lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        lane.here().spawn(&KIND, Class::Normal, noted(log.clone(), 1, 1)).unwrap();
+        assert!(catch_unwind(AssertUnwindSafe(|| lane.round(Time::ZERO))).is_err());
+        assert_eq!(Rc::strong_count(&witness), 1);
+        rounds(lane, 1);
+        assert_eq!(*log.borrow(), [1]);
+    });
+}
+
+#[test]
+fn the_end_of_a_lane_drops_every_task_and_its_wakers_stay_harmless() {
+    let waker = std::thread::spawn(|| {
+        let mut lane = Lane::new(Config::new()).unwrap();
+        let here = lane.here();
+        let witness = Rc::new(());
+        let mut last = None;
+        for n in 0..1000 {
+            let held = witness.clone();
+            let task = async move {
+                let _held = held;
+                pending::<()>().await;
+            };
+            last = Some(here.spawn(&KIND, Class::ALL[n % 4], task).unwrap());
+        }
+        lane.round(Time::ZERO);
+        assert_eq!(Rc::strong_count(&witness), 1001);
+        drop(lane);
+        assert_eq!(Rc::strong_count(&witness), 1);
+        assert!(here.spawn(&KIND, Class::Normal, async {}).unwrap_err().lane_ended());
+        last.map(TaskId::waker).unwrap()
+    });
+    let waker = waker.join().unwrap();
+    waker.wake_by_ref();
+    waker.wake();
+}
+
+#[test]
+fn a_thread_has_one_lane_at_a_time() {
+    on_lane(Config::new(), |lane| {
+        let error = Lane::new(Config::new()).unwrap_err();
+        assert!(error.to_string().ends_with("one thread runs one lane; use that one, or another thread"));
+        assert!(error.to_string().starts_with(&lane.id().to_string()));
+    });
+}
+
+#[test]
+fn large_and_aligned_futures_live_where_they_fit() {
+    #[repr(align(128))]
+    struct Aligned([u8; 128]);
+    on_lane(Config::new(), |lane| {
+        let sum = Rc::new(Cell::new(0));
+        let (first, second) = (sum.clone(), sum.clone());
+        let large = async move {
+            let bytes = [1_u8; 40_000];
+            Here::current().unwrap().yield_now().await;
+            first.update(|n| n + bytes.iter().map(|b| usize::from(*b)).sum::<usize>());
+        };
+        let aligned = async move {
+            let bytes = Aligned([1; 128]);
+            Here::current().unwrap().yield_now().await;
+            assert_eq!((&raw const bytes).addr() % 128, 0);
+            second.update(|n| n + bytes.0.len());
+        };
+        lane.here().spawn(&KIND, Class::Normal, large).unwrap();
+        lane.here().spawn(&KIND, Class::Normal, aligned).unwrap();
+        rounds(lane, 2);
+        assert_eq!(sum.get(), 40_128);
+    });
+}

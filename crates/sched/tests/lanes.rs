@@ -1,0 +1,289 @@
+//! Several lanes: wake-ups and tasks from one to another, sleep, isolation. Lanes wait on events, never on time.
+#![cfg(not(any(loom, manylane_sim)))]
+
+use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind, ThreadPoller, isolate};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Barrier};
+use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
+
+static KIND: TaskKind = TaskKind::new("test");
+
+/// A thread with a lane that runs until it is stopped.
+fn start() -> (Remote, JoinHandle<()>) {
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut lane = Lane::new(Config::new()).expect("a new thread has no lane");
+        tell.send(lane.remote()).expect("the test listens");
+        lane.run(&mut ThreadPoller::new()).expect("this poller has no errors");
+    });
+    (told.recv().expect("the lane starts"), thread)
+}
+
+fn stop(lanes: Vec<(Remote, JoinHandle<()>)>) {
+    for (remote, thread) in lanes {
+        remote.stop().expect("it runs");
+        thread.join().expect("no task panicked");
+    }
+}
+
+#[test]
+fn a_sleeping_lane_takes_a_task_and_its_answer_comes_back() {
+    let (remote, thread) = start();
+    for n in 0..100 {
+        let (tell, told) = mpsc::channel();
+        remote.spawn(&KIND, Class::Normal, async move { tell.send(n + 1).unwrap() }).unwrap();
+        assert_eq!(told.recv(), Ok(n + 1));
+    }
+    stop(vec![(remote, thread)]);
+}
+
+#[test]
+fn a_future_that_is_not_send_is_made_on_the_lane_that_runs_it() {
+    let (remote, thread) = start();
+    let (tell, told) = mpsc::channel();
+    remote
+        .spawn_with(&KIND, Class::Urgent, move |here: Here| {
+            let local = Rc::new(Cell::new(1));
+            async move {
+                here.yield_now().await;
+                local.set(local.get() + 1);
+                tell.send((here.lane(), local.get())).unwrap();
+            }
+        })
+        .unwrap();
+    assert_eq!(told.recv(), Ok((remote.lane(), 2)));
+    stop(vec![(remote, thread)]);
+}
+
+#[test]
+fn a_lane_that_has_ended_refuses_tasks_and_drops_those_in_its_inbox() {
+    let dropped = Arc::new(());
+    let (tell, told) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let lane = Lane::new(Config::new()).unwrap();
+        tell.send(lane.remote()).unwrap();
+        gone.recv().unwrap();
+        drop(lane);
+        tell.send(Remote::new(manylane_sync::lane::current())).unwrap();
+        gone.recv().unwrap(); // keeps the number, so that no other test gets it
+    });
+    let remote = told.recv().unwrap();
+    let held = dropped.clone();
+    remote.spawn(&KIND, Class::Normal, async move { drop(held) }).unwrap();
+    assert_eq!(Arc::strong_count(&dropped), 2);
+    go.send(()).unwrap();
+    assert_eq!(told.recv(), Ok(remote));
+    assert_eq!(Arc::strong_count(&dropped), 1, "dropped with the lane");
+    let held = dropped.clone();
+    let error = remote.spawn(&KIND, Class::Normal, async move { drop(held) }).unwrap_err();
+    assert!(error.lane_ended());
+    assert_eq!(
+        error.to_string(),
+        format!("the task was not started: {} has no scheduler, or its has ended", remote.lane())
+    );
+    assert_eq!(Arc::strong_count(&dropped), 1, "dropped when refused");
+    go.send(()).unwrap();
+    thread.join().unwrap();
+}
+
+/// A place where one side leaves a number and wakes the other.
+#[derive(Default)]
+struct Baton {
+    turn: AtomicUsize,
+    wakers: [std::sync::Mutex<Option<Waker>>; 2],
+}
+
+impl Baton {
+    async fn play(self: Arc<Self>, side: usize, rounds: usize, done: mpsc::Sender<usize>) {
+        for _ in 0..rounds {
+            poll_fn(|context| {
+                *self.wakers[side].lock().unwrap() = Some(context.waker().clone());
+                if self.turn.load(Ordering::Acquire) % 2 == side { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            self.turn.fetch_add(1, Ordering::Release);
+            if let Some(waker) = self.wakers[1 - side].lock().unwrap().as_ref() {
+                waker.wake_by_ref();
+            }
+        }
+        done.send(side).unwrap();
+    }
+}
+
+/// Each side sleeps most of the time: a single lost wake-up would end the game.
+#[test]
+fn two_lanes_that_wake_each_other_lose_no_wake_up() {
+    let lanes = vec![start(), start()];
+    let (done, ended) = mpsc::channel();
+    let games: Vec<Arc<Baton>> = (0..3).map(|_| Arc::default()).collect();
+    for game in &games {
+        for (side, (remote, _)) in lanes.iter().enumerate() {
+            remote.spawn(&KIND, Class::Normal, game.clone().play(side, 1000, done.clone())).unwrap();
+        }
+    }
+    assert_eq!(ended.iter().take(6).sum::<usize>(), 3);
+    assert!(games.iter().all(|game| game.turn.load(Ordering::Relaxed) == 2000));
+    stop(lanes);
+}
+
+fn tree(depth: u32, seed: u64, lanes: Arc<Vec<Remote>>, count: Arc<AtomicU64>, done: mpsc::Sender<()>) {
+    let leaf = count.fetch_add(1, Ordering::Relaxed) + 1;
+    let _ = leaf;
+    if depth == 0 {
+        return done.send(()).unwrap();
+    }
+    let mut random = seed;
+    for child in 0..2 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let lane = lanes[(random >> 33) as usize % lanes.len()];
+        let class = Class::ALL[(random >> 40) as usize % 4];
+        let (lanes, count, done) = (lanes.clone(), count.clone(), done.clone());
+        lane.spawn_with(&KIND, class, move |here: Here| async move {
+            here.yield_now().await;
+            tree(depth - 1, random ^ child, lanes, count, done);
+        })
+        .unwrap();
+    }
+}
+
+fn count(told: &Receiver<()>, number: usize) {
+    assert_eq!(told.iter().take(number).count(), number);
+}
+
+/// Conservation: what was sent to random lanes in random classes ran once each.
+#[test]
+fn tasks_that_spawn_on_random_lanes_all_run_once() {
+    const DEPTH: u32 = 12;
+    let seed = 7;
+    println!("seed {seed}");
+    let lanes: Vec<_> = (0..4).map(|_| start()).collect();
+    let remotes = Arc::new(lanes.iter().map(|(remote, _)| *remote).collect::<Vec<_>>());
+    let counted = Arc::new(AtomicU64::new(0));
+    let (done, told) = mpsc::channel();
+    tree(DEPTH, seed, remotes.clone(), counted.clone(), done);
+    count(&told, 1 << DEPTH);
+    assert_eq!(counted.load(Ordering::Relaxed), (2 << DEPTH) - 1);
+    stop(lanes);
+    let reports = manylane_sched::report();
+    for remote in remotes.iter() {
+        let report = reports.iter().find(|report| report.lane == remote.lane()).unwrap();
+        assert_eq!((report.live, report.run_queue()), (0, 0), "{report:?}");
+        assert_eq!(report.spawned, report.completed);
+    }
+}
+
+/// Wakers outlive their tasks, slots are used again, and other lanes go on waking: nobody who lives is missed.
+#[test]
+fn late_wake_ups_from_other_lanes_never_take_the_place_of_good_ones() {
+    let lanes = vec![start(), start(), start()];
+    let stop_noise = Arc::new(AtomicBool::new(false));
+    let stale: Arc<std::sync::Mutex<Vec<Waker>>> = Arc::default();
+    let mut noise = Vec::new();
+    for (remote, _) in &lanes[1..] {
+        let (stale, stop) = (stale.clone(), stop_noise.clone());
+        let (done, told) = mpsc::channel();
+        remote
+            .spawn_with(&KIND, Class::Normal, move |here| async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let wakers = stale.lock().unwrap().clone();
+                    wakers.iter().for_each(Waker::wake_by_ref);
+                    here.yield_now().await;
+                }
+                done.send(()).unwrap();
+            })
+            .unwrap();
+        noise.push(told);
+    }
+    let target = lanes[0].0;
+    for _ in 0..2000 {
+        let (waker_out, waker_in) = mpsc::channel();
+        let (done, told) = mpsc::channel();
+        let woken = Arc::new(AtomicBool::new(false));
+        let flag = woken.clone();
+        target
+            .spawn(
+                &KIND,
+                Class::Normal,
+                poll_fn(move |context| {
+                    if flag.load(Ordering::Acquire) {
+                        done.send(()).unwrap();
+                        return Poll::Ready(());
+                    }
+                    let _ = waker_out.send(context.waker().clone());
+                    Poll::Pending
+                }),
+            )
+            .unwrap();
+        let waker = waker_in.recv().unwrap();
+        woken.store(true, Ordering::Release);
+        waker.wake_by_ref();
+        count(&told, 1);
+        let mut stale = stale.lock().unwrap();
+        if stale.len() == 8 {
+            stale.remove(0);
+        }
+        stale.push(waker);
+    }
+    stop_noise.store(true, Ordering::Relaxed);
+    noise.iter().for_each(|told| count(told, 1));
+    stop(lanes);
+}
+
+#[test]
+fn isolated_work_sees_no_other_lane_in_a_round_and_two_askers_take_turns() {
+    let lanes: Vec<_> = (0..3).map(|_| start()).collect();
+    let inside = Arc::new(AtomicUsize::new(0)); // tasks that run
+    let isolated = Arc::new(AtomicUsize::new(0));
+    let done = Arc::new(Barrier::new(3 + 1));
+    for (n, (remote, _)) in lanes.iter().enumerate() {
+        let (inside, isolated, done) = (inside.clone(), isolated.clone(), done.clone());
+        remote
+            .spawn_with(&KIND, Class::Normal, move |here| async move {
+                for turn in 0..300 {
+                    inside.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(isolated.load(Ordering::SeqCst), 0, "a task ran beside isolated work");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    if n < 2 && turn % 3 == 0 {
+                        isolate(|| {
+                            assert_eq!(isolated.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                            assert_eq!(inside.load(Ordering::SeqCst), 0, "a lane ran");
+                            isolated.fetch_sub(1, Ordering::SeqCst);
+                        });
+                    }
+                    here.yield_now().await;
+                }
+                std::thread::spawn(move || done.wait()); // not on the lane: it must go on making rounds
+            })
+            .unwrap();
+    }
+    done.wait();
+    isolate(|| ()); // from a thread without a lane; the lanes sleep
+    stop(lanes);
+}
+
+#[test]
+fn block_on_gives_the_output_and_says_when_the_lane_was_stopped_first() {
+    std::thread::spawn(|| {
+        let mut lane = Lane::new(Config::new()).unwrap();
+        let here = lane.here();
+        let mut poller = ThreadPoller::new();
+        let output = lane.block_on(&mut poller, async move {
+            here.sleep(std::time::Duration::from_millis(2)).await;
+            here.yield_now().await;
+            7
+        });
+        assert_eq!(output.unwrap(), 7);
+        here.spawn(&KIND, Class::Normal, async move { here.stop() }).unwrap();
+        let error = lane.block_on(&mut poller, std::future::pending::<()>()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
+        assert_eq!(error.to_string(), "the lane was stopped before the future was done");
+    })
+    .join()
+    .unwrap();
+}
