@@ -5,6 +5,7 @@ use crate::inner::Inner;
 use crate::options::Options;
 use crate::report::PoolReport;
 use crate::wait::WaitBytes;
+use manylane_stats::{CallSite, MemReport};
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
@@ -103,6 +104,11 @@ impl BytePool {
     /// The pool's numbers, read while the lanes go on.
     pub fn report(self) -> PoolReport {
         PoolReport::of(self.inner)
+    }
+
+    /// Who allocated from it (R-C3), most bytes first. Empty without the feature `call-sites`.
+    pub fn call_sites(self) -> Vec<CallSite> {
+        MemReport::call_sites(self.inner)
     }
 
     /// Gives free blocks back to the allocator and returns how many; see [`reclaim`](crate::reclaim).

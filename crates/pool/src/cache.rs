@@ -75,10 +75,10 @@ impl Cache {
         batch.fill(&self.slots[..stacked]);
         self.slots.copy_within(stacked..self.len, 0);
         self.len -= stacked;
-        if stacked < count {
-            if let Some(last) = self.last.take() {
-                batch.push(last);
-            }
+        if stacked < count
+            && let Some(last) = self.last.take()
+        {
+            batch.push(last);
         }
     }
 

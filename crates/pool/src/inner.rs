@@ -196,10 +196,10 @@ impl Inner {
 
     /// A batch from another lane's shelf, or a global list.
     fn search(&self, batch: &mut Batch, giver: &mut Option<LaneId>) -> bool {
-        if let Some(lane) = giver.and_then(|lane| self.lanes.get(lane)) {
-            if lane.shelf.take(batch) {
-                return true;
-            }
+        if let Some(lane) = giver.and_then(|lane| self.lanes.get(lane))
+            && lane.shelf.take(batch)
+        {
+            return true;
         }
         // Lanes above us first, so that not all lanes search the first ones.
         let own = manylane_sync::lane::current();

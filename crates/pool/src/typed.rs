@@ -5,6 +5,7 @@ use crate::inner::Inner;
 use crate::options::Options;
 use crate::report::PoolReport;
 use crate::wait::Wait;
+use manylane_stats::{CallSite, MemReport};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, needs_drop};
@@ -93,6 +94,11 @@ impl<T> Pool<T> {
     /// The pool's numbers, read while the lanes go on.
     pub fn report(self) -> PoolReport {
         PoolReport::of(self.inner)
+    }
+
+    /// Who allocated from it (R-C3), most bytes first. Empty without the feature `call-sites`.
+    pub fn call_sites(self) -> Vec<CallSite> {
+        MemReport::call_sites(self.inner)
     }
 
     /// Gives free objects back to the allocator and returns how many; see [`reclaim`](crate::reclaim).

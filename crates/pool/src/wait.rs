@@ -140,11 +140,11 @@ impl Place {
         cx: &mut Context<'_>,
         attempt: impl FnOnce() -> Result<R, AllocError>,
     ) -> Poll<Result<R, AllocError>> {
-        if self.may_try() {
-            if let Ok(object) = attempt() {
-                self.leave();
-                return Poll::Ready(Ok(object));
-            }
+        if self.may_try()
+            && let Ok(object) = attempt()
+        {
+            self.leave();
+            return Poll::Ready(Ok(object));
         }
         match self.join(cx.waker()) {
             Ok(()) => Poll::Pending,

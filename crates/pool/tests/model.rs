@@ -105,7 +105,7 @@ fn blocks_that_wander_between_lanes_have_one_owner_and_none_is_lost() {
                     let mut random = (lane + round * LANES) as u64 + 1; // the seed: the same at each run
                     for step in 0..STEPS {
                         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        if (random >> 33) % 2 == 0 {
+                        if (random >> 33).is_multiple_of(2) {
                             let mark = (lane * STEPS + step) as u64;
                             let block = pool.alloc().expect("memory");
                             // SAFETY: the block has 64 bytes, aligned to 64, and is ours.

@@ -237,3 +237,17 @@ fn objects_of_an_ended_thread_are_used_again() {
     assert!(report.allocated as usize <= report.lanes.len(), "{report}");
     assert_eq!(report.used, 0);
 }
+
+/// R-C3.
+#[test]
+#[cfg(feature = "call-sites")]
+fn call_sites_of_a_pool_are_those_of_its_users() {
+    let pool = Pool::<u64>::new("sites").expect("valid");
+    let kept: Vec<_> = (0..3).map(|n| pool.alloc(n).expect("memory")).collect();
+    let here = line!() - 1;
+    drop(kept);
+    let sites: Vec<_> = pool.call_sites();
+    assert_eq!(sites.len(), 1, "{sites:?}");
+    assert_eq!((sites[0].allocs, sites[0].bytes), (3, 24));
+    assert_eq!(sites[0].location.map(|l| (l.file(), l.line())), Some((file!(), here)));
+}

@@ -36,6 +36,9 @@ fn check_error<const BITS: u32>(values: &[u64], q: f64) {
 }
 
 proptest! {
+    // A histogram of 10 bits has 56,000 buckets: each case is long.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn every_quantile_is_within_the_stated_error(values in values(), q in 0.0..=1.0f64) {
         check_error::<1>(&values, q);
