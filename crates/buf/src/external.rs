@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// Frees foreign bytes: first byte, number of bytes, the argument given to [`External::new`]. Called exactly once
+/// Frees foreign bytes: first byte, number of bytes, the argument given to [`External::from_raw`]. Called exactly once
 /// after the last handle is gone, on the lane that dropped it. It should not panic.
 pub type FreeFn = unsafe fn(NonNull<u8>, usize, usize);
 
@@ -100,7 +100,7 @@ fn registered(index: u8) -> &'static Registered {
 /// Rule 11 of the header's protocol.
 ///
 /// # Safety
-/// The bytes were given to [`External::new`] with this function and argument, nobody uses them any more, and this
+/// The bytes were given to [`External::from_raw`] with this function and argument, nobody uses them any more, and this
 /// is the only call.
 pub(crate) unsafe fn call(index: u8, data: NonNull<u8>, len: usize, argument: usize) {
     // SAFETY: by contract.
@@ -171,7 +171,7 @@ impl External {
     /// # Errors
     /// [`Error::Alloc`], and [`Error::TooLong`] above 4 GiB - 1. The function is *not* called then: the bytes are still
     /// the caller's.
-    pub unsafe fn new(
+    pub unsafe fn from_raw(
         data: NonNull<u8>,
         len: usize,
         function: FreeIndex,
@@ -205,20 +205,20 @@ impl External {
     /// hundred bytes into a chain is cheaper.
     ///
     /// # Errors
-    /// As [`new`](Self::new), with the vector given back.
+    /// As [`from_raw`](Self::from_raw), with the vector given back.
     pub fn from_vec(bytes: Vec<u8>) -> Result<Segment, Refused<Vec<u8>>> {
         let mut bytes = ManuallyDrop::new(bytes);
         // SAFETY: a vector's pointer is never null.
         let data = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
         // SAFETY: the bytes were the vector's, which is ours and not dropped.
-        unsafe { Self::new(data, bytes.len(), VEC, bytes.capacity(), true) }
+        unsafe { Self::from_raw(data, bytes.len(), VEC, bytes.capacity(), true) }
             .map_err(|error| Refused { value: ManuallyDrop::into_inner(bytes), error })
     }
 
     /// A boxed slice's bytes.
     ///
     /// # Errors
-    /// As [`new`](Self::new), with the box given back.
+    /// As [`from_raw`](Self::from_raw), with the box given back.
     pub fn from_box(bytes: Box<[u8]>) -> Result<Segment, Refused<Box<[u8]>>> {
         Self::from_vec(bytes.into_vec())
             .map_err(|refused| Refused { value: refused.value.into_boxed_slice(), error: refused.error })
@@ -227,10 +227,10 @@ impl External {
     /// Bytes that live as long as the program.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// As [`from_raw`](Self::from_raw).
     pub fn from_static(bytes: &'static [u8]) -> Result<Segment, Error> {
         // SAFETY: static, initialised, and never written.
-        unsafe { Self::new(NonNull::from(bytes).cast(), bytes.len(), STATIC, 0, false) }
+        unsafe { Self::from_raw(NonNull::from(bytes).cast(), bytes.len(), STATIC, 0, false) }
     }
 
     /// The bytes of anything that owns some: an `Arc<[u8]>`, a mapping. The owner is dropped after the last handle,
@@ -239,7 +239,7 @@ impl External {
     /// Cost: one allocation for the owner, beside the object from the lane's pool.
     ///
     /// # Errors
-    /// As [`new`](Self::new), with the owner given back.
+    /// As [`from_raw`](Self::from_raw), with the owner given back.
     pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Result<Segment, Refused<T>> {
         let boxed = Box::into_raw(Box::new(Boxed { drop: drop_box::<T>, owner }));
         // SAFETY: just made, and moved nowhere until `free`.
@@ -247,7 +247,7 @@ impl External {
         let (data, len) = (NonNull::from(bytes).cast(), bytes.len());
         // SAFETY: the bytes are borrowed from the owner, which stays where it is, untouched, until `free`; `T: Send`
         // allows the drop on any thread.
-        let made = unsafe { Self::new(data, len, OWNER, boxed.expose_provenance(), false) };
+        let made = unsafe { Self::from_raw(data, len, OWNER, boxed.expose_provenance(), false) };
         // SAFETY: on failure nothing refers to the box.
         made.map_err(|error| Refused { value: unsafe { Box::from_raw(boxed) }.owner, error })
     }

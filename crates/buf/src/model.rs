@@ -184,10 +184,7 @@ impl Run<'_> {
                     Ok(other) => {
                         let rest = model.split_off(at);
                         if operation % 24 == 2 {
-                            self.chains[b] = (other, rest);
-                            if a == b {
-                                return; // replaced: the kept part is gone, in both
-                            }
+                            self.chains[b] = (other, rest); // `a` and `b` the same: the kept part is gone
                         } else {
                             let head = std::mem::replace(model, rest);
                             self.chains[b] = (other, head);
@@ -265,7 +262,7 @@ impl Run<'_> {
             }
             11 | 12 => {
                 let n = self.size();
-                let writable = self.byte() % 2 == 0;
+                let writable = self.byte().is_multiple_of(2);
                 let Some(segment) = self.external(n, writable, injected) else { return };
                 let bytes = segment.to_vec();
                 self.push(a, segment, &bytes, operation % 24 == 11, injected);
@@ -360,7 +357,7 @@ impl Run<'_> {
         let data = NonNull::new(entry.bytes.as_mut_ptr()).expect("a vector's pointer is never null");
         let argument = std::ptr::from_ref(&*entry).expose_provenance();
         // SAFETY: the bytes live until the end of the run, and nobody else touches them before `free` is called.
-        match unsafe { External::new(data, n, free_function(), argument, writable) } {
+        match unsafe { External::from_raw(data, n, free_function(), argument, writable) } {
             Ok(segment) => {
                 self.entries.push(entry);
                 self.reached.externals += 1;
@@ -388,8 +385,8 @@ impl Run<'_> {
                 }
             }
             if segment.is_external() {
-                let inside = |entry: &&Box<Entry>| entry.bytes.as_ptr_range().contains(&segment.as_ptr());
-                let entry = self.entries.iter().find(inside).expect("made by this run");
+                let inside = |entry: &Entry| entry.bytes.as_ptr_range().contains(&segment.as_ptr());
+                let entry = self.entries.iter().find(|entry| inside(entry)).expect("made by this run");
                 entry.marked.store(true, Ordering::Relaxed);
             }
         }

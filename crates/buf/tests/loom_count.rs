@@ -51,7 +51,7 @@ impl Watch {
         let argument = foreign.expose_provenance();
         let foreign = NonNull::new(foreign).expect("a box is never null");
         // SAFETY: the bytes live until the end of the execution; nobody else writes them.
-        let segment = unsafe { External::new(foreign.cast(), LEN, index, argument, true) };
+        let segment = unsafe { External::from_raw(foreign.cast(), LEN, index, argument, true) };
         (Self(foreign), segment.expect("memory"))
     }
 

@@ -45,7 +45,7 @@ fn tagged(random: &mut Random, index: FreeIndex) -> Chain {
     }
     let bytes = Box::leak(vec![argument as u8; len].into_boxed_slice());
     // SAFETY: leaked until `free` takes it back.
-    let made = unsafe { External::new(NonNull::from(bytes).cast(), len, index, argument, true) };
+    let made = unsafe { External::from_raw(NonNull::from(bytes).cast(), len, index, argument, true) };
     MADE.fetch_add(1, Ordering::Relaxed);
     made.expect("memory").into()
 }
