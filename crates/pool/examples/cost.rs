@@ -27,12 +27,13 @@ fn alloc_free(pool: BytePool, rounds: u32) {
 }
 
 /// A ring of 64 live blocks; each step replaces the oldest.
-fn with_64_live(pool: BytePool, live: &mut [Option<PooledBytes>; 64], rounds: u32) {
+fn with_64_live(pool: BytePool, live: &mut [PooledBytes; 64], rounds: u32) {
     for round in 0..rounds {
-        live[round as usize % 64] = None;
-        live[round as usize % 64] = Some(pool.alloc().expect("memory"));
-        black_box(&*live);
+        let block = pool.alloc().expect("memory");
+        black_box(block.as_ptr());
+        live[round as usize % 64] = block;
     }
+    black_box(&*live);
 }
 
 /// All 64 allocated, then all freed.
@@ -72,20 +73,22 @@ fn across_lanes(pool: BytePool, rounds: u32) {
 
 fn main() {
     let pool = BytePool::new("cost", 16384).expect("valid");
-    let mut live = [const { None }; 64];
+    let live = || std::array::from_fn(|_| pool.alloc().expect("memory"));
+    let mut burst = [const { None }; 64];
     match std::env::args().nth(1).as_deref() {
         Some("alloc_free") => return alloc_free(pool, 100_000),
-        Some("with_64_live") => return with_64_live(pool, &mut live, 100_000),
-        Some("burst_of_64") => return burst_of_64(pool, &mut live, 100_000),
+        Some("with_64_live") => return with_64_live(pool, &mut live(), 100_000),
+        Some("burst_of_64") => return burst_of_64(pool, &mut burst, 100_000),
         _ => {}
     }
     println!("alloc + free        {:6.2} ns", fastest(2000, 10_000, || alloc_free(pool, 10_000)));
+    let mut ring = live();
     println!(
         "the same, 64 live   {:6.2} ns",
-        fastest(2000, 10_000, || with_64_live(pool, &mut live, 10_000))
+        fastest(2000, 10_000, || with_64_live(pool, &mut ring, 10_000))
     );
-    live = [const { None }; 64];
-    println!("burst of 64         {:6.2} ns", fastest(2000, 9_984, || burst_of_64(pool, &mut live, 9_984)));
+    drop(ring);
+    println!("burst of 64         {:6.2} ns", fastest(2000, 9_984, || burst_of_64(pool, &mut burst, 9_984)));
     println!("freed across lanes  {:6.2} ns", fastest(50, 640_000, || across_lanes(pool, 640_000)));
     println!("{}", pool.report());
 }

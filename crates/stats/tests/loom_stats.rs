@@ -35,6 +35,7 @@ fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
         let raising = {
             let (gauge, handed_over) = (gauge.clone(), handed_over.clone());
             thread::spawn(move || {
+                gauge.add(0); // its slot exists: making one would order more than the gauge promises
                 gauge.add(1);
                 handed_over.store(true, Ordering::Release);
             })
@@ -42,6 +43,7 @@ fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
         let lowering = {
             let gauge = gauge.clone();
             thread::spawn(move || {
+                gauge.sub(0); // as above
                 if handed_over.load(Ordering::Acquire) {
                     gauge.sub(1);
                 }
@@ -60,10 +62,11 @@ fn a_memory_report_never_has_more_frees_than_allocations() {
     model(|| {
         let memory: &'static MemType = Box::leak(Box::new(MemType::new("model")));
         let handed_over = Arc::new(AtomicBool::new(false));
-        memory.own(); // slots of both lanes exist or not: the model covers both for the other
+        memory.own();
         let freeing = {
             let handed_over = handed_over.clone();
             thread::spawn(move || {
+                memory.own(); // as above: the slot exists before
                 if handed_over.load(Ordering::Acquire) {
                     memory.free(8);
                 }
