@@ -10,6 +10,7 @@ pub struct SpawnError(pub(crate) Cause);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
+    #[cfg_attr(loom, allow(dead_code))] // models take memory from the allocator
     Pool(AllocError),
     Memory,
     Slots,

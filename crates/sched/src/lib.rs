@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
 
+#[cfg(not(loom))] // its threads sleep outside of the model
+mod blocking;
 mod chunks;
 mod class;
 mod error;
@@ -13,6 +15,7 @@ mod lane;
 mod late;
 mod memory;
 mod own;
+mod placement;
 mod poller;
 #[cfg(not(loom))]
 mod profile;
@@ -24,7 +27,11 @@ mod task;
 mod time;
 mod timer;
 mod waker;
+#[cfg(not(loom))]
+mod watchdog;
 
+#[cfg(not(loom))]
+pub use blocking::{BLOCKING_QUEUE, BLOCKING_THREADS, Blocking, BlockingPool, Refused};
 pub use class::{Class, RUNQUEUE_DEPTH};
 pub use error::{LaneTaken, SpawnError};
 pub use here::{Here, NiceOutOfRange, Remote};
@@ -32,6 +39,7 @@ pub use isolate::isolate;
 pub use kind::TaskKind;
 pub use lane::{Config, Lane, Round};
 pub use late::{Caller, LateWake};
+pub use placement::{BadCpuList, PinError, Place, Placement, parse_cpus, pin_to};
 #[cfg(not(loom))]
 pub use poller::ThreadPoller;
 pub use poller::{Poller, Unpark};
@@ -41,3 +49,5 @@ pub use report::{LaneReport, report};
 pub use time::Time;
 pub use timer::{Elapsed, Sleep, TIMERS_PER_ROUND};
 pub use waker::TaskId;
+#[cfg(not(loom))]
+pub use watchdog::{Alarm, BadLimits, Limits, Stuck, Watchdog};

@@ -1,5 +1,6 @@
 //! Several lanes: wake-ups and tasks from one to another, sleep, isolation. Lanes wait on events, never on time.
 #![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)] // helpers of tests, too
 
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind, ThreadPoller, isolate};
 use std::cell::Cell;

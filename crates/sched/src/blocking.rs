@@ -1,0 +1,240 @@
+//! A few threads for what must block: name lookups through libc, reads of files. Lanes never do such things themselves.
+//!
+//! # Protocol
+//! One lock guards the queue and the list of idle threads. A call puts its job into the queue and wakes an idle thread, or starts
+//! one while there are fewer than the limit. A thread that finds the queue empty lists itself as idle before it lets go of the lock, so
+//! no job waits while a thread sleeps. A job stores its result, then wakes its task by the task's waker.
+//!
+//! # Cost
+//! An allocation or two, a lock, a wake-up: microseconds. For work that takes longer than that.
+
+use manylane_sync::{LockClass, Mutex};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread::{JoinHandle, Thread};
+
+/// Threads of a pool, by default: lookups of names that hang for seconds, on a machine whose lanes go on.
+pub const BLOCKING_THREADS: usize = 16;
+/// Jobs that wait at most, by default. Beyond that the caller is told at once: a queue that only grows helps nobody.
+pub const BLOCKING_QUEUE: usize = 1024;
+
+static QUEUE: LockClass = LockClass::new("blocking pool", 2);
+static RESULT: LockClass = LockClass::new("blocking result", LockClass::LEAF);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A bounded pool of threads that may block. Dropped, it does what is queued and ends its threads.
+pub struct BlockingPool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    threads: usize,
+    queue: usize,
+}
+
+struct State {
+    jobs: VecDeque<Job>,
+    idle: Vec<Thread>,
+    started: Vec<JoinHandle<()>>,
+    ending: bool,
+}
+
+/// The pool could not take a job, which was dropped.
+#[derive(Debug)]
+pub enum Refused {
+    /// As many jobs wait as the pool allows.
+    Full {
+        /// Jobs that wait.
+        queue: usize,
+    },
+    /// There is no thread yet, and the system gave none.
+    NoThread(io::Error),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { queue } => {
+                write!(
+                    f,
+                    "the blocking pool is full: {queue} jobs wait; try again later, or raise its limits"
+                )
+            }
+            Self::NoThread(error) => {
+                write!(f, "the blocking pool has no thread, and the system gave none: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl BlockingPool {
+    /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are started as they are needed.
+    pub fn new(threads: usize, queue: usize) -> Self {
+        let state = State { jobs: VecDeque::new(), idle: Vec::new(), started: Vec::new(), ending: false };
+        let shared = Shared { state: Mutex::new(&QUEUE, state), threads: threads.max(1), queue };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Runs `job` on one of the threads. The future gives its result; dropped, it lets the job run in vain.
+    ///
+    /// # Errors
+    /// [`Refused`]; the job is dropped.
+    pub fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Blocking<T>, Refused> {
+        let slot = Arc::new(Mutex::new(&RESULT, Slot { result: None, waker: None }));
+        let place = slot.clone();
+        let job: Job = Box::new(move || {
+            let result = catch_unwind(AssertUnwindSafe(job));
+            let waker = {
+                let mut slot = place.lock();
+                slot.result = Some(result);
+                slot.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        });
+        self.shared.submit(job)?;
+        Ok(Blocking { slot })
+    }
+
+    /// Threads that were started.
+    pub fn threads(&self) -> usize {
+        self.shared.state.lock().started.len()
+    }
+}
+
+impl Default for BlockingPool {
+    /// [`BLOCKING_THREADS`] and [`BLOCKING_QUEUE`].
+    fn default() -> Self {
+        Self::new(BLOCKING_THREADS, BLOCKING_QUEUE)
+    }
+}
+
+impl fmt::Debug for BlockingPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.state.lock();
+        write!(f, "BlockingPool({} threads, {} jobs wait)", state.started.len(), state.jobs.len())
+    }
+}
+
+impl Drop for BlockingPool {
+    fn drop(&mut self) {
+        let (idle, threads) = {
+            let mut state = self.shared.state.lock();
+            state.ending = true;
+            (std::mem::take(&mut state.idle), std::mem::take(&mut state.started))
+        };
+        idle.iter().for_each(Thread::unpark);
+        for thread in threads {
+            // A pool that is dropped by one of its own jobs does not wait for itself. Jobs' panics are caught.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn submit(self: &Arc<Self>, job: Job) -> Result<(), Refused> {
+        let mut state = self.state.lock();
+        if let Some(thread) = state.idle.pop() {
+            state.jobs.push_back(job);
+            drop(state);
+            thread.unpark();
+            return Ok(());
+        }
+        if state.jobs.len() >= self.queue && state.started.len() >= self.threads {
+            return Err(Refused::Full { queue: state.jobs.len() });
+        }
+        if state.started.len() < self.threads {
+            let shared = self.clone();
+            match std::thread::Builder::new().name("blocking".to_owned()).spawn(move || shared.work()) {
+                Ok(thread) => state.started.push(thread),
+                Err(error) if state.started.is_empty() => return Err(Refused::NoThread(error)),
+                Err(_) if state.jobs.len() >= self.queue => {
+                    return Err(Refused::Full { queue: state.jobs.len() });
+                }
+                Err(_) => {} // those that run will come to it
+            }
+        }
+        state.jobs.push_back(job);
+        Ok(())
+    }
+
+    fn work(&self) {
+        loop {
+            let job = {
+                let mut state = self.state.lock();
+                let job = state.jobs.pop_front();
+                if job.is_none() {
+                    if state.ending {
+                        return;
+                    }
+                    let this = std::thread::current();
+                    // A spurious wake-up leaves the thread in the list.
+                    if state.idle.iter().all(|idle| idle.id() != this.id()) {
+                        state.idle.push(this);
+                    }
+                }
+                job
+            };
+            match job {
+                Some(job) => job(),
+                None => std::thread::park(),
+            }
+        }
+    }
+}
+
+struct Slot<T> {
+    result: Option<Result<T, Box<dyn Any + Send>>>,
+    waker: Option<Waker>,
+}
+
+/// The result of a job, once there is one.
+#[must_use = "the result comes when it is awaited"]
+pub struct Blocking<T> {
+    slot: Arc<Mutex<Slot<T>>>,
+}
+
+impl<T> Future for Blocking<T> {
+    type Output = T;
+
+    /// # Panics
+    /// With the panic of the job. When it is polled after it was done.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let mut slot = self.slot.lock();
+        match slot.result.take() {
+            Some(Ok(value)) => Poll::Ready(value),
+            Some(Err(panic)) => {
+                drop(slot);
+                resume_unwind(panic)
+            }
+            None => {
+                let before = slot.waker.replace(context.waker().clone());
+                drop(slot);
+                drop(before); // outside of the lock
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Blocking<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.slot.lock().result.is_some() { "Blocking(done)" } else { "Blocking(pending)" })
+    }
+}

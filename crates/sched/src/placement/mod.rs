@@ -1,0 +1,260 @@
+//! How many lanes, and where: usable processors, grouped by the caches and memory that they share.
+//!
+//! All of it is read from the system: the calling thread's affinity mask, the CPU quota of its control groups (version 2
+//! and 1), and the topology under `/sys`. What cannot be read is taken as absent: one group, no quota.
+
+mod cpus;
+mod quota;
+
+pub use cpus::{BadCpuList, parse_cpus};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A processor that a lane may run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The system's number of the processor.
+    pub cpu: usize,
+    /// The NUMA node that it belongs to; 0 where the system tells none.
+    pub node: usize,
+    /// The group of processors that share the largest cache with it: the lowest number among them.
+    pub cache: usize,
+}
+
+/// Where the lanes of this process go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// One place for each lane, neighbours first: those that share a cache stand together.
+    pub lanes: Vec<Place>,
+    /// Processors that the affinity mask allows.
+    pub usable: usize,
+    /// Processors' worth of time that the control groups allow, in thousandths; none without a quota.
+    pub quota: Option<u64>,
+}
+
+impl Placement {
+    /// Reads the system: one lane for each usable processor, as many as the quota pays for.
+    ///
+    /// # Errors
+    /// The system's, when it does not tell the affinity mask.
+    pub fn read() -> io::Result<Self> {
+        let mask = sched_getaffinity(None)?;
+        let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)).collect();
+        Ok(Self::read_from(Path::new("/"), &usable))
+    }
+
+    /// The same from the files below `root`, for a process that may use the processors `usable`.
+    pub fn read_from(root: &Path, usable: &[usize]) -> Self {
+        let nodes = nodes(root);
+        let mut lanes: Vec<Place> = usable
+            .iter()
+            .map(|&cpu| Place {
+                cpu,
+                node: nodes.iter().find(|(_, cpus)| cpus.contains(&cpu)).map_or(0, |(node, _)| *node),
+                cache: largest_cache(root, cpu),
+            })
+            .collect();
+        lanes.sort_by_key(|place| (place.node, place.cache, place.cpu));
+        let quota = quota::read(root);
+        if let Some(quota) = quota {
+            // A part of a processor is worth a lane: with the quota of 1.5, two lanes use it up and one does not.
+            let paid = usize::try_from(quota.div_ceil(1000)).unwrap_or(usize::MAX);
+            lanes.truncate(paid.max(1));
+        }
+        Self { lanes, usable: usable.len(), quota }
+    }
+
+    /// Lanes by cache: what `balance` and the idle shelves look at first.
+    pub fn cache_groups(&self) -> Vec<Vec<usize>> {
+        self.groups(|place| (place.node, place.cache))
+    }
+
+    /// Lanes by NUMA node.
+    pub fn node_groups(&self) -> Vec<Vec<usize>> {
+        self.groups(|place| (place.node, 0))
+    }
+
+    fn groups(&self, key: impl Fn(&Place) -> (usize, usize)) -> Vec<Vec<usize>> {
+        // Equal keys stand together: the lanes are sorted by them.
+        let numbers: Vec<usize> = (0..self.lanes.len()).collect();
+        numbers.chunk_by(|&a, &b| key(&self.lanes[a]) == key(&self.lanes[b])).map(<[usize]>::to_vec).collect()
+    }
+}
+
+/// A thread could not be pinned.
+#[derive(Debug)]
+pub struct PinError {
+    /// The processor.
+    pub cpu: usize,
+    /// The system's reason.
+    pub error: io::Error,
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the thread cannot be pinned to processor {}: {}; choose one that the process may use",
+            self.cpu, self.error
+        )
+    }
+}
+
+impl std::error::Error for PinError {}
+
+/// Keeps the calling thread on processor `cpu`.
+///
+/// # Errors
+/// [`PinError`].
+pub fn pin_to(cpu: usize) -> Result<(), PinError> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(PinError { cpu, error: io::ErrorKind::InvalidInput.into() });
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| PinError { cpu, error: error.into() })
+}
+
+/// The NUMA nodes and their processors.
+fn nodes(root: &Path) -> Vec<(usize, Vec<usize>)> {
+    let Ok(entries) = fs::read_dir(root.join("sys/devices/system/node")) else { return Vec::new() };
+    let node = |path: PathBuf| {
+        let number = path.file_name()?.to_str()?.strip_prefix("node")?.parse().ok()?;
+        Some((number, parse_cpus(&fs::read_to_string(path.join("cpulist")).ok()?).ok()?))
+    };
+    let mut nodes: Vec<_> = entries.flatten().filter_map(|entry| node(entry.path())).collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+/// The lowest processor that shares the largest cache with `cpu`; 0 where the system tells of no cache.
+fn largest_cache(root: &Path, cpu: usize) -> usize {
+    let caches = root.join(format!("sys/devices/system/cpu/cpu{cpu}/cache"));
+    let Ok(entries) = fs::read_dir(caches) else { return 0 };
+    let cache = |path: PathBuf| {
+        let level: u32 = fs::read_to_string(path.join("level")).ok()?.trim().parse().ok()?;
+        let shared = parse_cpus(&fs::read_to_string(path.join("shared_cpu_list")).ok()?).ok()?;
+        Some((level, *shared.first()?))
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| cache(entry.path()))
+        .max_by_key(|(level, _)| *level)
+        .map_or(0, |c| c.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with files, gone when dropped.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(test: &str, files: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("manylane-placement-{test}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root); // of an earlier run that was killed
+            fs::create_dir_all(&root).expect("the folder can be made");
+            for (file, text) in files {
+                let path = root.join(file);
+                fs::create_dir_all(path.parent().expect("it is below the root"))
+                    .expect("the folder can be made");
+                fs::write(path, text).expect("the file can be written");
+            }
+            Self(root)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn processors_are_grouped_by_node_and_largest_cache() {
+        let mut files = vec![
+            ("sys/devices/system/node/node0/cpulist".to_owned(), "0-3\n"),
+            ("sys/devices/system/node/node1/cpulist".to_owned(), "4-7\n"),
+        ];
+        for cpu in 0..8 {
+            let index = |n: u32| format!("sys/devices/system/cpu/cpu{cpu}/cache/index{n}");
+            let own = ["0", "1", "2", "3", "4", "5", "6", "7"][cpu];
+            let shared = ["0,2", "1,3", "0,2", "1,3", "4-7", "4-7", "4-7", "4-7"][cpu];
+            files.push((index(0) + "/level", "1\n"));
+            files.push((index(0) + "/shared_cpu_list", own));
+            files.push((index(3) + "/level", "3\n"));
+            files.push((index(3) + "/shared_cpu_list", shared));
+        }
+        let files: Vec<_> = files.iter().map(|(file, text)| (file.as_str(), *text)).collect();
+        let tree = Tree::new("groups", &files);
+        let placement = Placement::read_from(&tree.0, &[0, 1, 2, 3, 5, 6]);
+        assert_eq!(placement.lanes.iter().map(|place| place.cpu).collect::<Vec<_>>(), [0, 2, 1, 3, 5, 6]);
+        assert_eq!(placement.cache_groups(), [vec![0, 1], vec![2, 3], vec![4, 5]]);
+        assert_eq!(placement.node_groups(), [vec![0, 1, 2, 3], vec![4, 5]]);
+        assert_eq!((placement.usable, placement.quota), (6, None));
+    }
+
+    #[test]
+    fn a_system_that_tells_nothing_has_one_group_of_all_processors() {
+        let tree = Tree::new("nothing", &[]);
+        let placement = Placement::read_from(&tree.0, &[1, 3]);
+        assert_eq!(placement.lanes.len(), 2);
+        assert_eq!(placement.cache_groups(), [vec![0, 1]]);
+    }
+
+    #[test]
+    fn the_smallest_quota_of_all_enclosing_groups_limits_the_lanes() {
+        let tree = Tree::new(
+            "version2",
+            &[
+                ("proc/self/cgroup", "0::/outer/inner\n"),
+                ("sys/fs/cgroup/outer/cpu.max", "150000 100000\n"),
+                ("sys/fs/cgroup/outer/inner/cpu.max", "max 100000\n"),
+            ],
+        );
+        let placement = Placement::read_from(&tree.0, &[0, 1, 2, 3]);
+        assert_eq!((placement.lanes.len(), placement.usable, placement.quota), (2, 4, Some(1500)));
+    }
+
+    #[test]
+    fn version_1_quotas_count_too_and_there_is_always_one_lane() {
+        let tree = Tree::new(
+            "version1",
+            &[
+                ("proc/self/cgroup", "7:memory:/x\n4:cpu,cpuacct:/service\n"),
+                ("sys/fs/cgroup/cpu/service/cpu.cfs_quota_us", "20000\n"),
+                ("sys/fs/cgroup/cpu/service/cpu.cfs_period_us", "100000\n"),
+                ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+                ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+            ],
+        );
+        let placement = Placement::read_from(&tree.0, &[0, 1]);
+        assert_eq!((placement.lanes.len(), placement.quota), (1, Some(200)));
+    }
+
+    #[test]
+    fn a_thread_is_pinned_where_it_may_run_and_told_when_it_may_not() {
+        let placement = Placement::read().expect("the system tells the mask");
+        assert!(!placement.lanes.is_empty() && placement.lanes.len() <= placement.usable);
+        let cpu = placement.lanes[0].cpu;
+        std::thread::spawn(move || {
+            pin_to(cpu).expect("it may run there");
+            assert_eq!(
+                Placement::read().expect("the mask").lanes.iter().map(|p| p.cpu).collect::<Vec<_>>(),
+                [cpu]
+            );
+        })
+        .join()
+        .expect("pinned");
+        let error = pin_to(100_000).expect_err("no such processor");
+        assert!(
+            error.to_string().starts_with("the thread cannot be pinned to processor 100000: "),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,273 @@
+//! A thread outside of the lanes that looks for tasks which do not come back.
+//!
+//! # Protocol
+//! 1. Before each poll a lane publishes the task's kind, then the number of the poll: two plain stores. It reads no clock.
+//! 2. The watchdog looks at every lane several times within the warn limit. A lane on which it finds the same poll running for
+//!    that long, by its own clock, is reported once; one that does so for the kill limit ends the process.
+//! 3. The kind is read between two reads of the number that agree, so both belong together: a store that is a limit old is
+//!    visible.
+//!
+//! # What is not there
+//! The stack of the task. One thread cannot walk another's while it runs; from a signal handler in that thread it can be done
+//! only with an unwinder that takes no lock and allocates nothing, which std's does not promise. The kind names the task.
+
+use crate::home;
+use crate::kind::TaskKind;
+use crate::report::{LaneReport, report};
+use manylane_sync::LaneId;
+use manylane_sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Looks within the warn limit: a task is reported at most a quarter of the limit late.
+const LOOKS: u32 = 4;
+
+/// A task that has been running for longer than a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Where it runs.
+    pub lane: LaneId,
+    /// The kind of the task.
+    pub kind: &'static str,
+    /// For how long it has run at least.
+    pub since: Duration,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: a task of the kind `{}` has been running for {:?}", self.lane, self.kind, self.since)
+    }
+}
+
+/// What a watchdog does with what it finds.
+pub trait Alarm: Send + 'static {
+    /// A task has been running for longer than the warn limit. Called once for each such poll.
+    fn warn(&mut self, stuck: Stuck);
+
+    /// A task has been running for longer than the kill limit. By default every lane's state goes to the standard error output, and
+    /// the process aborts: a lane that does not come back serves nobody, and its connections wait in vain.
+    fn kill(&mut self, stuck: Stuck, lanes: &[LaneReport]) {
+        eprintln!("{stuck}: aborting");
+        for lane in lanes {
+            eprintln!("{lane:?}");
+        }
+        std::process::abort();
+    }
+}
+
+/// Limits of a [`Watchdog`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From this on a task is reported. At least a millisecond.
+    pub warn: Duration,
+    /// From this on the process ends; not below `warn`.
+    pub kill: Duration,
+}
+
+impl Limits {
+    /// Shortest warn limit: below it the watchdog would itself be a load.
+    pub const SHORTEST: Duration = Duration::from_millis(1);
+}
+
+impl Default for Limits {
+    /// 100 ms and 2 s.
+    fn default() -> Self {
+        Self { warn: Duration::from_millis(100), kill: Duration::from_secs(2) }
+    }
+}
+
+/// Limits that no watchdog can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadLimits(
+    /// What was asked for.
+    pub Limits,
+);
+
+impl fmt::Display for BadLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Limits { warn, kill } = self.0;
+        write!(
+            f,
+            "a watchdog cannot warn after {warn:?} and kill after {kill:?}: warn after {:?} or more, and kill not earlier",
+            Limits::SHORTEST
+        )
+    }
+}
+
+impl std::error::Error for BadLimits {}
+
+/// The thread that looks. Ends when this is dropped.
+#[derive(Debug)]
+pub struct Watchdog {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Starts looking at all lanes of the process.
+    ///
+    /// # Errors
+    /// [`BadLimits`] as an error of the kind [`InvalidInput`](io::ErrorKind::InvalidInput); or the system's, when it has no thread.
+    pub fn start(limits: Limits, alarm: impl Alarm) -> io::Result<Self> {
+        if limits.warn < Limits::SHORTEST || limits.kill < limits.warn {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, BadLimits(limits)));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
+            let mut watch = Watch { limits, alarm, seen: HashMap::new() };
+            while !stopped.load(Ordering::Relaxed) {
+                watch.look(Instant::now());
+                std::thread::park_timeout(limits.warn / LOOKS);
+            }
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic of the alarm has been printed; it does not spread to who ends the watchdog.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the watchdog remembers.
+struct Watch<A> {
+    limits: Limits,
+    alarm: A,
+    seen: HashMap<LaneId, Seen>,
+}
+
+/// A poll that was running at an earlier look.
+struct Seen {
+    run: u64,
+    first: Instant,
+    warned: bool,
+    killed: bool,
+}
+
+impl<A: Alarm> Watch<A> {
+    fn look(&mut self, now: Instant) {
+        for (lane, home) in home::all() {
+            let published = &home.published;
+            // Acquire: pairs with the release in `run_task` (rule 3).
+            let run = published.run.load(Ordering::Acquire);
+            let kind = published.running().map(TaskKind::name);
+            let same = published.run.load(Ordering::Acquire) == run;
+            let Some(kind) = kind.filter(|_| same) else {
+                self.seen.remove(&lane);
+                continue;
+            };
+            let seen =
+                self.seen.entry(lane).or_insert(Seen { run, first: now, warned: false, killed: false });
+            if seen.run != run {
+                *seen = Seen { run, first: now, warned: false, killed: false };
+                continue;
+            }
+            let stuck = Stuck { lane, kind, since: now - seen.first };
+            if stuck.since >= self.limits.warn && !seen.warned {
+                seen.warned = true;
+                self.alarm.warn(stuck);
+            }
+            if stuck.since >= self.limits.kill && !seen.killed {
+                seen.killed = true;
+                self.alarm.kill(stuck, &report());
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(manylane_sim)))]
+mod tests {
+    use super::*;
+    use crate::{Class, Config, Lane, Time};
+    use std::sync::mpsc;
+
+    struct Notes(mpsc::Sender<(&'static str, Stuck, usize)>);
+
+    impl Alarm for Notes {
+        fn warn(&mut self, stuck: Stuck) {
+            let _ = self.0.send(("warn", stuck, 0));
+        }
+        fn kill(&mut self, stuck: Stuck, lanes: &[LaneReport]) {
+            let running = lanes.iter().filter(|lane| lane.running == Some(stuck.kind)).count();
+            let _ = self.0.send(("kill", stuck, running));
+        }
+    }
+
+    /// In the watchdog's own time: nothing here waits.
+    #[test]
+    fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
+        static STUCK: TaskKind = TaskKind::new("stuck in the test");
+        let (tell, told) = mpsc::channel();
+        let (running, runs) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let mut lane = Lane::new(Config::new()).expect("a new thread");
+            let stuck = async move {
+                running.send(()).expect("the test listens");
+                released.recv().expect("the test tells");
+            };
+            lane.here().spawn(&STUCK, Class::Normal, stuck).expect("memory");
+            lane.round(Time::ZERO);
+        });
+        runs.recv().expect("the task runs");
+        let limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_secs(1) };
+        let mut watch = Watch { limits, alarm: Notes(tell), seen: HashMap::new() };
+        let begin = Instant::now();
+        for ms in (0..=1500).step_by(25) {
+            watch.look(begin + Duration::from_millis(ms));
+        }
+        let notes: Vec<_> = told.try_iter().filter(|(_, stuck, _)| stuck.kind == STUCK.name()).collect();
+        let outline: Vec<_> =
+            notes.iter().map(|(what, stuck, running)| (*what, stuck.since, *running)).collect();
+        assert_eq!(outline, [("warn", limits.warn, 0), ("kill", limits.kill, 1)]);
+        assert!(
+            notes[0]
+                .1
+                .to_string()
+                .ends_with("a task of the kind `stuck in the test` has been running for 100ms")
+        );
+        release.send(()).expect("the task listens");
+        thread.join().expect("the lane ends well");
+        watch.look(begin + Duration::from_secs(2));
+        assert_eq!(told.try_iter().filter(|(_, stuck, _)| stuck.kind == STUCK.name()).count(), 0);
+    }
+
+    #[test]
+    fn limits_that_make_no_sense_are_refused_in_a_sentence() {
+        let (tell, _) = mpsc::channel();
+        let limits = Limits { warn: Duration::from_secs(1), kill: Duration::from_millis(5) };
+        let error = Watchdog::start(limits, Notes(tell)).expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            "a watchdog cannot warn after 1s and kill after 5ms: warn after 1ms or more, and kill not earlier"
+        );
+    }
+
+    #[test]
+    fn a_watchdog_reports_from_its_thread_and_ends_when_it_is_dropped() {
+        static SLOW: TaskKind = TaskKind::new("slow in the test");
+        let (tell, told) = mpsc::channel();
+        let limits = Limits { warn: Duration::from_millis(1), kill: Duration::from_secs(3600) };
+        let watchdog = Watchdog::start(limits, Notes(tell)).expect("there is a thread");
+        let waits = async move {
+            // Other tests' tasks may be reported too.
+            let found = told.iter().find(|(_, stuck, _)| stuck.kind == SLOW.name()).expect("it is found");
+            assert_eq!(found.0, "warn");
+        };
+        let mut lane = Lane::new(Config::new()).expect("a new thread");
+        lane.here().spawn(&SLOW, Class::Normal, waits).expect("memory");
+        lane.round(Time::ZERO);
+        drop(watchdog);
+    }
+}

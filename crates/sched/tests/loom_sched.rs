@@ -1,0 +1,235 @@
+//! Wake-ups, sleep, slots that are used again, tasks from afar, ends, isolation. A lost wake-up shows as a deadlock.
+#![cfg(loom)]
+#![allow(unsafe_code)] // the witness of isolation
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use loom::sync::{Condvar, Mutex};
+use manylane_sched::{Class, Config, Here, Lane, Poller, TaskId, TaskKind, Time, Unpark, isolate};
+use manylane_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use manylane_sync::cell::UnsafeCell;
+use manylane_sync::{Arc, model, thread};
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+use std::time::Duration;
+
+static KIND: TaskKind = TaskKind::new("model");
+
+/// Sleeps until its token is set, as an `eventfd` does.
+#[derive(Clone)]
+struct Token(std::sync::Arc<(Mutex<bool>, Condvar)>);
+
+impl Token {
+    fn new() -> Self {
+        Self(std::sync::Arc::new((Mutex::new(false), Condvar::new())))
+    }
+}
+
+impl Unpark for Token {
+    fn unpark(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_one();
+    }
+}
+
+impl Poller for Token {
+    fn unparker(&self) -> std::sync::Arc<dyn Unpark> {
+        std::sync::Arc::new(self.clone())
+    }
+
+    fn poll(&mut self, _: Here, timeout: Option<Duration>) -> io::Result<()> {
+        assert!(timeout.is_none_or(|timeout| timeout == Duration::ZERO), "no timer is armed");
+        let mut set = self.0.0.lock().unwrap();
+        if timeout.is_none() {
+            while !*set {
+                set = self.0.1.wait(set).unwrap();
+            }
+        }
+        *set = false;
+        Ok(())
+    }
+}
+
+fn lane() -> Lane {
+    Lane::new(Config::new().clock(|| Time::ZERO)).unwrap()
+}
+
+/// A task that stops its lane when all of `flags` are set.
+fn waits_for(lane: &Lane, flags: &Arc<[AtomicBool; 2]>, wanted: usize) -> TaskId {
+    let flags = flags.clone();
+    let here = lane.here();
+    let task = poll_fn(move |_| {
+        if flags[..wanted].iter().all(|flag| flag.load(Ordering::Relaxed)) {
+            here.stop();
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    });
+    here.spawn(&KIND, Class::Normal, task).unwrap()
+}
+
+fn flags() -> Arc<[AtomicBool; 2]> {
+    Arc::new([AtomicBool::new(false), AtomicBool::new(false)])
+}
+
+/// Sets a flag without any ordering of its own, then wakes: the wake-up has to publish it.
+fn set_and_wake(flags: &Arc<[AtomicBool; 2]>, flag: usize, id: TaskId) -> thread::JoinHandle<()> {
+    let flags = flags.clone();
+    thread::spawn(move || {
+        flags[flag].store(true, Ordering::Relaxed);
+        id.wake();
+    })
+}
+
+#[test]
+fn a_wake_up_from_afar_reaches_a_lane_that_falls_asleep() {
+    model(|| {
+        let mut lane = lane();
+        let flags = flags();
+        let id = waits_for(&lane, &flags, 1);
+        let waker = set_and_wake(&flags, 0, id);
+        lane.run(&mut Token::new()).unwrap();
+        drop(lane);
+        waker.join().unwrap();
+    });
+}
+
+#[test]
+fn of_two_wake_ups_at_the_same_time_the_task_sees_both() {
+    model(|| {
+        let mut lane = lane();
+        let flags = flags();
+        let id = waits_for(&lane, &flags, 2);
+        let wakers = [0, 1].map(|flag| set_and_wake(&flags, flag, id));
+        lane.run(&mut Token::new()).unwrap();
+        drop(lane);
+        wakers.into_iter().for_each(|waker| waker.join().unwrap());
+    });
+}
+
+#[test]
+fn a_late_wake_up_never_hides_a_good_one_for_the_next_task_in_the_slot() {
+    model(|| {
+        let mut lane = lane();
+        let flags = flags();
+        let first = lane.here().spawn(&KIND, Class::Normal, async {}).unwrap();
+        let late = thread::spawn(move || first.wake());
+        lane.round(Time::ZERO);
+        let second = waits_for(&lane, &flags, 1);
+        let good = set_and_wake(&flags, 0, second);
+        lane.run(&mut Token::new()).unwrap();
+        drop(lane);
+        late.join().unwrap();
+        good.join().unwrap();
+    });
+}
+
+#[test]
+fn a_task_from_afar_reaches_a_lane_that_falls_asleep() {
+    model(|| {
+        let mut lane = lane();
+        let remote = lane.remote();
+        let sender = thread::spawn(move || {
+            remote.spawn_with(&KIND, Class::Urgent, |here: Here| async move { here.stop() }).unwrap();
+        });
+        lane.run(&mut Token::new()).unwrap();
+        drop(lane);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_task_sent_to_a_lane_that_ends_is_dropped_once() {
+    model(|| {
+        let lane = lane();
+        let remote = lane.remote();
+        let drops = Arc::new(AtomicUsize::new(0));
+        struct Counts(Arc<AtomicUsize>);
+        impl Drop for Counts {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let held = Counts(drops.clone());
+        let sender = thread::spawn(move || {
+            let _ = remote.spawn(&KIND, Class::Normal, async move { drop(held) });
+        });
+        drop(lane);
+        sender.join().unwrap();
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// Loom checks that no two accesses of its inside are concurrent.
+struct Witness(UnsafeCell<usize>);
+
+// SAFETY: isolation keeps accesses apart; loom checks just that.
+unsafe impl Sync for Witness {}
+// SAFETY: as above.
+unsafe impl Send for Witness {}
+
+impl Witness {
+    fn touch(&self) {
+        // SAFETY: as above.
+        self.0.with_mut(|n| unsafe { *n += 1 });
+    }
+    fn read(&self) -> usize {
+        // SAFETY: as above.
+        self.0.with(|n| unsafe { *n })
+    }
+}
+
+/// R-G3: what a lane does in its rounds and what another does isolated are never concurrent.
+#[test]
+fn isolated_work_is_never_beside_a_round() {
+    model(|| {
+        let witness = Arc::new(Witness(UnsafeCell::new(0)));
+        let asker = {
+            let witness = witness.clone();
+            thread::spawn(move || isolate(|| witness.touch()))
+        };
+        let mut lane = lane();
+        let in_rounds = witness.clone();
+        let task = async move { in_rounds.touch() };
+        lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        lane.round(Time::ZERO);
+        drop(lane);
+        asker.join().unwrap();
+        assert_eq!(witness.read(), 2);
+    });
+}
+
+#[test]
+fn two_lanes_that_ask_at_the_same_time_take_turns() {
+    model(|| {
+        let witness = Arc::new(Witness(UnsafeCell::new(0)));
+        let ask = |witness: Arc<Witness>| {
+            let lane = lane();
+            isolate(|| witness.touch());
+            drop(lane);
+        };
+        let other = {
+            let witness = witness.clone();
+            thread::spawn(move || ask(witness))
+        };
+        ask(witness.clone());
+        other.join().unwrap();
+        assert_eq!(witness.read(), 2);
+    });
+}
+
+#[test]
+fn a_sleeping_lane_counts_as_stopped() {
+    model(|| {
+        let mut lane = lane();
+        let remote = lane.remote();
+        let asker = thread::spawn(move || {
+            let seen = isolate(|| 1);
+            remote.stop().unwrap();
+            seen
+        });
+        lane.run(&mut Token::new()).unwrap();
+        drop(lane);
+        assert_eq!(asker.join().unwrap(), 1);
+    });
+}

@@ -1,0 +1,149 @@
+//! What works beside the lanes: the blocking pool, profiles.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_sched::{
+    BlockingPool, Class, Config, Here, Lane, Profiling, Refused, TaskKind, ThreadPoller, Time, profile,
+    set_profiling,
+};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+/// The output of `future`, on a lane of its own.
+fn block_on<T: Send + 'static>(
+    make: impl FnOnce(Here) -> std::pin::Pin<Box<dyn Future<Output = T>>> + Send + 'static,
+) -> std::thread::Result<T> {
+    std::thread::spawn(move || {
+        let mut lane = Lane::new(Config::new()).unwrap();
+        let future = make(lane.here());
+        lane.block_on(&mut ThreadPoller::new(), future).unwrap()
+    })
+    .join()
+}
+
+#[test]
+fn a_blocking_job_gives_its_result_to_the_task_that_waits() {
+    let pool = BlockingPool::new(2, 8);
+    let sum = block_on(move |_| {
+        Box::pin(async move {
+            let jobs: Vec<_> = (0..8).map(|n| pool.run(move || n * n).unwrap()).collect();
+            let mut sum = 0;
+            for job in jobs {
+                sum += job.await;
+            }
+            assert!(pool.threads() <= 2);
+            sum
+        })
+    });
+    assert_eq!(sum.unwrap(), 140);
+}
+
+#[test]
+fn a_panic_in_a_blocking_job_reaches_the_task_and_not_the_pool() {
+    let pool = BlockingPool::new(1, 8);
+    let failed = pool.run(|| panic!("on purpose")).unwrap();
+    let good = pool.run(|| 5).unwrap();
+    assert!(block_on(move |_| Box::pin(failed)).is_err());
+    assert_eq!(block_on(move |_| Box::pin(good)).unwrap(), 5);
+}
+
+#[test]
+fn a_full_blocking_pool_refuses_in_a_sentence_and_drops_the_job() {
+    let pool = BlockingPool::new(1, 2);
+    let started = Arc::new(Barrier::new(2));
+    let (go, gone) = mpsc::channel::<()>();
+    let begun = started.clone();
+    let first = pool.run(move || {
+        begun.wait();
+        gone.recv().unwrap();
+    });
+    started.wait(); // it runs: the queue is empty again
+    let waiting: Vec<_> = (0..2).map(|n| pool.run(move || n).unwrap()).collect();
+    let witness = Arc::new(());
+    let held = witness.clone();
+    let refused = pool.run(move || drop(held)).unwrap_err();
+    assert!(matches!(refused, Refused::Full { queue: 2 }));
+    assert_eq!(
+        refused.to_string(),
+        "the blocking pool is full: 2 jobs wait; try again later, or raise its limits"
+    );
+    assert_eq!(Arc::strong_count(&witness), 1);
+    go.send(()).unwrap();
+    drop(first);
+    let outputs = waiting.into_iter().map(|job| block_on(move |_| Box::pin(job)).unwrap());
+    assert_eq!(outputs.sum::<i32>(), 1);
+}
+
+#[test]
+fn the_end_of_a_blocking_pool_does_what_is_queued() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let pool = BlockingPool::new(3, 100);
+    for _ in 0..100 {
+        let ran = ran.clone();
+        drop(pool.run(move || ran.fetch_add(1, Ordering::Relaxed)).unwrap());
+    }
+    drop(pool);
+    assert_eq!(ran.load(Ordering::Relaxed), 100);
+}
+
+/// R-F8, in virtual time. One test, since the switch is the process's.
+#[test]
+fn a_profile_tells_calls_cpu_and_latency_by_kind_when_it_is_on_or_the_loop_is_late() {
+    static CLOCK: AtomicU64 = AtomicU64::new(1_000_000);
+    static MEASURED: TaskKind = TaskKind::new("measured");
+    static LATE: TaskKind = TaskKind::new("late");
+    fn clock() -> Time {
+        Time::from_nanos(CLOCK.load(Ordering::Relaxed))
+    }
+    fn pass(time: Duration) {
+        CLOCK.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+    fn calls(kind: &TaskKind) -> u64 {
+        profile().into_iter().find(|report| report.kind == kind.name()).map_or(0, |report| report.calls)
+    }
+    async fn works(times: u32, each: Duration) {
+        for _ in 0..times {
+            pass(each);
+            Here::current().unwrap().yield_now().await;
+        }
+    }
+    std::thread::spawn(|| {
+        let mut lane = Lane::new(Config::new().clock(clock).runqueue_depth(1)).unwrap();
+        let here = lane.here();
+        let settle = |lane: &mut Lane| while lane.round(clock()).more {};
+
+        set_profiling(Profiling::Off);
+        here.spawn(&MEASURED, Class::Normal, works(5, Duration::from_micros(10))).unwrap();
+        settle(&mut lane);
+        assert_eq!(calls(&MEASURED), 0);
+
+        set_profiling(Profiling::On);
+        lane.round(clock());
+        for _ in 0..2 {
+            here.spawn(&MEASURED, Class::Normal, works(4, Duration::from_micros(10))).unwrap();
+        }
+        settle(&mut lane);
+        let report = profile().into_iter().find(|report| report.kind == "measured").unwrap();
+        assert_eq!((report.calls, report.waits), (10, 10));
+        assert_eq!(report.cpu_total, Duration::from_micros(80));
+        assert_eq!(report.cpu_average(), Duration::from_micros(8));
+        // Each waits while the other runs, except the first to start and the last to end.
+        assert_eq!(report.latency_total, Duration::from_micros(80));
+        assert_eq!(report.latency_average(), Duration::from_micros(8));
+        assert_eq!((report.cpu.max(), report.latency.max()), (Some(10_000), Some(10_000)));
+
+        set_profiling(Profiling::Auto);
+        lane.round(clock());
+        lane.round(clock());
+        here.spawn(&LATE, Class::Normal, works(3, Duration::from_micros(100))).unwrap();
+        settle(&mut lane);
+        assert_eq!(calls(&LATE), 0, "the loop was not late");
+        here.spawn(&LATE, Class::Normal, works(3, Duration::from_millis(5))).unwrap();
+        settle(&mut lane);
+        assert_eq!(calls(&LATE), 3, "from the second poll on: the first made the loop late");
+    })
+    .join()
+    .unwrap();
+}

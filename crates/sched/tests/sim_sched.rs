@@ -1,0 +1,153 @@
+//! Budgets in line transfers, on the virtual multiprocessor. Figures are simulated.
+#![cfg(manylane_sim)]
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_sched::{Class, Config, Lane, Remote, TaskId, TaskKind, Time};
+use manylane_sim::{Report, Simulation, Topology, Worker};
+use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use manylane_sync::{CachePadded, relax};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+static KIND: TaskKind = TaskKind::new("simulated");
+const CORES: [usize; 4] = [1, 8, 32, 96];
+
+fn on<S>(cores: usize, setup: impl FnOnce() -> S, body: impl Fn(&S, &Worker)) -> Report {
+    Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(setup, body)
+}
+
+/// Where lanes meet before they measure, so that no table grows any more.
+#[derive(Default)]
+struct Meeting(AtomicU32);
+
+impl Meeting {
+    fn meet(&self, worker: &Worker) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        while (self.0.load(Ordering::Acquire) as usize) < worker.threads() {
+            relax();
+        }
+    }
+}
+
+fn lane() -> Lane {
+    Lane::new(Config::new().clock(|| Time::ZERO)).unwrap()
+}
+
+/// R-F1, R-F2, R-F6
+#[test]
+fn spawning_and_completing_on_the_own_lane_moves_no_line() {
+    for cores in CORES {
+        let report = on(cores, Meeting::default, |meeting, worker| {
+            let mut lane = lane();
+            lane.here().spawn(&KIND, Class::Normal, async {}).unwrap();
+            lane.round(Time::ZERO);
+            meeting.meet(worker);
+            worker.measure(5, 200, |_| {
+                for class in Class::ALL {
+                    lane.here().spawn(&KIND, class, async {}).unwrap();
+                }
+                while lane.round(Time::ZERO).more {}
+            });
+        });
+        assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+    }
+}
+
+/// R-F1, R-F2, R-F6
+#[test]
+fn waking_and_polling_on_the_own_lane_moves_no_line() {
+    for cores in CORES {
+        let report = on(cores, Meeting::default, |meeting, worker| {
+            let mut lane = lane();
+            for _ in 0..8 {
+                let endless = poll_fn(|context| {
+                    context.waker().wake_by_ref();
+                    Poll::<()>::Pending
+                });
+                lane.here().spawn(&KIND, Class::Normal, endless).unwrap();
+            }
+            lane.round(Time::ZERO);
+            meeting.meet(worker);
+            worker.measure(5, 50, |_| assert_eq!(lane.round(Time::ZERO).polled, 40));
+        });
+        assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+    }
+}
+
+/// One lane serves, the other sends and waits for the answer.
+struct Pair {
+    remote: Mutex<Option<(Remote, TaskId)>>,
+    answers: Arc<CachePadded<AtomicU64>>,
+}
+
+const WARM: u64 = 20;
+const MEASURED: u64 = 200;
+
+/// Line transfers for one `send`, and the answer's two.
+fn transfers(send: fn(Remote, TaskId, &Arc<CachePadded<AtomicU64>>)) -> f64 {
+    let setup = || Pair { remote: Mutex::new(None), answers: Arc::new(CachePadded::new(AtomicU64::new(0))) };
+    let report = on(2, setup, |pair, worker| {
+        let answers = &pair.answers;
+        if worker.number() == 0 {
+            let mut lane = lane();
+            let count = answers.clone();
+            let task = poll_fn(move |_| {
+                count.fetch_add(1, Ordering::Release);
+                Poll::<()>::Pending
+            });
+            let id = lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+            *pair.remote.lock().unwrap() = Some((lane.remote(), id));
+            worker.measure(1, 1, |turn| {
+                let wanted = if turn == 0 { WARM } else { WARM + MEASURED };
+                // The first poll counts too.
+                while answers.load(Ordering::Relaxed) < 1 + wanted {
+                    lane.round(Time::ZERO);
+                }
+            });
+        } else {
+            let (remote, id) = loop {
+                if let Some(found) = *pair.remote.lock().unwrap() {
+                    break found;
+                }
+                relax();
+            };
+            while answers.load(Ordering::Acquire) < 1 {
+                relax();
+            }
+            let _own = lane(); // a lane like the other: its pools and counters are its own
+            worker.measure(WARM, MEASURED, |turn| {
+                send(remote, id, answers);
+                while answers.load(Ordering::Acquire) < 2 + turn {
+                    relax();
+                }
+            });
+        }
+    });
+    println!("{report}");
+    report.transfers.total() as f64 / MEASURED as f64
+}
+
+/// `pending`, and the inbox's head, to the waker and back; the answer's line to the task and back.
+#[test]
+fn a_wake_up_from_another_lane_moves_at_most_eight_lines_with_its_answer() {
+    let each = transfers(|_, id, _| id.wake());
+    println!("{each} transfers a wake-up");
+    assert!(each <= 8.0, "{each}");
+    assert!(each >= 4.0, "{each}: nothing was measured");
+}
+
+/// The task's block (it comes back through the pool), and the inbox's head; the answer as above.
+#[test]
+fn a_task_for_another_lane_moves_at_most_twelve_lines_with_its_answer() {
+    let each = transfers(|remote, _, answers| {
+        let answers = answers.clone();
+        let task = async move {
+            answers.fetch_add(1, Ordering::Release);
+        };
+        remote.spawn(&KIND, Class::Normal, task).unwrap();
+    });
+    println!("{each} transfers a task");
+    assert!(each <= 12.0, "{each}");
+    assert!(each >= 4.0, "{each}: nothing was measured");
+}
