@@ -3,7 +3,8 @@
 //! `cargo run --release -p manylane-list --example hammer [seconds a run]`
 //!
 //! Other programs on the machine cannot be switched off, so time is cut into windows of half a millisecond and
-//! the best and the median window are shown. Fairness is least / most served thread over the whole run.
+//! the best and the median window are shown. Fairness is least / most served thread over the whole run, counted
+//! by pairs, and by pairs per second of processor time (which the kernel need not give out evenly; Linux only).
 
 use manylane_list::{MtList, Node};
 use manylane_sync::CachePadded;
@@ -23,8 +24,35 @@ enum Place {
     Resident,
 }
 
-/// Pairs done in each window by each thread.
-fn run(threads: usize, place: Place, time: Duration) -> Vec<Vec<u32>> {
+/// Processor time of this thread so far, where the kernel tells.
+fn processor_time() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// What a thread has done.
+struct Done {
+    /// Pairs in each window.
+    pairs: Vec<u32>,
+    processor_time: Option<Duration>,
+}
+
+impl Done {
+    fn total(&self) -> f64 {
+        self.pairs.iter().copied().map(f64::from).sum()
+    }
+
+    fn rate(&self) -> f64 {
+        self.processor_time.map_or(f64::NAN, |time| self.total() / time.as_secs_f64())
+    }
+}
+
+/// Least over most.
+fn fairness(served: impl Iterator<Item = f64> + Clone) -> f64 {
+    served.clone().fold(f64::INFINITY, f64::min) / served.fold(0.0, f64::max)
+}
+
+fn run(threads: usize, place: Place, time: Duration) -> Vec<Done> {
     let list = MtList::new();
     let start = Barrier::new(threads);
     let windows = (time.as_nanos() / WINDOW.as_nanos()) as usize;
@@ -44,7 +72,8 @@ fn run(threads: usize, place: Place, time: Duration) -> Vec<Vec<u32>> {
                     }
                     start.wait();
                     let began = *began.get_or_init(Instant::now);
-                    let mut done = vec![0; windows];
+                    let before = processor_time();
+                    let mut pairs = vec![0; windows];
                     loop {
                         for _ in 0..BATCH {
                             match place {
@@ -55,9 +84,10 @@ fn run(threads: usize, place: Place, time: Duration) -> Vec<Vec<u32>> {
                         }
                         let window = (began.elapsed().as_nanos() / WINDOW.as_nanos()) as usize;
                         if window >= windows {
-                            return done;
+                            let spent = processor_time().zip(before).map(|(after, before)| after - before);
+                            return Done { pairs, processor_time: spent };
                         }
-                        done[window] += BATCH;
+                        pairs[window] += BATCH;
                     }
                 })
             })
@@ -69,24 +99,21 @@ fn run(threads: usize, place: Place, time: Duration) -> Vec<Vec<u32>> {
 fn main() {
     let seconds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1.0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    println!(
-        "{:<9} {:>7} {:>15} {:>15} {:>9}",
-        "place", "threads", "best ns/pair", "median ns/pair", "fairness"
-    );
+    println!("place     threads    best ns/pair  median ns/pair  fairness  by processor time");
     for (name, place) in [("head", Place::Head), ("resident", Place::Resident)] {
         for threads in [1, 2, 8] {
             let done = run(threads, place, Duration::from_secs_f64(seconds));
-            let mut windows: Vec<u32> = (0..done[0].len()).map(|w| done.iter().map(|d| d[w]).sum()).collect();
+            let mut windows: Vec<u32> =
+                (0..done[0].pairs.len()).map(|w| done.iter().map(|d| d.pairs[w]).sum()).collect();
             windows.sort_unstable();
             // Per lane: each of the threads that can run at once has had the whole window.
             let cost = |pairs: u32| WINDOW.as_nanos() as f64 * threads.min(cores) as f64 / f64::from(pairs);
-            let served: Vec<u64> = done.iter().map(|d| d.iter().copied().map(u64::from).sum()).collect();
-            let (least, most) = (served.iter().min(), served.iter().max());
             println!(
-                "{name:<9} {threads:>7} {:>15.1} {:>15.1} {:>9.2}",
+                "{name:<9} {threads:>7} {:>15.1} {:>15.1} {:>9.2} {:>18.2}",
                 cost(windows[windows.len() * 98 / 100]),
                 cost(windows[windows.len() / 2]),
-                *least.unwrap_or(&0) as f64 / *most.unwrap_or(&1) as f64,
+                fairness(done.iter().map(Done::total)),
+                fairness(done.iter().map(Done::rate)),
             );
         }
     }

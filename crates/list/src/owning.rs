@@ -223,8 +223,10 @@ impl<H: fmt::Debug> std::error::Error for InsertError<H> {}
 pub struct OwningList<H: Handle> {
     /// Fixed. On the heap, so that the list may move.
     head: NonNull<CachePadded<Link>>,
-    /// Owns handles, and is invariant: it takes them and gives them back through a shared reference.
-    _owns: PhantomData<(H, fn(H) -> H)>,
+    /// The list owns handles.
+    _owns: PhantomData<H>,
+    /// Invariant: it takes them and gives them back through a shared reference.
+    _invariant: PhantomData<fn(H) -> H>,
 }
 
 // SAFETY: the list owns handles, which go where it goes.
@@ -237,7 +239,7 @@ impl<H: Handle> OwningList<H> {
     pub fn new() -> Self {
         let head = Box::new(CachePadded::new(Link::new()));
         head.become_head();
-        Self { head: NonNull::from(Box::leak(head)), _owns: PhantomData }
+        Self { head: NonNull::from(Box::leak(head)), _owns: PhantomData, _invariant: PhantomData }
     }
 
     /// Names the head's line in the simulator's reports.

@@ -209,10 +209,13 @@ pub(crate) enum Added {
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 unsafe fn claim<const SHARED: bool>(el: *mut Link, wait: &mut Wait) -> bool {
-    while SHARED {
+    if !SHARED {
+        return true;
+    }
+    loop {
         // SAFETY: `el` is valid.
         match unsafe { lock(el) } {
-            OUT => break,
+            OUT => return true,
             BUSY => wait.wait(),
             next => {
                 // SAFETY: we hold it.
@@ -221,7 +224,6 @@ unsafe fn claim<const SHARED: bool>(el: *mut Link, wait: &mut Wait) -> bool {
             }
         }
     }
-    true
 }
 
 /// Gives up what [`claim`] took, and waits: rule 4, whoever waits holds nothing.

@@ -2,31 +2,40 @@
 
 use manylane_sync::relax;
 
-/// Back-off for one operation: a random number of relaxations, up to 16, 32, ... [`Wait::LONGEST`]; after
-/// [`Wait::PATIENCE`] failures the processor is offered to another thread each time.
+/// Back-off for one operation: a long wait of a random number of relaxations, from 64 to 128 at first and up to 512 later,
+/// then a few tries that follow each other closely, and again; after [`Wait::PATIENCE`] failures the processor is
+/// offered to another thread each time.
 ///
 /// Why not [`manylane_sync::Backoff`]: a link is held for some 10 ns, so a failure nearly always means a
-/// neighbour at work, who will be at work again at once. A thread that offers its processor then loses it to
-/// those who do not, and starves; here that is done only when the holder has likely lost its own. And two
-/// threads must not wait in step, nor one of them always shorter: the jitter is random, not fixed per lane.
+/// neighbour at work, who will be at work again at once.
+/// - Waits that start short move the lines more often than they are used. The first wait is a turn for the neighbour.
+/// - One try after a long wait meets the neighbour at work again, nine times in ten if that does nothing else, and then the
+///   turn goes on without end (fairness 0.05 with two lanes on the virtual machine). The tries that follow closely come
+///   between two of the neighbour's operations, since the first has taken the line from it (fairness 0.95).
+/// - A thread that offers its processor loses it to those who do not. Here that is done only when the holder
+///   has likely lost its own.
+/// - The jitter is random: if it were fixed by lane, one lane would always wait shorter than another.
 #[derive(Debug)]
 pub(crate) struct Wait {
     failures: u32,
 }
 
+#[cfg(not(loom))]
 impl Wait {
-    /// Most relaxations of the first wait. While one thread waits the other works alone, with the lines in its
-    /// cache; shorter waits move the lines more often than they are used.
-    #[cfg(not(loom))]
-    const FIRST: u32 = 16;
-    /// Most relaxations of any wait: about 4 microseconds at 140 cycles each.
-    #[cfg(not(loom))]
-    const LONGEST: u32 = 64;
-    /// Failures after which the holder is taken to be off its processor. Against a neighbour who works without
-    /// a pause about every second try succeeds.
-    #[cfg(not(loom))]
-    const PATIENCE: u32 = 16;
+    /// Most relaxations of the first long wait: 0.5 to 5 microseconds by the machine's `pause`, some 30 to 300
+    /// operations of the one who is at work.
+    const FIRST: u32 = 128;
+    /// Most relaxations of any wait: a crowd needs more, but an operation should not take a millisecond.
+    const LONGEST: u32 = 512;
+    /// Tries to a long wait.
+    const TRIES: u32 = 4;
+    /// Most relaxations between tries that follow each other closely.
+    const SHORT: u32 = 2;
+    /// Failures after which the holder is taken to be off its processor: eight rounds.
+    const PATIENCE: u32 = 8 * Self::TRIES;
+}
 
+impl Wait {
     /// Has not waited yet.
     #[inline(always)]
     pub(crate) const fn new() -> Self {
@@ -52,7 +61,11 @@ impl Wait {
 
     #[cfg(not(loom))]
     fn spin(&mut self) {
-        let most = Self::LONGEST.min(Self::FIRST << self.failures.min(8));
+        let most = if self.failures.is_multiple_of(Self::TRIES) {
+            Self::LONGEST.min(Self::FIRST << (self.failures / Self::TRIES).min(8))
+        } else {
+            Self::SHORT
+        };
         for _ in 0..most / 2 + random() % (most / 2 + 1) {
             relax();
         }

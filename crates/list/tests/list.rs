@@ -262,7 +262,11 @@ fn shared_elements_that_went_in_came_out_once() {
 
 fn message(f: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it is misuse");
-    panic.downcast_ref::<&str>().map(|s| (*s).to_owned()).or(panic.downcast_ref::<String>().cloned()).unwrap()
+    panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or(panic.downcast_ref::<String>().cloned())
+        .expect("panics say a sentence")
 }
 
 #[test]
@@ -296,7 +300,7 @@ fn inserting_next_to_itself_or_into_another_list_is_refused() {
 fn cheap_add_of_an_element_that_is_in_a_list_is_refused_in_debug_builds() {
     let list = OwningList::new();
     let item = Arc::new(Item::new(1));
-    list.try_add(item.clone()).unwrap();
+    assert!(list.try_add(item.clone()).is_ok());
     // SAFETY: the contract is broken on purpose; the debug check refuses before anything is touched.
     let said = message(|| unsafe { list.add_unchecked(item.clone()) });
     assert_eq!(
@@ -309,7 +313,7 @@ fn cheap_add_of_an_element_that_is_in_a_list_is_refused_in_debug_builds() {
 fn inserting_next_to_an_element_that_is_out_gives_the_handle_back() {
     let place = Arc::new(Item::new(1));
     let item = Arc::new(Item::new(2));
-    let refused = OwningList::insert_after(item.clone(), &place).unwrap_err();
+    let refused = OwningList::insert_after(item.clone(), &place).expect_err("place is out");
     assert!(refused.to_string().contains("add to an end instead"));
     assert!(matches!(&refused, InsertError::PlaceNotInList(back) if Arc::ptr_eq(back, &item)));
     assert!(matches!(OwningList::insert_before(place.clone(), &place), Err(InsertError::PlaceNotInList(_))));

@@ -166,7 +166,9 @@ mod pinned {
             let others: Vec<_> =
                 threads.into_iter().map(|(op, own)| thread::spawn(move || act(list, op, own))).collect();
             let mut owners = vec![act(list, op, own)];
-            owners.extend(others.into_iter().map(|other| other.join().unwrap()));
+            owners.extend(
+                others.into_iter().map(|other| other.join().expect("a thread of a model never panics")),
+            );
 
             // The walk checks the ring in both directions; elements say the same as the ring.
             let mut ring = Vec::new();
@@ -335,7 +337,9 @@ mod owning {
                 })
                 .collect();
             let mut done = vec![act(&list, ops[0], &residents, &x, &y)];
-            done.extend(others.into_iter().map(|other| other.join().unwrap()));
+            done.extend(
+                others.into_iter().map(|other| other.join().expect("a thread of a model never panics")),
+            );
 
             let mut ring = Vec::new();
             list.for_each(|value| ring.push(value.read()));
@@ -414,7 +418,7 @@ mod owning {
                 let first = elements[0].clone();
                 let other = thread::spawn(move || drop(OwningList::delete(&first)));
                 drop(list);
-                other.join().unwrap();
+                other.join().expect("a thread of a model never panics");
                 for element in &elements {
                     assert!(!element.is_in_list());
                     assert_eq!(Arc::strong_count(element), 1);
