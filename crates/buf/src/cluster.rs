@@ -4,8 +4,9 @@ use crate::error::Error;
 use crate::header::{Header, Parts, Ref};
 use crate::segment::Segment;
 use crate::store::{CLUSTER_SIZES, class_of, store};
+use manylane_pool::BytePool;
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 /// Pooled bytes with one owner, to be filled.
@@ -18,7 +19,9 @@ use std::ptr::NonNull;
 ///                        | written, `len` bytes | spare                |
 /// ```
 ///
-/// Dropping it gives the memory to the lane's cache: two plain loads, no locked instruction.
+/// The header is written when the cluster becomes a segment: nobody else can have a handle before. So a cluster
+/// that is dropped unfilled costs what its pool costs: the block goes from the lane's cache and back, with no
+/// count touched and no locked instruction.
 ///
 /// ```
 /// # fn main() -> Result<(), manylane_buf::Error> {
@@ -31,7 +34,9 @@ use std::ptr::NonNull;
 /// # Ok(()) }
 /// ```
 pub struct Cluster {
-    hold: Ref,
+    block: NonNull<u8>,
+    pool: BytePool,
+    capacity: u32,
     start: u32,
     end: u32,
 }
@@ -44,21 +49,10 @@ impl Cluster {
     #[inline(always)] // so that neither the value nor the result goes through memory
     pub fn alloc(size: usize) -> Result<Self, Error> {
         let class = class_of("a cluster", size)?;
-        let at = store().clusters[usize::from(class)].alloc()?.into_raw();
-        debug_assert_eq!(at.addr().get() % align_of::<Header>(), 0, "the pool aligns its blocks");
-        // SAFETY: the block is a header and the payload of its class.
-        let data = unsafe { at.add(size_of::<Header>()) };
-        let parts = Parts {
-            data,
-            capacity: CLUSTER_SIZES[usize::from(class)] as u32,
-            filled: 0,
-            class,
-            free_fn: 0,
-            writable: true,
-            argument: 0,
-        };
-        // SAFETY: fresh from the pool that the class names; the payload is part of it.
-        Ok(Self { hold: unsafe { Ref::new(at, parts) }, start: 0, end: 0 })
+        let pool = store().clusters[usize::from(class)];
+        let block = pool.alloc()?.into_raw();
+        debug_assert_eq!(block.addr().get() % align_of::<Header>(), 0, "the pool aligns its blocks");
+        Ok(Self { block, pool, capacity: CLUSTER_SIZES[usize::from(class)] as u32, start: 0, end: 0 })
     }
 
     /// A cluster that holds a copy of `bytes`.
@@ -98,13 +92,13 @@ impl Cluster {
     /// Bytes that can still be written.
     #[inline]
     pub fn spare_len(&self) -> usize {
-        self.hold.capacity() - self.end as usize
+        (self.capacity - self.end) as usize
     }
 
     #[inline]
     fn at(&self, offset: u32) -> NonNull<u8> {
-        // SAFETY: offsets lie in the payload, or one behind it.
-        unsafe { self.hold.data().add(offset as usize) }
+        // SAFETY: the block is a header and a payload; offsets lie in the payload, or one behind it.
+        unsafe { self.block.add(size_of::<Header>() + offset as usize) }
     }
 
     /// The room behind what is written.
@@ -147,10 +141,29 @@ impl Cluster {
     /// A segment over what is written; it may be cloned, cut and sent. Its spare room stays usable: a chain
     /// appends to it.
     #[inline]
-    pub fn into_segment(mut self) -> Segment {
-        self.hold.set_filled(self.end);
-        // SAFETY: initialised by `put` or `commit`, and `filled` is where they end.
-        unsafe { Segment::over(self.hold, self.start, self.end - self.start) }
+    pub fn into_segment(self) -> Segment {
+        let this = ManuallyDrop::new(self);
+        let capacity = this.capacity as usize;
+        let parts = Parts {
+            data: this.at(0),
+            capacity: this.capacity,
+            filled: this.end,
+            class: CLUSTER_SIZES.iter().position(|&size| size == capacity).expect("it is one of them") as u8,
+            free_fn: 0,
+            writable: true,
+            argument: 0,
+        };
+        // SAFETY: the block came from the pool that its size names; the payload is part of it. What the view
+        // shows was initialised by `put` or `commit`, and `filled` is where it ends.
+        unsafe { Segment::over(Ref::new(this.block, parts), this.start, this.end - this.start) }
+    }
+}
+
+impl Drop for Cluster {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the block came from this pool, and a cluster is its only owner.
+        unsafe { self.pool.free_raw(self.block) };
     }
 }
 

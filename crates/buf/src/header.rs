@@ -68,7 +68,8 @@ pub(crate) const LIMIT: u32 = u32::MAX / 2;
 /// Class of a header whose bytes are foreign.
 pub(crate) const EXTERNAL: u8 = u8::MAX;
 
-/// What stands in front of a cluster's payload, or for foreign bytes.
+/// What stands in front of a cluster's payload, or for foreign bytes. The order of the fields lets a compiler
+/// write a new header with few stores.
 ///
 /// Key: `I` fixed after construction; `G` rule 2, the group's thread only; `O` rule 7; `A` atomic.
 #[repr(C, align(64))]
@@ -86,10 +87,52 @@ pub(crate) struct Header {
     remote: Remote,
 }
 
+/// The plain words of the group handles.
+///
+/// Their number is a difference of two counts that only grow, so that a clone and the drop after it do not wait
+/// for each other's store to be forwarded: one chain through memory for each count, not one through both.
 #[derive(Clone, Copy)]
+#[repr(C)]
 struct Group {
-    local: u32,
+    /// Handles that ever joined, modulo 2^32.
+    joined: u32,
+    /// Handles that left.
+    left: u32,
+    /// Where the spare space begins (rule 9).
     filled: u32,
+}
+
+impl Group {
+    /// A group of one handle.
+    #[inline]
+    fn of_one(filled: u32) -> Self {
+        Self { joined: 1, left: 0, filled }
+    }
+
+    /// Group handles that exist: `local` in the rules.
+    #[inline]
+    fn local(&self) -> u32 {
+        self.joined.wrapping_sub(self.left)
+    }
+
+    /// One more handle.
+    ///
+    /// # Panics
+    /// At [`LIMIT`].
+    #[inline]
+    fn join(&mut self) {
+        if self.local() >= LIMIT {
+            too_many_handles(self.local());
+        }
+        self.joined = self.joined.wrapping_add(1);
+    }
+
+    /// One handle less; true when it was the last.
+    #[inline]
+    fn leave(&mut self) -> bool {
+        self.left = self.left.wrapping_add(1);
+        self.left == self.joined
+    }
 }
 
 #[repr(C, align(64))]
@@ -135,7 +178,7 @@ impl Ref {
         unsafe {
             header.write(Header {
                 owner: UnsafeCell::new(lane::current().index() as u32),
-                group: UnsafeCell::new(Group { local: 1, filled: parts.filled }),
+                group: UnsafeCell::new(Group::of_one(parts.filled)),
                 capacity: parts.capacity,
                 class: parts.class,
                 free_fn: parts.free_fn,
@@ -215,7 +258,7 @@ impl Ref {
     #[inline]
     pub(crate) fn is_sole(&self) -> bool {
         // SAFETY: checked: a group handle.
-        if !self.is_unit() && unsafe { self.group(|group| group.local) } != 1 {
+        if !self.is_unit() && unsafe { self.group(|group| group.local()) } != 1 {
             return false;
         }
         // Acquire: pairs with the release in `release_unit`; what former holders did is visible.
@@ -235,7 +278,7 @@ impl Ref {
         // SAFETY: rule 7: there is no other handle that could read it.
         self.header().owner.with_mut(|owner| unsafe { *owner = me });
         // SAFETY: rule 7.
-        unsafe { self.group(|group| *group = Group { local: 1, filled: end }) };
+        unsafe { self.group(|group| *group = Group::of_one(end)) };
         self.set_group();
         true
     }
@@ -247,12 +290,11 @@ impl Ref {
             return;
         }
         // SAFETY: checked: a group handle.
-        let local = unsafe { self.group(|group| group.local) };
-        if local > 1 {
+        if unsafe { self.group(|group| group.local()) } > 1 {
             self.add_unit(); // first, since it may panic
         }
         // SAFETY: as above.
-        unsafe { self.group(|group| group.local = local - 1) };
+        unsafe { self.group(|group| group.leave()) };
         self.set_unit();
     }
 
@@ -268,14 +310,14 @@ impl Ref {
             return;
         }
         // SAFETY: rule 6: the words are this lane's.
-        let was = unsafe { self.group(|group| group.local) };
-        if was >= LIMIT {
-            too_many_handles(was);
-        }
-        // SAFETY: as above.
-        unsafe { self.group(|group| group.local = was + 1) };
+        let alone = unsafe {
+            self.group(|group| {
+                group.join();
+                group.local() == 1
+            })
+        };
         self.set_group();
-        if was > 0 {
+        if !alone {
             // Release: what was done under this unit comes before the cluster's end. Not the last: rule 6.
             self.header().remote.shared.fetch_sub(1, Ordering::Release);
         }
@@ -360,18 +402,7 @@ impl Clone for Ref {
             self.add_unit();
         } else {
             // SAFETY: checked: a group handle.
-            let before = unsafe {
-                self.group(|group| {
-                    let before = group.local;
-                    if before < LIMIT {
-                        group.local = before + 1;
-                    }
-                    before
-                })
-            };
-            if before >= LIMIT {
-                too_many_handles(before);
-            }
+            unsafe { self.group(Group::join) };
         }
         Self(self.0)
     }
@@ -382,13 +413,7 @@ impl Drop for Ref {
     fn drop(&mut self) {
         if !self.is_unit() {
             // SAFETY: checked: a group handle. Rule 3.
-            let left = unsafe {
-                self.group(|group| {
-                    group.local -= 1;
-                    group.local
-                })
-            };
-            if left > 0 {
+            if !unsafe { self.group(Group::leave) } {
                 return;
             }
         }
