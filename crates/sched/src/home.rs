@@ -47,8 +47,6 @@ pub(crate) struct Local {
     pub(crate) fifos: [Fifo; 4],
     /// The time of this round, in nanoseconds.
     pub(crate) now: Own<u64>,
-    /// Tasks polled since the lane exists.
-    pub(crate) polls: Own<u64>,
     /// First of the free slots.
     pub(crate) free: Own<u32>,
     /// The first slot that was never used.
@@ -177,7 +175,6 @@ impl Home {
             local: Local {
                 fifos: std::array::from_fn(|_| Fifo::new()),
                 now: Own::new(0),
-                polls: Own::new(0),
                 free: Own::new(NIL),
                 fresh: Own::new(0),
                 live: Own::new(0),
@@ -303,9 +300,16 @@ impl Home {
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn enqueue(&self, slot: u32, entry: &Entry, word: u32) {
         entry.word.set(word | bits::QUEUED);
+        // Slow paths are tail calls: the fast one needs no stack.
         if self.local.profiling.get() {
-            self.stamp(entry);
+            return self.enqueue_measured(slot, entry, word);
         }
+        self.enqueue_plainly(slot, entry, word);
+    }
+
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn enqueue_plainly(&self, slot: u32, entry: &Entry, word: u32) {
         if word & bits::NICED != 0 {
             return self.enqueue_niced(slot, entry);
         }
@@ -315,6 +319,7 @@ impl Home {
     }
 
     #[cold]
+    #[inline(never)]
     fn enqueue_niced(&self, slot: u32, entry: &Entry) {
         // SAFETY: the task lives: only those have the bit.
         let nice = unsafe { (*entry.task.get()).nice.get() };
@@ -325,11 +330,13 @@ impl Home {
     }
 
     #[cold]
-    fn stamp(&self, entry: &Entry) {
+    #[inline(never)]
+    fn enqueue_measured(&self, slot: u32, entry: &Entry, word: u32) {
         // SAFETY: null, or the task lives and is this lane's.
         if let Some(task) = unsafe { entry.task.get().as_ref() } {
             task.woken_at.set((self.settings.get().clock)().as_nanos());
         }
+        self.enqueue_plainly(slot, entry, word);
     }
 
     /// Wakes a task of the calling lane (R-F10: this is all of the fast path).

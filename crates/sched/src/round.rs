@@ -25,10 +25,9 @@ impl Home {
         if self.queued() == 0 {
             return 0;
         }
-        let began = self.local.polls.get();
         let settings = self.settings.get();
-        let [first, second, third] = self.light();
-        let alone = first + second + third == 0;
+        let began = self.polls();
+        let alone = self.light() == [0; 3];
         let mut ran = [0_u64; 4];
         let mut left = settings.depth;
         while left > 0 {
@@ -36,35 +35,44 @@ impl Home {
             if lengths == [0; 3] {
                 break;
             }
-            let before = self.local.polls.get();
+            let before = self.polls();
             let shares = class::shares(left, lengths);
             for class in 0..HEAVY {
-                let mut share = shares[class];
-                while share > 0 {
-                    if settings.low_latency && class != URGENT && !self.local.fifos[URGENT].is_empty() {
-                        self.run_one(URGENT);
-                        ran[URGENT] += 1;
-                    } else if self.run_one(class) {
-                        ran[class] += 1;
-                    } else {
-                        break;
-                    }
-                    share -= 1;
+                if settings.low_latency && class != URGENT {
+                    self.run_after_urgent(class, shares[class], &mut ran);
+                } else {
+                    ran[class] += u64::from(self.run_class(class, shares[class]));
                 }
             }
-            let polled = self.local.polls.get().wrapping_sub(before) as u32;
+            let polled = self.polls().wrapping_sub(before) as u32;
             left = left.saturating_sub(polled.max(1)); // a pass may meet slots only whose tasks have ended
         }
-        for _ in 0..class::heavy_share(self.local.fifos[HEAVY].len(), alone, settings.low_latency) {
-            ran[HEAVY] += u64::from(self.run_one(HEAVY));
-        }
+        let heavy = class::heavy_share(self.local.fifos[HEAVY].len(), alone, settings.low_latency);
+        ran[HEAVY] += u64::from(self.run_class(HEAVY, heavy));
         self.between_tasks();
         let counters = &self.published.counters;
         counters.urgent.add(ran[URGENT]);
         counters.normal.add(ran[NORMAL]);
         counters.bulk.add(ran[Class::Bulk as usize]);
         counters.heavy.add(ran[HEAVY]);
-        self.local.polls.get().wrapping_sub(began) as u32
+        self.polls().wrapping_sub(began) as u32
+    }
+
+    /// Tasks polled since the lane exists: the number of the last one.
+    #[inline(always)]
+    fn polls(&self) -> u64 {
+        self.published.run.load(Ordering::Relaxed) // ours: nobody else writes it
+    }
+
+    /// A class's share with low latency: before each of its tasks the urgent ones, as part of the share.
+    fn run_after_urgent(&self, class: usize, share: u32, ran: &mut [u64; 4]) {
+        for _ in 0..share {
+            let urgent = self.run_class(URGENT, 1);
+            ran[URGENT] += u64::from(urgent);
+            if urgent == 0 {
+                ran[class] += u64::from(self.run_class(class, 1));
+            }
+        }
     }
 
     /// Tasks queued in the three classes that share a round.
@@ -103,17 +111,22 @@ impl Home {
         }
     }
 
-    /// Takes the next of a class and polls it; `false` when there is none.
-    #[inline]
-    fn run_one(&self, class: usize) -> bool {
-        let Some((slot, entry)) = self.pop(class) else { return false };
-        let word = entry.word.get() & !bits::QUEUED;
-        entry.word.set(word);
-        match NonNull::new(entry.task.get()) {
-            Some(task) => self.run_task(slot, entry, word, task),
-            None => self.vacate(slot, entry), // it ended while it was queued
+    /// Polls the next `share` tasks of a class, as far as there are; how many left its queue.
+    #[inline(never)]
+    fn run_class(&self, class: usize, share: u32) -> u32 {
+        let mut taken = 0;
+        while taken < share
+            && let Some((slot, entry)) = self.pop(class)
+        {
+            taken += 1;
+            let word = entry.word.get() & !bits::QUEUED;
+            entry.word.set(word);
+            match NonNull::new(entry.task.get()) {
+                Some(task) => self.run_task(slot, entry, word, task),
+                None => self.vacate(slot, entry), // it ended while it was queued
+            }
         }
-        true
+        taken
     }
 
     #[inline(always)]
@@ -127,14 +140,12 @@ impl Home {
                 self.0.between_tasks();
             }
         }
-        let run = self.local.polls.get() + 1;
-        self.local.polls.set(run);
         self.local.current.set(slot);
         // SAFETY: the task lives: it is in its entry, and only this lane ends it.
         let kind = unsafe { task.as_ref() }.kind;
         self.published.kind.store(ptr::from_ref(kind).cast_mut(), Ordering::Relaxed);
         // Release: who sees the number sees this kind, or a later one.
-        self.published.run.store(run, Ordering::Release);
+        self.published.run.store(self.polls() + 1, Ordering::Release);
         let id = TaskId::new(self.local.lane.get(), slot, word >> bits::GENERATION_SHIFT);
         let waker = id.lend();
         let mut context = Context::from_waker(&waker);
