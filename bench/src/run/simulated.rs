@@ -4,11 +4,13 @@ use super::{Plan, Sample};
 use crate::cases::Variant;
 use crate::results::Costs;
 use manylane_sim::{Report, Simulation, Topology};
+use manylane_sync::atomic::{AtomicUsize, Ordering};
+use manylane_sync::{CachePadded, relax};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// Before anything is counted: slots are made, lines reach the cores that use them.
-const WARM_UP_NS: u64 = 3_000;
+/// Before anything is counted: lines reach the cores that use them.
+const WARM_UP_NS: u64 = 5_000;
 
 /// The first look, which tells how long the run itself must be.
 const PROBE: Duration = Duration::from_micros(10);
@@ -50,9 +52,14 @@ fn simulate<V: Variant>(plan: &Plan, time: Duration) -> Report {
     let (operations, ended) = (Cell::new(0), Cell::new(0));
     let lost = RefCell::new(None);
     let report = Simulation::new(Topology::two_sockets_24x2()).cores(plan.threads).seed(plan.seed + 1).run(
-        || V::new(plan.threads),
-        |shared, worker| {
+        || (V::new(plan.threads), CachePadded::new(AtomicUsize::new(0))),
+        |(shared, entered), worker| {
             let mut own = shared.enter(worker.number());
+            // 96 lanes make their slots one after the other, under a lock. Whoever was first must not be measured yet.
+            entered.fetch_add(1, Ordering::Relaxed);
+            while entered.load(Ordering::Relaxed) < plan.threads {
+                relax();
+            }
             let mut made = 0;
             worker.measure_for(WARM_UP_NS, measured_ns, |_| {
                 shared.operate(&mut own);
