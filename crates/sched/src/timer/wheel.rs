@@ -17,8 +17,8 @@
 //! # Protocol
 //! 1. A bucket of level n spans half of what level n-1 reaches. So its timers fit there from one whole span before it
 //!    begins; they are moved half a span before. No timer is late because many are moved: there is time for it.
-//! 2. A bucket that is due, or has to be moved down, goes to the ring `due` or `moving` as a whole. Timers are taken from
-//!    there in bounded number, due ones first.
+//! 2. A bucket that is due, or has to be moved down, goes as a whole to the ring of its level for that. Timers are taken from
+//!    there in bounded number, from the lowest level first: those that were moved from above have more time left.
 //! 3. A timer that is taken fires if its deadline has come, else it is placed by its deadline. So moving a deadline later is one
 //!    store; moving it earlier is a change of ring.
 //! 4. No timer fires early: deadlines are rounded up to ticks, the time is rounded down.
@@ -41,8 +41,8 @@ const BUCKETS: u32 = 256;
 const STEP: u32 = 7;
 /// The rings' sentinels come first among the nodes.
 const DUE: u32 = LEVELS * BUCKETS;
-const MOVING: u32 = DUE + 1;
-const SENTINELS: u32 = MOVING + 1;
+/// What is to be moved from level n is in the ring `DUE + n`.
+const SENTINELS: u32 = DUE + LEVELS;
 const NANOS: u64 = 1_000_000;
 
 /// The first tick at which `deadline` has passed (rule 4).
@@ -308,7 +308,7 @@ impl Wheel {
     fn advance_to(&self, now: u64) {
         if self.armed.get() > 0 {
             for level in 0..LEVELS {
-                let to = if level == 0 { DUE } else { MOVING };
+                let to = DUE + level;
                 let mut from = self.first_bucket(level);
                 // Within one turn: a bucket further on is not distinguished from those behind.
                 let end = from + u64::from(BUCKETS);
@@ -330,13 +330,7 @@ impl Wheel {
             return None;
         }
         while *budget > 0 {
-            let mut index = self.node(DUE).next.get();
-            if index == DUE {
-                index = self.node(MOVING).next.get();
-                if index == MOVING {
-                    return None;
-                }
-            }
+            let index = self.first_pending()?;
             *budget -= 1;
             let node = self.node(index);
             self.unlink(node);
@@ -349,12 +343,20 @@ impl Wheel {
         None
     }
 
+    /// The first of the timers that are to be fired or moved.
+    fn first_pending(&self) -> Option<u32> {
+        (DUE..SENTINELS)
+            .map(|ring| (ring, self.node(ring).next.get()))
+            .find(|(ring, first)| first != ring)
+            .map(|p| p.1)
+    }
+
     /// When the wheel next needs a look; none while no timer is armed. May be earlier than the first deadline.
     pub(crate) fn next_event(&self) -> Option<Time> {
         if self.armed.get() == 0 {
             return None;
         }
-        if self.node(DUE).next.get() != DUE || self.node(MOVING).next.get() != MOVING {
+        if self.first_pending().is_some() {
             return Some(Time::ZERO);
         }
         (0..LEVELS)
