@@ -99,7 +99,9 @@ impl Reader {
     fn go_online(&mut self) {
         // Acquire: pairs with the release in `replace`; values replaced up to here are not loaded any more.
         self.seen = DOMAIN.last.load(Ordering::Acquire);
-        DOMAIN.readers.own().seen.store(self.seen, Ordering::Relaxed);
+        // Release: `reclaim` may see this store and not the release of `offline`, or of an earlier reader's drop,
+        // that it covers up; the reads before that are over too.
+        DOMAIN.readers.own().seen.store(self.seen, Ordering::Release);
         // Orders the store before the loads of pointers that follow: pairs with the fence in `reclaim`.
         // Either reclaim sees this lane online, or this lane sees the new pointer.
         fence(Ordering::SeqCst);
@@ -233,7 +235,7 @@ pub fn reclaim() -> usize {
     let oldest = DOMAIN
         .readers
         .iter()
-        // Acquire: pairs with the releases in `announce`, `offline` and `drop`.
+        // Acquire: pairs with the releases in `go_online`, `announce`, `offline` and `drop`.
         .map(|(_, slot)| slot.seen.load(Ordering::Acquire))
         .filter(|&seen| seen != 0)
         .min()

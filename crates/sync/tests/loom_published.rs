@@ -93,6 +93,27 @@ fn a_sleeping_reader_holds_nothing_up_and_wakes_to_a_valid_value() {
     });
 }
 
+/// What a lane read before it went offline is over for whoever sees it online again.
+#[test]
+fn a_reader_that_slept_and_woke_has_let_go_of_what_it_read_before() {
+    model(|| {
+        let published = Arc::new(Published::new(Watched::new(1)));
+        let reading = {
+            let published = published.clone();
+            thread::spawn(move || {
+                let mut reader = Reader::new();
+                assert!([1, 2].contains(&published.load(&reader).read()));
+                reader.offline(|| ());
+                assert!([1, 2].contains(&published.load(&reader).read()));
+            })
+        };
+        published.replace(Watched::new(2));
+        qsbr::reclaim();
+        reading.join().unwrap();
+        assert_eq!(qsbr::reclaim(), 0);
+    });
+}
+
 #[test]
 fn two_writers_free_each_value_once() {
     model(|| {
