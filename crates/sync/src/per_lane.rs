@@ -10,7 +10,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-static GROW: LockClass = LockClass::new("per-lane growth", LockClass::INNERMOST);
+static GROW: LockClass = LockClass::innermost("per-lane growth");
 
 /// A `T` for each lane that used it, each on cache lines of its own (128 bytes, since cores prefetch lines
 /// in pairs).
@@ -157,6 +157,9 @@ impl<T, F> PerLane<T, F> {
 
 impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
     /// The calling lane's slot.
+    ///
+    /// `create` may use other per-lane state. If it uses this one, the slot made innermost is the lane's and the
+    /// others are dropped.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn own(&self) -> &T {
@@ -190,12 +193,17 @@ impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
                 // Release: publishes the copied slots.
                 self.table.store(table, Ordering::Release);
             }
-            // Release: publishes the slot's contents.
-            Table::slot(table, lane.index())
-                .expect("the table was grown for it")
-                .store(slot, Ordering::Release);
-            // Only this lane creates its slot, so nothing was replaced.
-            &*slot
+            let place = Table::slot(table, lane.index()).expect("the table was grown for it");
+            let made_meanwhile = place.load(Ordering::Relaxed);
+            if made_meanwhile.is_null() {
+                // Release: publishes the slot's contents.
+                place.store(slot, Ordering::Release);
+                return &*slot;
+            }
+            // Only this lane creates its slot, so `create` did, through us: that one is in use already.
+            drop(retired); // destructors may use other per-lane state
+            drop(Box::from_raw(slot));
+            &*made_meanwhile
         }
     }
 }
@@ -299,6 +307,24 @@ mod tests {
         });
         assert_eq!(lanes.iter().map(|(_, n)| n.get()).sum::<u64>(), THREADS);
         assert_eq!(lanes.iter().count() as u64, THREADS);
+    }
+
+    #[test]
+    fn a_slot_whose_making_uses_the_slot_is_one_slot() {
+        use std::sync::{LazyLock, Weak, atomic};
+        struct Counted(OwnedU64, Weak<()>);
+        static MADE: atomic::AtomicU32 = atomic::AtomicU32::new(0);
+        static WITNESS: LazyLock<std::sync::Arc<()>> = LazyLock::new(std::sync::Arc::default);
+        static LANES: PerLane<Counted> = PerLane::new(|_| {
+            if MADE.fetch_add(1, atomic::Ordering::Relaxed) == 0 {
+                LANES.own().0.add(7); // as an allocation counter would that allocates its slot
+            }
+            Counted(OwnedU64::new(0), std::sync::Arc::downgrade(&WITNESS))
+        });
+        assert_eq!(LANES.own().0.get(), 7, "what was counted meanwhile is kept");
+        assert_eq!(LANES.iter().count(), 1);
+        assert_eq!(std::sync::Arc::weak_count(&WITNESS), 1, "and the slot that is not used is dropped");
+        assert_eq!(LANES.own().1.strong_count(), 1);
     }
 
     #[test]

@@ -30,12 +30,31 @@ pub struct LockClass {
 
 impl LockClass {
     /// The rank of a lock under which no other is taken.
-    pub const LEAF: u16 = u16::MAX - 1;
-    /// Only for locks inside this crate, which may be taken under a leaf.
-    pub(crate) const INNERMOST: u16 = u16::MAX;
+    pub const LEAF: u16 = u16::MAX - 2;
+    /// The highest rank: for lists that things enter at their first use, which may happen under a leaf. Nothing else
+    /// is taken under such a lock.
+    pub const REGISTRY: u16 = u16::MAX - 1;
+    /// Only for locks inside this crate, which may be taken under any other.
+    const INNERMOST: u16 = u16::MAX;
 
     /// A class called `name`; lower ranks are taken first.
+    ///
+    /// # Panics
+    /// When the rank is above [`REGISTRY`](Self::REGISTRY); for a static at compile time.
     pub const fn new(name: &'static str, rank: u16) -> Self {
+        assert!(
+            rank <= Self::REGISTRY,
+            "a lock class has too high a rank: the highest is LockClass::REGISTRY"
+        );
+        Self::any(name, rank)
+    }
+
+    /// A class of this crate's own.
+    pub(crate) const fn innermost(name: &'static str) -> Self {
+        Self::any(name, Self::INNERMOST)
+    }
+
+    const fn any(name: &'static str, rank: u16) -> Self {
         Self {
             name,
             rank,

@@ -193,8 +193,8 @@ mod raw {
         }
 
         #[cfg(test)]
-        pub(super) fn has_sleepers(&self) -> bool {
-            self.word.word.has_sleepers()
+        pub(super) fn word(&self) -> &crate::lock::word::LockWord {
+            &self.word.word
         }
     }
 
@@ -261,7 +261,7 @@ mod tests {
             });
             has_started.recv().expect("the thread starts");
             // The state says when the other one sleeps on the lock: no clock is needed.
-            while !lock.inner.has_sleepers() {
+            while !lock.inner.word().has_sleepers() {
                 std::thread::yield_now();
             }
             drop(guard);
@@ -270,6 +270,33 @@ mod tests {
         let counted = seen.iter().find(|c| c.class == "counted").expect("one wait");
         assert_eq!(counted.times, 1);
         assert!(counted.total >= counted.longest && !counted.longest.is_zero(), "{counted:?}");
+    }
+
+    #[test]
+    fn a_free_lock_that_others_sleep_on_is_taken_without_counting_a_wait() {
+        static CLASS: LockClass = LockClass::new("not counted", 1);
+        let lock = Mutex::new(&CLASS, ());
+        lock.inner.word().set_free_with_sleepers();
+        drop(lock.lock());
+        assert!(!lock.inner.word().has_sleepers(), "the release found that nobody sleeps");
+        assert!(contention().iter().all(|c| c.class != "not counted"));
+    }
+
+    #[test]
+    #[should_panic(expected = "a lock class has too high a rank: the highest is LockClass::REGISTRY")]
+    fn a_rank_above_the_highest_is_refused() {
+        let _ = LockClass::new("too high", u16::MAX);
+    }
+
+    #[test]
+    fn a_registry_is_entered_under_a_leaf_and_slots_are_made_under_both() {
+        static LEAF: LockClass = LockClass::new("a leaf", LockClass::LEAF);
+        static REGISTRY: LockClass = LockClass::new("a registry", LockClass::REGISTRY);
+        let (leaf, registry) = (Mutex::new(&LEAF, ()), Mutex::new(&REGISTRY, ()));
+        let slots: crate::PerLane<u8> = crate::PerLane::new(|_| 5);
+        let _leaf = leaf.lock();
+        let _registry = registry.lock();
+        assert_eq!(*slots.own(), 5);
     }
 
     #[test]

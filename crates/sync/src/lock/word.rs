@@ -80,17 +80,23 @@ impl LockWord {
         false
     }
 
-    /// Waits until the lock is held by the caller.
+    /// Waits until the lock is held by the caller. False: it was free after all, and nobody waited.
     #[cfg_attr(manylane_sim, track_caller)]
-    pub fn wait<P: Parking>(&self) {
+    pub fn wait<P: Parking>(&self) -> bool {
+        if self.take_free() {
+            return false;
+        }
         let mut backoff = Backoff::new();
-        while !self.take_free() {
+        loop {
             let state = self.0.load(Ordering::Relaxed);
             // While others sleep, spinning seldom pays: the next holder is woken in order.
             if state & PARKED == 0 && !backoff.is_long() {
                 backoff.wait();
             } else if self.announce(state) && P::park(self.key(), || self.is(LOCKED | PARKED)) {
-                return;
+                return true;
+            }
+            if self.take_free() {
+                return true;
             }
         }
     }
@@ -132,6 +138,12 @@ impl LockWord {
 
     fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
+    }
+
+    /// The state in which a release without hand-over leaves the lock while more sleep.
+    #[cfg(test)]
+    pub(super) fn set_free_with_sleepers(&self) {
+        self.0.store(PARKED, Ordering::Relaxed);
     }
 
     #[cfg(test)]
@@ -184,14 +196,17 @@ impl ClassedWord {
         #[cfg(manylane_sim)]
         if manylane_sim::active() {
             let started = manylane_sim::now();
-            self.word.wait::<simulated::Queues>();
-            let waited = manylane_sim::now() - started;
-            manylane_sim::count_lock_wait(self.class.name(), waited);
-            return self.class.count_wait(waited);
+            if self.word.wait::<simulated::Queues>() {
+                let waited = manylane_sim::now() - started;
+                manylane_sim::count_lock_wait(self.class.name(), waited);
+                self.class.count_wait(waited);
+            }
+            return;
         }
         let started = std::time::Instant::now();
-        self.word.wait::<real::Queues>();
-        self.class.count_wait(started.elapsed());
+        if self.word.wait::<real::Queues>() {
+            self.class.count_wait(started.elapsed());
+        }
     }
 }
 
