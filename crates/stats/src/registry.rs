@@ -10,7 +10,7 @@ use std::fmt;
 
 // Statics cannot hold loom's locks, and the memory of a simulation ends with it: nobody is listed there.
 #[cfg(not(any(loom, manylane_sim)))]
-static CLASS: LockClass = LockClass::new("memory types", LockClass::LEAF);
+static CLASS: LockClass = LockClass::new("memory types", LockClass::REGISTRY);
 #[cfg(not(any(loom, manylane_sim)))]
 static SOURCES: Mutex<Vec<&'static dyn MemSource>> = Mutex::new(&CLASS, Vec::new());
 

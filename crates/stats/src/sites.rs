@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::OnceLock;
 
-/// Call sites that one lane's slot of one memory type tells apart: 10 KiB a slot. Allocations by further
+/// Call sites that one lane's slot of one memory type tells apart: 8 KiB a slot. Allocations by further
 /// sites are counted together.
 pub const MAX_CALL_SITES: usize = if cfg!(loom) { 2 } else { 256 };
 

@@ -45,6 +45,18 @@ fn a_type_is_in_the_report_from_its_first_use_and_once() {
     assert!(names.is_sorted());
 }
 
+/// Counting is allowed anywhere, though the first use of a type enters it into a list under a lock.
+#[test]
+fn a_type_may_be_used_first_under_a_leaf_lock() {
+    use manylane_sync::{LockClass, Mutex};
+    static TYPE: MemType = MemType::new("leaf test");
+    static LEAF: LockClass = LockClass::new("a leaf", LockClass::LEAF);
+    let lock = Mutex::new(&LEAF, ());
+    let _held = lock.lock();
+    TYPE.alloc(1);
+    assert_eq!(MemReport::read_cheap(&TYPE).sum.live(), 1);
+}
+
 /// R-C1: slots for the lanes that exist, each on lines of its own.
 #[test]
 fn slots_exist_for_lanes_that_counted_and_share_no_lines() {
