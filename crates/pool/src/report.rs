@@ -9,7 +9,7 @@ use std::fmt;
 
 // Statics cannot hold loom's locks, and the memory of a simulation ends with it: nobody is listed there.
 #[cfg(not(any(loom, manylane_sim)))]
-static CLASS: LockClass = LockClass::new("pools", LockClass::LEAF);
+static CLASS: LockClass = LockClass::new("pools", LockClass::REGISTRY);
 #[cfg(not(any(loom, manylane_sim)))]
 static POOLS: Mutex<Vec<&'static Inner>> = Mutex::new(&CLASS, Vec::new());
 
