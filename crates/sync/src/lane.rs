@@ -3,7 +3,8 @@
 //! A thread gets the lowest free number at its first use of anything per lane and keeps it until it ends;
 //! all its thread-local destructors still run under the number. The next thread may then get the same
 //! number and inherits what the slots hold: counters go on counting, caches stay warm. The hand-over goes
-//! through a mutex, so the new owner sees all that the old one wrote.
+//! through a mutex, so the new owner sees all that the old one wrote; housekeeping that holds this mutex owns the slots
+//! of all free numbers ([`for_each_free`]).
 //!
 //! Under `cfg(manylane_sim)` a virtual core's lane is its own number.
 
@@ -87,6 +88,18 @@ pub fn seen() -> usize {
     platform::seen()
 }
 
+/// Calls `each` with every number that was given back and not taken again. For housekeeping: while it runs no thread
+/// can take or give back a number, so the slots of these lanes belong to the caller until `each` returns
+/// (see [`LaneCell::with`](crate::LaneCell::with)). Slow; threads that start or end meanwhile wait.
+///
+/// `each` must not wait for a thread that starts or ends, nor call this again: that is a deadlock.
+///
+/// Virtual cores and the threads of models give no numbers back.
+pub fn for_each_free(each: impl FnMut(LaneId)) {
+    current(); // `each` may need our own number, and could not take it
+    platform::for_each_free(each);
+}
+
 #[cfg(loom)]
 pub(crate) use platform::restart;
 
@@ -94,7 +107,7 @@ pub(crate) use platform::restart;
 /// numbered from [`OUTSIDE`] on, apart from the virtual cores.
 #[cfg(not(loom))]
 mod platform {
-    use super::{LaneOutOfRange, MAX_LANES, NONE};
+    use super::{LaneId, LaneOutOfRange, MAX_LANES, NONE};
     use std::cell::Cell;
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
@@ -145,6 +158,11 @@ mod platform {
 
     pub(super) fn seen() -> usize {
         NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).next as usize
+    }
+
+    pub(super) fn for_each_free(mut each: impl FnMut(LaneId)) {
+        let numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.free.iter().for_each(|Reverse(number)| each(LaneId(*number)));
     }
 
     /// Has the system call [`give_back`] when this thread ends.
@@ -205,6 +223,8 @@ mod platform {
         NEXT.get() as usize
     }
 
+    pub(super) fn for_each_free(_: impl FnMut(super::LaneId)) {}
+
     pub(crate) fn restart() {
         NEXT.set(0);
     }
@@ -238,6 +258,40 @@ mod tests {
         }
         // 50 rounds of 8: without giving back there would be 400. Other tests run beside this one.
         assert!(seen() < 200, "{} lanes seen", seen());
+    }
+
+    #[test]
+    fn a_number_is_free_from_the_end_of_its_thread_on_and_cannot_be_taken_while_it_is_visited() {
+        let is_free = |lane| {
+            let mut found = false;
+            for_each_free(|free| found |= free == lane);
+            found
+        };
+        assert!(!is_free(current()));
+        // Threads of other tests may take the number of the ended one at once: try until it is seen free.
+        let ended = loop {
+            let ended = std::thread::spawn(current).join().expect("no assertion failed");
+            if is_free(ended) {
+                break ended;
+            }
+        };
+        let (tell, told) = std::sync::mpsc::channel();
+        let mut starting = None;
+        for_each_free(|free| {
+            if free == ended {
+                let tell = tell.clone();
+                starting = Some(std::thread::spawn(move || {
+                    tell.send(None).expect("the test listens");
+                    tell.send(Some(current())).expect("the test listens");
+                }));
+                assert_eq!(told.recv(), Ok(None), "it runs");
+                assert!(told.try_recv().is_err(), "and has no number");
+            }
+        });
+        if let Some(starting) = starting {
+            assert!(matches!(told.recv(), Ok(Some(_))));
+            starting.join().expect("no assertion failed");
+        }
     }
 
     #[test]

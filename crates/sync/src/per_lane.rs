@@ -256,7 +256,8 @@ impl<T> LaneCell<T> {
     ///
     /// # Safety
     /// The calling thread's lane owns the slot that this cell is in (it came from [`PerLane::own`] on this
-    /// thread), and no other call of `with` on this cell is active: `f` must not come back here.
+    /// thread), or the call is within [`lane::for_each_free`] for that lane. And no other call of `with` on this cell is
+    /// active: `f` must not come back here.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub unsafe fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {

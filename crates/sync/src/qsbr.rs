@@ -26,7 +26,7 @@ use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::marker::PhantomData;
 
-static RETIRED: LockClass = LockClass::new("retired pointers", LockClass::LEAF);
+static RETIRED: LockClass = LockClass::new("retired pointers", LockClass::REGISTRY);
 
 struct Domain {
     /// Number of the last replacement; written by `replace` only.
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex as StdMutex, PoisonError, mpsc};
 
-    /// The domain is one for the process: tests that count what waits take turns.
+    /// The domain is one for the process: tests that have readers take turns.
     static TURN: StdMutex<()> = StdMutex::new(());
 
     #[test]
@@ -305,6 +305,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "has a Reader already: pass that one to the code that reads")]
     fn a_second_reader_on_a_lane_is_refused() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let _first = Reader::new();
         let _second = Reader::new();
     }
