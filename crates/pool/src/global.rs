@@ -75,11 +75,15 @@ impl Global {
         (0..count).any(|step| self.lists[(lane.index() + step) % count].take(batch))
     }
 
-    /// Takes all there is and calls `each` with it.
+    /// Takes as much as there can be at one moment and calls `each` with it.
     pub(crate) fn empty(&self, mut each: impl FnMut(&Batch)) {
         let mut batch = Batch::new();
         for list in &self.lists {
-            while list.take(&mut batch) {
+            for _ in 0..self.bound {
+                // Counted, since the lanes may go on filling it.
+                if !list.take(&mut batch) {
+                    break;
+                }
                 each(&batch);
             }
         }

@@ -291,40 +291,35 @@ impl Inner {
         }
     }
 
-    /// Gives to the allocator what the calling lane's cache, all shelves and the global lists hold; returns
-    /// how many objects that were.
+    /// Gives to the allocator what the calling lane's cache, the caches of lanes without a thread, all shelves and the
+    /// global lists hold; returns how many objects that were.
     pub(crate) fn reclaim(&'static self) -> usize {
         let lane = self.own();
-        let mut freed = self.empty_cache(lane, lane);
+        let mut freed = 0;
+        let mut evict = |batch: &Batch| {
+            freed += batch.len();
+            self.evict(lane, batch);
+        };
+        lane.empty_cache(|batch| evict(&batch));
+        let mut ended = Vec::new(); // given to the allocator later: threads that start wait meanwhile
+        manylane_sync::lane::for_each_free(|lane| {
+            if let Some(lane) = self.lanes.get(lane) {
+                lane.empty_cache(|batch| ended.push(batch));
+            }
+        });
+        ended.iter().for_each(&mut evict);
         for (_, from) in self.lanes.iter() {
             let mut batch = Batch::new();
-            while from.shelf.take(&mut batch) {
-                freed += batch.len();
-                self.evict(lane, &batch);
+            for _ in 0..self.options.shelved {
+                // Counted, since the lane may go on filling it.
+                if from.shelf.take(&mut batch) {
+                    evict(&batch);
+                }
             }
         }
         #[cfg(feature = "global-pools")]
-        self.global.empty(|batch| {
-            freed += batch.len();
-            self.evict(lane, batch);
-        });
+        self.global.empty(evict);
         freed
-    }
-
-    /// Empties the cache of `owned`, which the calling thread owns; `lane` counts it.
-    fn empty_cache(&self, owned: &Lane, lane: &Lane) -> usize {
-        let mut freed = 0;
-        loop {
-            let mut batch = Batch::new();
-            // SAFETY: the caller owns the slot; nothing is called back.
-            unsafe { owned.cache.with(|cache| cache.spill(BATCH, &mut batch)) };
-            if batch.len() == 0 {
-                return freed;
-            }
-            owned.spilled.add(batch.len() as u64);
-            freed += batch.len();
-            self.evict(lane, &batch);
-        }
     }
 
     /// Objects on global lists.
@@ -348,7 +343,7 @@ impl Inner {
     pub(crate) unsafe fn destroy(&'static self) {
         let this = std::ptr::from_ref(self).cast_mut();
         for (_, lane) in self.lanes.iter() {
-            self.empty_cache(lane, lane);
+            lane.empty_cache(|batch| self.evict(lane, &batch));
         }
         self.reclaim();
         // SAFETY: it came from a box in `leak`, and nobody uses it any more.
@@ -375,6 +370,21 @@ impl Lane {
     /// Objects freed on this lane since the pool exists.
     pub(crate) fn frees(&self) -> u64 {
         self.mem.counts().frees
+    }
+
+    /// Calls `each` with all that the cache holds. The caller owns the slot: it is its lane's, or that of a lane that it
+    /// visits as free.
+    fn empty_cache(&self, mut each: impl FnMut(Batch)) {
+        loop {
+            let mut batch = Batch::new();
+            // SAFETY: every caller owns the slot, as said above; nothing is called back.
+            unsafe { self.cache.with(|cache| cache.spill(BATCH, &mut batch)) };
+            if batch.len() == 0 {
+                return;
+            }
+            self.spilled.add(batch.len() as u64);
+            each(batch);
+        }
     }
 
     fn numbers(&self) -> LaneNumbers {

@@ -36,8 +36,9 @@ pub fn report() -> Vec<PoolReport> {
 /// Housekeeping, never done on the data path: gives free objects of all pools back to the allocator, and
 /// returns how many bytes that were.
 ///
-/// It reaches the calling lane's caches, the shelves of all lanes, and the global lists. It does not reach the caches of other
-/// lanes, which no other thread may touch: each lane calls this for itself.
+/// It reaches the calling lane's caches, those of lanes whose thread has ended, the shelves of all lanes, and the global
+/// lists. It does not reach the caches of lanes that have a thread, which no other thread may touch: each lane calls
+/// this for itself. Threads that start or end wait while the caches of ended ones are looked through.
 pub fn reclaim() -> usize {
     pools().into_iter().map(|pool| pool.reclaim() * pool.options.layout.size()).sum()
 }
