@@ -92,7 +92,8 @@ pub fn seen() -> usize {
 /// can take or give back a number, so the slots of these lanes belong to the caller until `each` returns
 /// (see [`LaneCell::with`](crate::LaneCell::with)). Slow; threads that start or end meanwhile wait.
 ///
-/// `each` must not wait for a thread that starts or ends, nor call this again: that is a deadlock.
+/// `each` must not take a lock, wait for a thread, nor call this again: who holds the lock, or the thread, may be about to
+/// take its first number, and then both wait for ever.
 ///
 /// Virtual cores and the threads of models give no numbers back.
 pub fn for_each_free(each: impl FnMut(LaneId)) {
