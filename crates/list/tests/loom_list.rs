@@ -47,7 +47,7 @@ fn bound(threads: usize) -> Option<usize> {
     match threads {
         2 if long() => Some(6),
         2 => Some(4),
-        // Some two thousand models instead of three.
+        // 1,247 models instead of three.
         _ if long() => Some(2),
         _ => Some(3),
     }
