@@ -9,9 +9,18 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
 /// An element of an [`OwningList`], with its value: what a [`Handle`] points at.
+///
+/// It is invariant in `T`: a handle whose type promises less about the value would let
+/// [`OwningList::insert_after`] put something else into the list that its place is in.
+/// ```compile_fail
+/// # use manylane_list::Item;
+/// # use std::sync::Arc;
+/// fn shorter<'a>(item: Arc<Item<&'static str>>) -> Arc<Item<&'a str>> { item }
+/// ```
 #[repr(C)] // the link is first: a pointer to it is a pointer to the item
 pub struct Item<T> {
     link: Link,
+    _invariant: PhantomData<fn(T) -> T>,
     value: T,
 }
 
@@ -23,7 +32,7 @@ unsafe impl<T: Sync> Sync for Item<T> {}
 impl<T> Item<T> {
     /// An element in no list.
     pub fn new(value: T) -> Self {
-        Self { link: Link::new(), value }
+        Self { link: Link::new(), _invariant: PhantomData, value }
     }
 
     /// The value, when nobody else can see it.
@@ -59,6 +68,8 @@ impl<T: fmt::Debug> fmt::Debug for Item<T> {
 /// # Safety
 /// - The item stays where it is, and alive, from [`into_raw`](Self::into_raw) to [`from_raw`](Self::from_raw).
 /// - The pointer is the one that `from_raw` gets later, on whichever thread that is.
+/// - A handle that went in as a subtype may come out as the type of the list: the handle's type promises
+///   nothing, by a lifetime of its own, that is not in the type of its [`Item`], which is invariant.
 pub unsafe trait Handle: Sized {
     /// The value of the item.
     type Value;

@@ -31,8 +31,9 @@ pub struct MtList<T> {
     _elements: PhantomData<fn(T) -> T>,
 }
 
-// SAFETY: the list owns its head only, which any thread may free.
-unsafe impl<T> Send for MtList<T> {}
+// SAFETY: any thread may free the head. Elements that were forgotten may still be in the list, and the new thread sees
+// them through `&T`.
+unsafe impl<T: Sync> Send for MtList<T> {}
 // SAFETY: whoever shares the list sees elements of other threads through `&T`.
 unsafe impl<T: Sync> Sync for MtList<T> {}
 
@@ -83,7 +84,7 @@ impl<T> MtList<T> {
     /// Calls `visit` for each element from the first to the last.
     ///
     /// The element is held meanwhile: whoever wants to change it or its neighbours waits, so `visit` should be short,
-    /// and must not add to or delete from this list. Elements that come or go during the walk may be missed.
+    /// and must not add to, delete from or walk this list. Elements that come or go during the walk may be missed.
     ///
     /// Cost: one locked instruction per element and one for the head.
     pub fn for_each(&self, mut visit: impl FnMut(&T)) {
@@ -163,6 +164,12 @@ impl<T> fmt::Debug for MtList<T> {
 /// # use manylane_list::{MtList, Node};
 /// let list = MtList::<std::cell::Cell<u32>>::new();
 /// std::thread::scope(|s| { s.spawn(|| list.pop_with(|c| c.set(1))); });
+/// ```
+/// Nor do they travel with the list, in which forgotten elements stay:
+/// ```compile_fail
+/// # use manylane_list::MtList;
+/// let list = MtList::<std::rc::Rc<u32>>::new();
+/// std::thread::spawn(move || list.for_each(|count| drop(count.clone())));
 /// ```
 #[repr(C)] // the link is first: a pointer to it is a pointer to the node
 pub struct Node<'list, T> {
