@@ -69,7 +69,8 @@ impl Wait {
         for _ in 0..most / 2 + random() % (most / 2 + 1) {
             relax();
         }
-        self.failures += 1;
+        // Wrapping: a wait may be in a drop, where a panic would leave a dead element in the list.
+        self.failures = self.failures.wrapping_add(1);
         if self.failures > Self::PATIENCE {
             manylane_sync::thread::yield_now();
         }
@@ -93,8 +94,9 @@ fn random() -> u32 {
     STATE.with(|state| {
         let mut x = state.get();
         if x == 0 {
-            // Different on each lane, never zero.
-            x = (manylane_sync::lane::current().index() as u32 + 1).wrapping_mul(0x9E37_79B9);
+            // Different on each thread, never zero. Not the lane's number: taking one can panic, and a wait may be in a
+            // drop, where a panic would leave a dead element in the list.
+            x = ((state.as_ptr().addr() >> 4) as u32).wrapping_mul(0x9E37_79B9) | 1;
         }
         x ^= x << 13;
         x ^= x >> 17;
