@@ -386,3 +386,11 @@ fn a_walk_that_holds_the_first_element_does_not_block_the_middle() {
     });
     assert_eq!(at, 5);
 }
+
+/// R-E5: both words of an element are naturally aligned and in one line, wherever it stands; the README names the sizes.
+#[test]
+fn elements_are_small_and_aligned() {
+    assert_eq!((size_of::<Item<u64>>(), align_of::<Item<u64>>()), (32, 16));
+    assert_eq!((size_of::<Item<[u64; 2]>>(), size_of::<Item<()>>()), (32, 16));
+    assert_eq!((size_of::<Node<'_, u64>>(), align_of::<Node<'_, u8>>()), (32, 16));
+}

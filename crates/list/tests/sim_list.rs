@@ -1,4 +1,4 @@
-//! Budgets on the virtual multiprocessor: what an operation costs in cache-line transfers (R-E1). Simulated figures.
+//! Budgets on the virtual multiprocessor: what an operation costs in cache-line transfers (R-E1, R-E2, R-E4). Simulated figures.
 #![cfg(manylane_sim)]
 
 use manylane_list::{MtList, Node};
@@ -99,4 +99,62 @@ fn a_crowd_at_the_head_keeps_part_of_the_work_of_one() {
 #[test]
 fn the_same_seed_gives_the_same_counts() {
     assert_eq!(at_the_head(8, 7).operations_by_thread, at_the_head(8, 7).operations_by_thread);
+}
+
+/// R-E2: those who wait relax, longer each time, so the line that they wait for seldom moves between them.
+#[test]
+fn waiters_leave_the_line_alone() {
+    const HELD_NS: u64 = 200_000;
+    let report = Simulation::new(Topology::two_sockets_24x2()).threads(3).run(
+        || {
+            let list = MtList::new();
+            list.label("list head");
+            list
+        },
+        |list, worker| {
+            let own = Box::pin(Node::new(list, CachePadded::new(())));
+            if worker.number() == 0 {
+                own.as_ref().add();
+            }
+            worker.measure(0, 1, |_| {
+                if worker.number() == 0 {
+                    // The only element: the walk holds the head with it.
+                    list.for_each(|_| manylane_sim::work_ns(HELD_NS));
+                } else {
+                    manylane_sim::work_ns(1_000);
+                    own.as_ref().add();
+                }
+            });
+        },
+    );
+    assert!(report.seconds() * 1e9 >= HELD_NS as f64, "the others had to wait\n{report}");
+    assert!(report.transfers.total() < 60, "{report}");
+}
+
+/// R-E4: a lane whose line another one had fetches it once, by the exchange, and not first for a read.
+#[test]
+fn an_exchange_fetches_the_line_once() {
+    const OPERATIONS: u64 = 100;
+    let report = Simulation::new(Topology::two_sockets_24x2()).threads(2).run(
+        || {
+            let list = MtList::new();
+            list.label("list head");
+            let turn = CachePadded::new(AtomicUsize::new(0));
+            manylane_sync::label(&turn, "turn");
+            (list, turn)
+        },
+        |(list, turn), worker| {
+            let own = Box::pin(Node::new(list, CachePadded::new(())));
+            worker.measure(4, OPERATIONS, |_| {
+                while turn.load(Ordering::Acquire) != worker.number() {
+                    manylane_sync::relax();
+                }
+                own.as_ref().add();
+                assert!(own.as_ref().delete());
+                turn.store(1 - worker.number(), Ordering::Release);
+            });
+        },
+    );
+    let head = report.hottest.iter().find(|line| line.name == "list head");
+    assert_eq!(head.map(|line| line.transfers), Some(2 * OPERATIONS), "one for each operation\n{report}");
 }
