@@ -40,6 +40,7 @@ fn taking_and_dropping_a_unique_cluster_moves_no_line() {
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
     }
 }
 
@@ -56,6 +57,7 @@ fn sharing_on_the_own_lane_moves_no_line() {
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
     }
 }
 
@@ -82,6 +84,7 @@ fn filling_cutting_and_sending_out_a_chain_on_one_lane_moves_no_line() {
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
     }
 }
 
@@ -101,6 +104,7 @@ fn the_owner_shares_without_a_transfer_while_others_hold_on() {
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
     }
 }
 

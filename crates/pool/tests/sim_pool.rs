@@ -46,6 +46,7 @@ fn allocating_and_freeing_on_the_own_lane_moves_no_line() {
             worker.measure(10, 500, |_| drop(pool.alloc().expect("memory")));
         });
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
         assert_eq!(report.operations, cores as u64 * 500);
     }
 }
@@ -63,6 +64,7 @@ fn a_burst_of_64_blocks_on_the_own_lane_moves_no_line() {
             });
         });
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
     }
 }
 

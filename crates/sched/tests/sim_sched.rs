@@ -52,6 +52,7 @@ fn spawning_and_completing_on_the_own_lane_moves_no_line() {
             });
         });
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
     }
 }
 
@@ -73,6 +74,7 @@ fn waking_and_polling_on_the_own_lane_moves_no_line() {
             worker.measure(5, 50, |_| assert_eq!(lane.round(Time::ZERO).polled, 40));
         });
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
     }
 }
 

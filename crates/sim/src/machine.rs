@@ -90,6 +90,7 @@ pub(crate) struct Counts {
     pub(crate) transfers: [u64; 4],
     pub(crate) cold: u64,
     pub(crate) parks: u64,
+    pub(crate) locked: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -694,6 +695,12 @@ impl Machine {
         }
     }
 
+    fn count_locked(&mut self) {
+        if let Some(thread) = self.counted() {
+            self.threads[thread].counts.locked += 1;
+        }
+    }
+
     fn count_park(&mut self) {
         if let Some(thread) = self.counted() {
             self.threads[thread].counts.parks += 1;
@@ -759,6 +766,9 @@ pub(crate) fn access(
 ) {
     let _outside = Outside::enter();
     let mut machine = shared.borrow_mut();
+    if kind == Access::Rmw {
+        machine.count_locked();
+    }
     let spanned = machine.lines.spanned(address, bytes);
     for (nth, start) in spanned.enumerate() {
         let first_byte = if nth == 0 { address } else { start };
@@ -820,6 +830,7 @@ pub(crate) fn full_fence(shared: &Shared) {
     let _outside = Outside::enter();
     let machine = turn(shared, shared.borrow_mut());
     let mut machine = drain(shared, machine);
+    machine.count_locked();
     let cost = machine.costs.fence;
     machine.own().clock += cost;
 }

@@ -61,6 +61,7 @@ fn counting_on_the_own_lane_moves_no_line() {
             worker.measure(5, 50, |n| all.count(n));
         });
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
         assert_eq!(report.operations, cores as u64 * 50);
     }
 }

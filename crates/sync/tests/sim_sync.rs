@@ -17,16 +17,18 @@ fn adding_on_the_own_lane_moves_no_line() {
     for cores in CORES {
         let report = on(
             cores,
-            || PerLane::new((|_| OwnedU64::new(0)) as fn(LaneId) -> OwnedU64),
-            |lanes, worker| {
+            || (PerLane::new((|_| OwnedU64::new(0)) as fn(LaneId) -> OwnedU64), AtomicU64::new(0)),
+            |(lanes, arrived), worker| {
                 lanes.own();
-                while lanes.iter().count() < worker.threads() {
-                    relax(); // until the table has its final size
+                arrived.fetch_add(1, Ordering::Relaxed);
+                while arrived.load(Ordering::Relaxed) < worker.threads() as u64 {
+                    relax(); // until the table has its final size and its lock is free
                 }
                 worker.measure(10, 1_000, |_| lanes.own().add(1));
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
         assert_eq!(report.operations, cores as u64 * 1_000);
     }
 }
@@ -46,6 +48,7 @@ fn reading_a_published_pointer_moves_no_line() {
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
     }
 }
 
@@ -74,6 +77,7 @@ fn a_sole_holder_releases_without_moving_a_line() {
         },
     );
     assert_eq!(report.transfers.total(), 0, "{report}");
+    assert_eq!(report.locked, 0, "{report}");
 }
 
 /// More threads than cores, so that holders are preempted and waiters sleep: nobody gets in twice, nobody is left asleep.
