@@ -295,15 +295,16 @@ impl Run<'_> {
                 let (least, n) = (self.byte(), self.size());
                 let bytes = self.bytes(n);
                 let (chain, model) = &mut self.chains[a];
-                match chain.spare(least, 2048) {
-                    Ok(spare) => {
-                        let put = spare.fill(|room| {
-                            assert!(room.len() >= least.max(1));
-                            let n = n.min(room.len());
-                            Ok::<_, ()>(room[..n].write_copy_of_slice(&bytes[..n]))
-                        });
-                        model.extend_from_slice(&bytes[..put.expect("nothing failed")]);
-                    }
+                let filled = chain.spare(least, 2048).map(|spare| {
+                    let put = spare.fill(|room| {
+                        assert!(room.len() >= least.max(1));
+                        let n = n.min(room.len());
+                        Ok::<_, ()>(room[..n].write_copy_of_slice(&bytes[..n]))
+                    });
+                    put.expect("nothing failed")
+                });
+                match filled {
+                    Ok(put) => model.extend_from_slice(&bytes[..put]),
                     Err(error) => self.refused(&error, injected),
                 }
             }

@@ -82,18 +82,22 @@ impl Chain {
     }
 
     /// Room of at least one byte behind the last, for a read to write into: the spare room of the last segment where
-    /// the lane may write there and it has `least` bytes or more, else a new cluster of at least `size`.
+    /// the lane may write there and it has `least` bytes or more, else a new cluster of at least `size`. Until the
+    /// room is filled or dropped nobody else gets it.
     ///
     /// # Errors
-    /// When there is no memory, or `size` is beyond [`MAX_CLUSTER`].
+    /// When there is no memory, or `size` or `least` is beyond [`MAX_CLUSTER`].
     #[inline]
     pub fn spare(&mut self, least: usize, size: usize) -> Result<Spare<'_>, Error> {
-        if self.segments.back_mut().is_some_and(|back| back.spare() >= least.max(1)) {
-            return Ok(Spare { chain: self, fresh: None });
+        let least = least.max(1);
+        if self.segments.back_mut().is_some_and(|back| back.spare() >= least) {
+            let claim = self.segments.back_mut().and_then(Segment::claim);
+            let claim = claim.expect("there is room, as of just now");
+            return Ok(Spare(Room::Back { claim, len: &mut self.len }));
         }
         self.segments.reserve(1)?;
-        let fresh = Some(Cluster::alloc(size.max(least))?);
-        Ok(Spare { chain: self, fresh })
+        let cluster = Cluster::alloc(size.max(least))?;
+        Ok(Spare(Room::Fresh { cluster, chain: self }))
     }
 
     /// Makes the first `n` bytes contiguous, for parsers, and returns them. Nothing happens if they are already;
@@ -156,9 +160,13 @@ impl Chain {
 
 /// Room behind a chain's last byte, from [`Chain::spare`]. Dropped without a commit it changes nothing; a new
 /// cluster then goes back to the pool.
-pub struct Spare<'a> {
-    chain: &'a mut Chain,
-    fresh: Option<Cluster>,
+pub struct Spare<'a>(Room<'a>);
+
+enum Room<'a> {
+    /// Behind the last segment, claimed.
+    Back { claim: Claim<'a>, len: &'a mut usize },
+    /// In a new cluster, for whose segment there is room in the chain.
+    Fresh { cluster: Cluster, chain: &'a mut Chain },
 }
 
 impl Spare<'_> {
@@ -182,25 +190,22 @@ impl Spare<'_> {
     /// When the returned bytes are not from the start of the room.
     #[inline]
     pub fn fill<E>(
-        mut self,
+        self,
         write: impl for<'b> FnOnce(&'b mut [MaybeUninit<u8>]) -> Result<&'b mut [u8], E>,
     ) -> Result<usize, E> {
-        match &mut self.fresh {
-            Some(cluster) => {
+        match self.0 {
+            Room::Fresh { mut cluster, chain } => {
                 let n = filled(cluster.spare_mut(), write)?;
                 // SAFETY: `filled` returns how many bytes from the start on are initialised.
                 unsafe { cluster.commit(n) };
-                if let Some(cluster) = self.fresh.take() {
-                    self.chain.push_back_reserved(cluster.into_segment()); // reserved in `spare`
-                }
+                chain.push_back_reserved(cluster.into_segment()); // reserved in `spare`
                 Ok(n)
             }
-            None => {
-                let mut claim = self.claim();
+            Room::Back { mut claim, len } => {
                 let n = filled(claim.bytes(), write)?;
                 // SAFETY: as above.
                 unsafe { claim.commit(n) };
-                self.chain.len += n;
+                *len += n;
                 Ok(n)
             }
         }
@@ -224,16 +229,12 @@ impl Spare<'_> {
             Ok(unsafe { room[..n].assume_init_mut() })
         })
     }
-
-    fn claim(&mut self) -> Claim<'_> {
-        let back = self.chain.segments.back_mut().expect("no new cluster: the last segment has room");
-        back.claim().expect("`spare` found room, and the chain is borrowed since")
-    }
 }
 
 impl fmt::Debug for Spare<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spare").field("fresh", &self.fresh).finish_non_exhaustive()
+        let fresh = matches!(self.0, Room::Fresh { .. });
+        f.debug_struct("Spare").field("fresh", &fresh).finish_non_exhaustive()
     }
 }
 

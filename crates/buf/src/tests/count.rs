@@ -57,11 +57,31 @@ fn two_views_with_the_same_end_cannot_both_claim_the_room_behind_it() {
 }
 
 #[test]
+fn room_that_is_lent_out_is_nobody_elses() {
+    let mut a = Chain::from(segment(b"x"));
+    let mut b = a.share().expect("memory");
+    let room = a.spare(1, 2048).expect("room");
+    b.append(b"bbb").expect("memory");
+    let filled = room.fill(|room| Ok::<_, ()>(room[..3].write_copy_of_slice(b"aaa")));
+    assert_eq!(filled, Ok(3));
+    assert_eq!((a.to_vec(), b.to_vec()), (b"xaaa".to_vec(), b"xbbb".to_vec()));
+    assert_eq!((a.segment_count(), b.segment_count()), (1, 2));
+}
+
+#[test]
+fn room_that_was_not_filled_goes_back() {
+    let mut a = Chain::from(segment(b"x"));
+    let mut b = a.share().expect("memory");
+    drop(a.spare(1, 2048).expect("room"));
+    b.append(b"bbb").expect("memory");
+    assert_eq!((b.to_vec(), b.segment_count()), (b"xbbb".to_vec(), 1));
+}
+
+#[test]
 fn a_leaked_claim_keeps_others_out() {
     let mut a = Chain::from(segment(b"x"));
     let mut b = a.share().expect("memory");
     std::mem::forget(a.spare(1, 2048).expect("room"));
-    std::mem::forget(a.segments.back_mut().expect("one").claim());
     b.append(b"bbb").expect("memory");
     assert_eq!((a.to_vec(), b.segment_count()), (b"x".to_vec(), 2));
 }
