@@ -237,7 +237,16 @@ impl Deque {
 impl Drop for Deque {
     #[inline]
     fn drop(&mut self) {
-        while self.pop_front().is_some() {}
-        self.free_block(); // reserved, but nothing was pushed
+        /// Drops what is left, also after the owner of foreign bytes has panicked.
+        struct Rest<'a>(&'a mut Deque);
+        impl Drop for Rest<'_> {
+            #[inline]
+            fn drop(&mut self) {
+                while self.0.pop_front().is_some() {}
+                self.0.free_block(); // reserved, but nothing was pushed
+            }
+        }
+        let rest = Rest(self);
+        while rest.0.pop_front().is_some() {}
     }
 }

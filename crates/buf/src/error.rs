@@ -12,13 +12,13 @@ pub enum Error {
     Alloc(AllocError),
     /// A position lies outside the data. The caller's arithmetic is wrong.
     OutOfRange(OutOfRange),
-    /// More bytes in one piece than the largest cluster has.
+    /// More bytes in one piece than the largest cluster has, or an external segment can have.
     TooLong {
-        /// What was asked for, as a verb.
+        /// What was asked for.
         operation: &'static str,
         /// Bytes asked for.
         wanted: usize,
-        /// The most that one cluster holds.
+        /// The most that one piece has.
         limit: usize,
     },
     /// A chain would get more segments than [`MAX_SEGMENTS`](crate::MAX_SEGMENTS).
@@ -37,7 +37,7 @@ impl fmt::Display for Error {
             Self::OutOfRange(error) => error.fmt(f),
             Self::TooLong { operation, wanted, limit } => write!(
                 f,
-                "{operation} of {wanted} bytes: one cluster holds at most {limit}; ask for less in one piece"
+                "{operation} of {wanted} bytes: one piece has at most {limit}; ask for less at a time"
             ),
             Self::TooManySegments { limit } => write!(
                 f,

@@ -127,15 +127,16 @@ impl Chain {
     #[inline]
     pub(super) fn skip(&mut self, mut n: usize) {
         debug_assert!(n <= self.len, "the caller has checked");
-        self.len -= n;
         while let Some(front) = self.segments.front_mut() {
             if n < front.len() {
                 // SAFETY: checked.
                 unsafe { front.skip(n) };
+                self.len -= n;
                 return;
             }
             n -= front.len();
-            self.segments.pop_front();
+            // Rule 1 holds before each drop, which may run foreign code that panics.
+            drop(self.pop_front());
             if n == 0 {
                 return;
             }

@@ -53,14 +53,27 @@ fn more_than_a_cluster_in_one_piece_is_refused() {
     let mut chain = chain(&vec![1; MAX_CLUSTER + 1]);
     assert_eq!(
         chain.pull_up(MAX_CLUSTER + 1).expect_err("too long").to_string(),
-        "pull up of 16385 bytes: one cluster holds at most 16384; ask for less in one piece"
+        "pull up of 16385 bytes: one piece has at most 16384; ask for less at a time"
     );
     assert_eq!(
         Cluster::alloc(MAX_CLUSTER + 1).expect_err("too long").to_string(),
-        "a cluster of 16385 bytes: one cluster holds at most 16384; ask for less in one piece"
+        "a cluster of 16385 bytes: one piece has at most 16384; ask for less at a time"
     );
     assert!(matches!(Cluster::alloc(0), Err(Error::EmptyCluster)));
+    assert!(Chain::new().spare(0, 0).is_ok(), "room of at least one byte");
     assert!(matches!(Cluster::with_headroom(usize::MAX, 1), Err(Error::TooLong { .. })));
+}
+
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn foreign_bytes_beyond_4_gib_are_refused() {
+    let index = FreeIndex::from_index(1).expect("built in");
+    // SAFETY: refused before the bytes are looked at.
+    let refused = unsafe { External::from_raw(NonNull::dangling(), 1 << 32, index, 0, false) };
+    assert_eq!(
+        refused.expect_err("too long").to_string(),
+        "an external segment of 4294967296 bytes: one piece has at most 4294967295; ask for less at a time"
+    );
 }
 
 #[test]
@@ -179,6 +192,44 @@ fn an_owner_is_dropped_after_the_last_view() {
     drop(segment);
     assert_eq!((&*view, Arc::strong_count(&owner)), (&b"pi"[..], 2));
     drop(view);
+    assert_eq!(Arc::strong_count(&owner), 1);
+}
+
+/// Bytes whose owner panics when it is dropped.
+#[derive(Debug)]
+struct Unlucky([u8; 3]);
+
+impl AsRef<[u8]> for Unlucky {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Unlucky {
+    fn drop(&mut self) {
+        panic!("out of luck");
+    }
+}
+
+#[test]
+fn an_owner_that_panics_leaves_the_chain_usable() {
+    let mut chain = Chain::new();
+    chain.push_back(External::from_owner(Unlucky([1; 3])).expect("memory")).expect("room");
+    chain.append(&[2; 3]).expect("memory");
+    chain.push_back(External::from_vec(vec![3; 3]).expect("memory")).expect("room");
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| chain.trim_front(7)));
+    assert!(panic.is_err());
+    assert_eq!(chain.len(), chain.segments().map(|segment| segment.len()).sum::<usize>());
+    assert_eq!(chain, [2, 2, 2, 3, 3, 3]);
+}
+
+#[test]
+fn an_owner_that_panics_does_not_keep_others_from_being_freed() {
+    let owner: Arc<[u8]> = Arc::from([1, 2, 3]);
+    let mut chain = Chain::new();
+    chain.push_back(External::from_owner(Unlucky([1; 3])).expect("memory")).expect("room");
+    chain.push_back(External::from_owner(owner.clone()).expect("memory")).expect("room");
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(chain))).is_err());
     assert_eq!(Arc::strong_count(&owner), 1);
 }
 
