@@ -328,6 +328,8 @@ impl Ref {
         // Relaxed: rule 4: the handle that the caller has keeps the cluster alive.
         let before = self.header().remote.shared.fetch_add(1, Ordering::Relaxed);
         if before >= LIMIT {
+            // Not the last: the caller has one. Taken back, so that callers who go on trying cannot wrap the count.
+            self.header().remote.shared.fetch_sub(1, Ordering::Relaxed);
             too_many_handles(before);
         }
     }
@@ -491,4 +493,39 @@ unsafe fn zero(data: NonNull<u8>, len: usize) {
 #[inline(never)]
 fn too_many_handles(before: u32) -> ! {
     panic!("{before} handles on one cluster: some lane clones segments and never drops them");
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::{LIMIT, Ref};
+    use crate::External;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::Ordering;
+
+    /// What a clone of `hold` says when it is refused.
+    fn refusal(hold: &Ref) -> String {
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(hold.clone()))).expect_err("one too many");
+        panic.downcast_ref::<String>().expect("a sentence").clone()
+    }
+
+    #[test]
+    fn handles_beyond_the_limit_are_refused_and_not_counted() {
+        let says = format!("{LIMIT} handles on one cluster: some lane clones segments and never drops them");
+        let mut segment = External::from_static(b"x").expect("memory");
+        // SAFETY: a group handle; the count is put right before anything is dropped.
+        unsafe { segment.hold().group(|group| group.joined += LIMIT - 1) };
+        assert_eq!(refusal(segment.hold()), says);
+        // SAFETY: as above.
+        unsafe { segment.hold().group(|group| group.joined -= LIMIT - 1) };
+        assert!(segment.is_unique());
+
+        segment.pack();
+        let shared = &segment.hold().header().remote.shared;
+        shared.fetch_add(LIMIT - 1, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert_eq!(refusal(segment.hold()), says);
+        }
+        assert_eq!(shared.fetch_sub(LIMIT - 1, Ordering::Relaxed), LIMIT);
+        assert!(segment.is_unique());
+    }
 }

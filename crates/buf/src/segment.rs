@@ -299,6 +299,11 @@ impl Segment {
         if self.hold.is_writable() && self.hold.is_sole() { self.offset() as usize } else { 0 }
     }
 
+    #[cfg(all(test, not(any(loom, manylane_sim))))]
+    pub(crate) fn hold(&self) -> &Ref {
+        &self.hold
+    }
+
     /// See rule 5.
     #[inline]
     pub(crate) fn pack(&mut self) {
