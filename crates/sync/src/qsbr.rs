@@ -227,10 +227,9 @@ impl<T> fmt::Debug for Published<T> {
 ///
 /// Takes a lock and looks at each lane's slot: for a housekeeping task, not for the data path.
 pub fn reclaim() -> usize {
-    // Orders the swaps before the reads of the slots: pairs with the fence in `go_online`.
-    fence(Ordering::SeqCst);
     let mut retired = DOMAIN.retired.lock();
-    // Again under the lock: values pushed by others were swapped before the lock was taken.
+    // Orders the swaps before the reads of the slots: pairs with the fence in `go_online`. Under the lock, since values
+    // that others pushed were swapped before they had it.
     fence(Ordering::SeqCst);
     let oldest = DOMAIN
         .readers

@@ -114,6 +114,29 @@ fn a_reader_that_slept_and_woke_has_let_go_of_what_it_read_before() {
     });
 }
 
+/// The one who reclaims is not the one who replaced, and a lane comes online meanwhile.
+#[test]
+fn a_value_replaced_by_another_is_not_freed_under_a_new_reader() {
+    model(|| {
+        let published = Arc::new(Published::new(Watched::new(1)));
+        let spawn = |body: fn(&Published<Watched>)| {
+            let published = published.clone();
+            thread::spawn(move || body(&published))
+        };
+        let threads = [
+            spawn(|published| published.replace(Watched::new(2))),
+            spawn(|_| {
+                qsbr::reclaim();
+            }),
+            spawn(|published| assert!([1, 2].contains(&published.load(&Reader::new()).read()))),
+        ];
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(qsbr::reclaim(), 0);
+    });
+}
+
 #[test]
 fn two_writers_free_each_value_once() {
     model(|| {
