@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::header::{Header, Parts, Ref};
 use crate::segment::Segment;
 use crate::store::{CLUSTER_SIZES, class_of, store};
-use manylane_pool::BytePool;
+use manylane_pool::PooledBytes;
 use std::fmt;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// Pooled bytes with one owner, to be filled.
@@ -34,8 +34,7 @@ use std::ptr::NonNull;
 /// # Ok(()) }
 /// ```
 pub struct Cluster {
-    block: NonNull<u8>,
-    pool: BytePool,
+    block: PooledBytes,
     capacity: u32,
     start: u32,
     end: u32,
@@ -49,10 +48,9 @@ impl Cluster {
     #[inline(always)] // so that neither the value nor the result goes through memory
     pub fn alloc(size: usize) -> Result<Self, Error> {
         let class = class_of("a cluster", size)?;
-        let pool = store().clusters[usize::from(class)];
-        let block = pool.alloc()?.into_raw();
-        debug_assert_eq!(block.addr().get() % align_of::<Header>(), 0, "the pool aligns its blocks");
-        Ok(Self { block, pool, capacity: CLUSTER_SIZES[usize::from(class)] as u32, start: 0, end: 0 })
+        let block = store().clusters[usize::from(class)].alloc()?;
+        debug_assert_eq!(block.as_ptr().addr() % align_of::<Header>(), 0, "the pool aligns its blocks");
+        Ok(Self { block, capacity: CLUSTER_SIZES[usize::from(class)] as u32, start: 0, end: 0 })
     }
 
     /// A cluster that holds a copy of `bytes`.
@@ -98,7 +96,7 @@ impl Cluster {
     #[inline]
     fn at(&self, offset: u32) -> NonNull<u8> {
         // SAFETY: the block is a header and a payload; offsets lie in the payload, or one behind it.
-        unsafe { self.block.add(size_of::<Header>() + offset as usize) }
+        unsafe { NonNull::new_unchecked(self.block.as_ptr()).add(size_of::<Header>() + offset as usize) }
     }
 
     /// The room behind what is written.
@@ -142,12 +140,12 @@ impl Cluster {
     /// appends to it.
     #[inline]
     pub fn into_segment(self) -> Segment {
-        let this = ManuallyDrop::new(self);
-        let capacity = this.capacity as usize;
+        let capacity = self.capacity as usize;
+        let (start, len) = (self.start, self.end - self.start);
         let parts = Parts {
-            data: this.at(0),
-            capacity: this.capacity,
-            filled: this.end,
+            data: self.at(0),
+            capacity: self.capacity,
+            filled: self.end,
             class: CLUSTER_SIZES.iter().position(|&size| size == capacity).expect("it is one of them") as u8,
             free_fn: 0,
             writable: true,
@@ -155,15 +153,7 @@ impl Cluster {
         };
         // SAFETY: the block came from the pool that its size names; the payload is part of it. What the view
         // shows was initialised by `put` or `commit`, and `filled` is where it ends.
-        unsafe { Segment::over(Ref::new(this.block, parts), this.start, this.end - this.start) }
-    }
-}
-
-impl Drop for Cluster {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the block came from this pool, and a cluster is its only owner.
-        unsafe { self.pool.free_raw(self.block) };
+        unsafe { Segment::over(Ref::new(self.block.into_raw(), parts), start, len) }
     }
 }
 

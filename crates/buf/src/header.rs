@@ -378,22 +378,23 @@ impl Ref {
         self.header().remote.zero.load(Ordering::Relaxed)
     }
 
-    /// Releases a unit, and ends the cluster with the last (rules 4 and 11). Out of line, so that a group handle that
-    /// is not the last costs its few instructions only.
-    #[inline(never)]
-    fn release_unit(&mut self) {
+    /// Releases a unit; true when it was the last (rule 4).
+    #[inline]
+    fn release_unit(&mut self) -> bool {
         let shared = &self.header().remote.shared;
+        // A unit handle does not look first: it is seldom the last, and a load waits for the locked add of the
+        // clone before it.
         // Acquire: pairs with the release below, of those who went before.
-        if shared.load(Ordering::Acquire) != 1 {
-            // Release: publishes to who frees what was done under this unit.
-            if shared.fetch_sub(1, Ordering::Release) != 1 {
-                return;
-            }
-            // Acquire: pairs with the releases of the others.
-            fence(Ordering::Acquire);
+        if !self.is_unit() && shared.load(Ordering::Acquire) == 1 {
+            return true;
         }
-        // SAFETY: this was the last unit, so no handle is left but this one, which its owner gives up.
-        unsafe { end(self.pointer()) };
+        // Release: publishes to who frees what was done under this unit.
+        if shared.fetch_sub(1, Ordering::Release) != 1 {
+            return false;
+        }
+        // Acquire: pairs with the releases of the others.
+        fence(Ordering::Acquire);
+        true
     }
 }
 
@@ -419,15 +420,18 @@ impl Drop for Ref {
                 return;
             }
         }
-        self.release_unit();
+        if self.release_unit() {
+            // SAFETY: this was the last unit, so no handle is left but this one, which its owner gives up.
+            unsafe { end(self.pointer()) };
+        }
     }
 }
 
-/// Rule 11.
+/// Rule 11. Out of line, so that a handle that is not the last costs its few instructions only.
 ///
 /// # Safety
 /// Nobody has a handle any more, and it is called once.
-#[inline]
+#[inline(never)]
 unsafe fn end(at: NonNull<Header>) {
     // SAFETY: alive and ours alone, by contract. Relaxed: ordered by the acquire of the last release.
     let (class, zero) = unsafe {

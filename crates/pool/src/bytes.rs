@@ -1,7 +1,7 @@
 //! Pools of memory without a type: buffers.
 
 use crate::error::{AllocError, PoolError};
-use crate::inner::Inner;
+use crate::inner::{Inner, Lane};
 use crate::options::Options;
 use crate::report::PoolReport;
 use crate::wait::WaitBytes;
@@ -55,7 +55,8 @@ impl BytePool {
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(self) -> Result<PooledBytes, AllocError> {
-        Ok(PooledBytes { block: self.inner.take()?, inner: self.inner })
+        let home = self.inner.own();
+        Ok(PooledBytes { block: self.inner.take_on(home)?, inner: self.inner, home })
     }
 
     /// [`alloc`](Self::alloc), waiting in the calling lane's queue while there is none (R-D4): for the lane to
@@ -87,7 +88,7 @@ impl BytePool {
     /// `block` came from [`PooledBytes::into_raw`] of this pool and has no other owner.
     #[inline]
     pub unsafe fn from_raw(self, block: NonNull<u8>) -> PooledBytes {
-        PooledBytes { block, inner: self.inner }
+        PooledBytes { block, inner: self.inner, home: self.inner.own() }
     }
 
     /// Bytes of a block that may be used: the size asked for, rounded up to the alignment.
@@ -139,6 +140,8 @@ impl fmt::Debug for BytePool {
 pub struct PooledBytes {
     block: NonNull<u8>,
     inner: &'static Inner,
+    /// The part of the lane that took the block, most likely the one that drops it.
+    home: &'static Lane,
 }
 
 // SAFETY: it owns its block, as a box does, and any lane may give one back.
@@ -188,7 +191,7 @@ impl Drop for PooledBytes {
     #[cfg_attr(manylane_sim, track_caller)]
     fn drop(&mut self) {
         // SAFETY: the block came from this pool, we own it, and this is the end of us.
-        unsafe { self.inner.give(self.block) };
+        unsafe { self.inner.give_home(self.home, self.block) };
     }
 }
 

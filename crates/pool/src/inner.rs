@@ -34,6 +34,7 @@ pub(crate) struct Lane {
     // The first line is all that the fast path touches.
     cache: LaneCell<Cache>, // O
     mem: FixedMemSlot,      // S
+    id: LaneId,             // fixed
 
     /// Objects got from the allocator.
     fresh: Tally, // S
@@ -76,7 +77,7 @@ impl Inner {
         let failure = |cause| Failure { pool: name, size: options.layout.size(), cause };
         let lane = {
             let options = options.clone();
-            move |_| Lane::new(&options)
+            move |id| Lane::new(id, &options)
         };
         let inner: &'static Self = Box::leak(Box::new(Self {
             name,
@@ -95,7 +96,13 @@ impl Inner {
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub(crate) fn take(&'static self) -> Result<NonNull<u8>, AllocError> {
-        let lane = self.own();
+        self.take_on(self.own())
+    }
+
+    /// [`take`](Self::take), where the caller has looked up `lane`, the calling lane's part.
+    #[inline]
+    #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
+    pub(crate) fn take_on(&'static self, lane: &'static Lane) -> Result<NonNull<u8>, AllocError> {
         if inject::hit() {
             return Err(self.fail(lane, Cause::Injected));
         }
@@ -120,12 +127,33 @@ impl Inner {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) unsafe fn give(&'static self, object: NonNull<u8>) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.give_on(self.own(), object) };
+    }
+
+    /// [`give`](Self::give), with a guess which part is the calling lane's: that of the lane that took the object. A
+    /// look at the lane's number is cheaper than the look-up.
+    ///
+    /// # Safety
+    /// As for [`give`](Self::give); `home` is a part of this pool.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) unsafe fn give_home(&'static self, home: &'static Lane, object: NonNull<u8>) {
+        let lane = if home.id.is_current() { home } else { self.own() };
+        // SAFETY: as the caller vouches.
+        unsafe { self.give_on(lane, object) };
+    }
+
+    /// # Safety
+    /// As for [`give`](Self::give); `lane` is the calling lane's part.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    unsafe fn give_on(&'static self, lane: &'static Lane, object: NonNull<u8>) {
         #[cfg(debug_assertions)]
         // SAFETY: nobody uses the object any more.
         unsafe {
             crate::poison::fill(object, self.options.layout.size());
         }
-        let lane = self.own();
         lane.mem.free();
         let object = Object(object);
         // SAFETY: the slot is this lane's, and `push` calls nothing back.
@@ -352,8 +380,9 @@ impl Inner {
 }
 
 impl Lane {
-    fn new(options: &Resolved) -> Self {
+    fn new(id: LaneId, options: &Resolved) -> Self {
         Self {
+            id,
             cache: LaneCell::new(Cache::new(options.cached)),
             mem: FixedMemSlot::new(options.layout.size()),
             fresh: Tally::new(),
