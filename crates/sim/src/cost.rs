@@ -7,7 +7,11 @@
 //! - *McCalpin*: J. McCalpin's published core-to-core and memory latencies of two-socket Skylake-SP and Cascade Lake nodes;
 //! - *Schweizer*: H. Schweizer, M. Besta, T. Hoefler, *Evaluating the Cost of Atomic Operations on Modern
 //!   Architectures*, PACT 2015: atomics cost what the transfer of their line costs, plus a constant;
+//! - *assumed*: the usual order of magnitude; no figure of ours or of a source behind it;
 //! - *core-to-core*: N. Viennot's published core-to-core latency matrices (Xeon Platinum 8275CL, EPYC 7R13, 7V73X).
+//!
+//! Published figures are ranges; the middle is taken. Nothing beyond the two cores of *measured* has been compared with
+//! a real machine by us (`VALIDATION.md`).
 //!
 //! # Decisions
 //! - *Hits cost their throughput, not their latency.* An out-of-order core overlaps hits with other work: a
@@ -89,21 +93,21 @@ pub const SMALL_VM: Costs = Costs {
     fence: 8 * NS,      // measured: a locked instruction with a store before it takes 8.5 ns
     pause: 4 * NS, // measured: spin_loop in a loop (this hypervisor traps no pause; Intel gives up to 140 cycles)
     round: NS * 4 / 10, // one taken branch a cycle (Fog)
-    allocate: 10 * NS, // measured: malloc and free of 64 bytes with glibc's thread cache, 20 ns the pair
+    allocate: 10 * NS, // assumed: malloc and free from a thread's own cache take 15 to 25 ns the pair
     same_core: 8 * NS, // no such pair here; as TWO_SOCKETS
     same_complex: 65 * NS, // measured: ping-pong of one line between the two cores
     same_socket: 65 * NS, // one complex only
     other_socket: 130 * NS, // no such pair here; as TWO_SOCKETS
-    memory: 90 * NS, // McCalpin: local memory, 80 to 95 ns
+    memory: 90 * NS, // McCalpin: local memory, 80 to 95 ns; not measured here
     request_percent: 35, // fitted: two cores adding to one counter, 17.6 ns an operation (VALIDATION.md)
     store_buffer: 56, // Intel: entries of the Skylake store buffer
     fill_buffers: 12, // Intel: line fill buffers of the Skylake server core
     store_residence: 8 * NS, // Fog: store to load forwarding and commit, 4 to 20 cycles after retirement
     yield_call: 230 * NS, // measured: sched_yield alone on a core
-    sleep_call: 2 * US, // measured: futex wait until the core is idle
+    sleep_call: 2 * US, // assumed: system call and switch to idle in a guest
     wake_call: 3 * US, // measured: unpark of a thread asleep on the other core, 2.9 us
     wake_latency: 6 * US, // measured: until it runs, 8.9 us in all while the hypervisor polls; 30 us after a long sleep
-    context_switch: 2 * US, // measured: two threads that yield to each other on one core
+    context_switch: 2 * US, // assumed: 1 to 3 us with mitigations in a guest
     quantum: 3_000 * US,  // Linux: base slice of the fair scheduler, 3 ms
 };
 
@@ -114,10 +118,10 @@ pub const TWO_SOCKETS: Costs = Costs {
     same_socket: 55 * NS, // one complex a socket
     other_socket: 125 * NS, // core-to-core, McCalpin: 110 to 140 ns over UPI
     pause: 44 * NS,    // Intel: up to 140 cycles since Skylake; at 3.2 GHz
-    sleep_call: US,    // Linux on bare metal: futex wait and the switch to idle, about 1 us
-    wake_call: 3 * US / 2, // Linux on bare metal: futex wake with an interrupt to another core, 1 to 2 us
-    wake_latency: 5 * US, // Linux on bare metal: out of a shallow idle state, 3 to 10 us
-    context_switch: 3 * US / 2, // Linux on bare metal: 1 to 2 us with mitigations
+    sleep_call: US,    // assumed for Linux on bare metal: futex wait and the switch to idle, about 1 us
+    wake_call: 3 * US / 2, // assumed for Linux on bare metal: futex wake with an interrupt to another core, 1 to 2 us
+    wake_latency: 5 * US,  // assumed for Linux on bare metal: out of a shallow idle state, 3 to 10 us
+    context_switch: 3 * US / 2, // assumed for Linux on bare metal: 1 to 2 us with mitigations
     ..SMALL_VM
 };
 
