@@ -14,7 +14,7 @@
 //! Lock-free: whoever fails has lost to somebody who did not; it backs off (R-E2).
 //!
 //! # Cost
-//! Two double-width compare-and-swaps a batch, on a line that all lanes of the list share.
+//! Two double-width compare-and-swaps to leave a batch and two to take it, on a line that all lanes of the list share.
 
 use crate::object::Batch;
 use crate::options::Resolved;

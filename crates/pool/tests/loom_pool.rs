@@ -1,5 +1,5 @@
-//! Objects on their way between lanes: every interleaving. Capacities are tiny under `cfg(loom)`: batches of 2,
-//! shelves of 2.
+//! Objects on their way between lanes: every interleaving. Capacities are tiny under `cfg(loom)`: with room for 16
+//! objects a lane has a cache of 4, batches of 2, a shelf of 2.
 #![cfg(loom)]
 #![allow(unsafe_code)] // pools are freed at the end of each execution
 
@@ -36,7 +36,7 @@ fn use_objects(pool: BytePool, count: usize, mark: u64) {
 #[test]
 fn a_shelf_is_filled_and_emptied_at_the_same_time() {
     model(|| {
-        with_pool(Options::new().lane_bytes(64 * 8), |pool| {
+        with_pool(Options::new().lane_bytes(64 * 16), |pool| {
             let taker = thread::spawn(move || use_objects(pool, 2, 1));
             use_objects(pool, 9, 2); // cache of 4, then batches to the shelf of 2, then displacement
             taker.join().expect("no assertion failed");
@@ -48,7 +48,7 @@ fn a_shelf_is_filled_and_emptied_at_the_same_time() {
 #[test]
 fn two_lanes_take_from_one_shelf() {
     model(|| {
-        with_pool(Options::new().lane_bytes(64 * 8), |pool| {
+        with_pool(Options::new().lane_bytes(64 * 16), |pool| {
             let objects: Vec<_> = (0..5).map(|_| pool.alloc().expect("memory")).collect();
             let takers = [2, 3].map(|mark| thread::spawn(move || use_objects(pool, 1, mark)));
             drop(objects); // the fifth finds the cache full
@@ -63,7 +63,7 @@ fn two_lanes_take_from_one_shelf() {
 #[test]
 fn a_shelf_is_reclaimed_while_it_is_used() {
     model(|| {
-        with_pool(Options::new().lane_bytes(64 * 8), |pool| {
+        with_pool(Options::new().lane_bytes(64 * 16), |pool| {
             let housekeeper = thread::spawn(move || pool.reclaim());
             use_objects(pool, 6, 1);
             use_objects(pool, 6, 2);
@@ -76,7 +76,7 @@ fn a_shelf_is_reclaimed_while_it_is_used() {
 #[test]
 fn two_lanes_at_the_limit_never_exceed_it() {
     model(|| {
-        with_pool(Options::new().lane_bytes(64 * 8).limit(1), |pool| {
+        with_pool(Options::new().lane_bytes(64 * 16).limit(1), |pool| {
             let other = thread::spawn(move || pool.alloc().ok().map(drop).is_some());
             let here = pool.alloc();
             assert!(pool.report().allocated <= 1);

@@ -4,10 +4,13 @@
 use manylane_stats::{Counter, Gauge, MemReport, MemType};
 use manylane_sync::atomic::{AtomicBool, Ordering};
 use manylane_sync::{Arc, model, thread};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 /// R-F2: nothing torn, nothing lost, never more than was added.
 #[test]
 fn a_cheap_read_beside_additions_lies_between_before_and_after() {
+    static SEEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
     model(|| {
         let counter = Arc::new(Counter::new("model"));
         let lane = {
@@ -18,12 +21,20 @@ fn a_cheap_read_beside_additions_lies_between_before_and_after() {
             })
         };
         counter.add(4);
-        let seen = counter.read_cheap();
-        assert!([4, 5, 5 + (1 << 40)].contains(&seen), "{seen}");
+        let reading = {
+            let counter = counter.clone();
+            thread::spawn(move || {
+                let seen = counter.read_cheap();
+                assert!([4, 5, 5 + (1 << 40)].contains(&seen), "{seen}");
+                seen
+            })
+        };
         lane.join().expect("no assertion failed");
+        SEEN.lock().expect("no panic").insert(reading.join().expect("no assertion failed"));
         assert_eq!(counter.read_cheap(), 5 + (1 << 40));
         assert_eq!(counter.read_exact(), Ok(5 + (1 << 40)));
     });
+    assert_eq!(SEEN.lock().expect("no panic").len(), 3, "every moment was tried");
 }
 
 /// Rule 3: a level of things that one lane makes and another ends is never read as negative.
@@ -32,16 +43,9 @@ fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
     model(|| {
         let gauge = Arc::new(Gauge::new("model"));
         let handed_over = Arc::new(AtomicBool::new(false));
-        let raising = {
-            let (gauge, handed_over) = (gauge.clone(), handed_over.clone());
-            thread::spawn(move || {
-                gauge.add(0); // its slot exists: making one would order more than the gauge promises
-                gauge.add(1);
-                handed_over.store(true, Ordering::Release);
-            })
-        };
+        gauge.add(0); // its slot exists: making one would order more than the gauge promises
         let lowering = {
-            let gauge = gauge.clone();
+            let (gauge, handed_over) = (gauge.clone(), handed_over.clone());
             thread::spawn(move || {
                 gauge.sub(0); // as above
                 if handed_over.load(Ordering::Acquire) {
@@ -49,10 +53,18 @@ fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
                 }
             })
         };
-        let level = gauge.read_cheap();
-        assert!((0..=1).contains(&level), "{level}");
-        raising.join().expect("no assertion failed");
+        // Spawned last: loom does not try a reader that runs first at later moments.
+        let reading = {
+            let gauge = gauge.clone();
+            thread::spawn(move || {
+                let level = gauge.read_cheap();
+                assert!((0..=1).contains(&level), "{level}");
+            })
+        };
+        gauge.add(1);
+        handed_over.store(true, Ordering::Release);
         lowering.join().expect("no assertion failed");
+        reading.join().expect("no assertion failed");
     });
 }
 
@@ -98,11 +110,18 @@ fn an_exact_read_shows_a_moment_that_existed() {
                 gauge.sub(1);
             })
         };
-        // The level was 0, 2, 1, 3, 2 in this order; a cheap read could tell 4 - 0.
-        if let Ok(level) = gauge.read_exact() {
-            assert!((0..=3).contains(&level), "{level}");
-        }
+        // Spawned last: loom does not try a reader that runs first at later moments.
+        let reading = {
+            let gauge = gauge.clone();
+            thread::spawn(move || {
+                // The level was 0, 2, 1, 3, 2 in this order; a cheap read could tell 0 - 2.
+                if let Ok(level) = gauge.read_exact() {
+                    assert!((0..=3).contains(&level), "{level}");
+                }
+            })
+        };
         lane.join().expect("no assertion failed");
+        reading.join().expect("no assertion failed");
         assert_eq!(gauge.read_exact(), Ok(2));
     });
 }
