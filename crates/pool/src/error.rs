@@ -26,6 +26,14 @@ pub enum PoolError {
         /// The alignment asked for.
         align: usize,
     },
+    /// More global lists than lanes can use.
+    #[cfg(feature = "global-pools")]
+    TooManyLists {
+        /// The pool's name.
+        pool: String,
+        /// The lists asked for.
+        lists: usize,
+    },
     /// A limit of zero objects.
     ZeroLimit {
         /// The pool's name.
@@ -45,6 +53,12 @@ impl fmt::Display for PoolError {
             Self::BadAlign { pool, align } => write!(
                 f,
                 "pool `{pool}` cannot align objects to {align} bytes; give a power of two up to {MAX_ALIGN}"
+            ),
+            #[cfg(feature = "global-pools")]
+            Self::TooManyLists { pool, lists } => write!(
+                f,
+                "pool `{pool}` cannot have {lists} global lists; the most is {}, one for each lane",
+                manylane_sync::lane::MAX_LANES
             ),
             Self::ZeroLimit { pool } => {
                 write!(f, "pool `{pool}` cannot be limited to 0 objects; leave the limit out or raise it")

@@ -92,7 +92,7 @@ impl Options {
     }
 
     /// Lists that take the lanes' surplus before the allocator does (R-D2): 0 for none (the default, right where
-    /// the allocator is thread-aware), else how many lists share the lanes.
+    /// the allocator is thread-aware), else how many lists share the lanes, up to 4096.
     #[cfg(feature = "global-pools")]
     #[must_use]
     pub const fn global_lists(mut self, lists: usize) -> Self {
@@ -124,6 +124,10 @@ impl Options {
         }
         if !align.is_power_of_two() || align > MAX_ALIGN {
             return Err(PoolError::BadAlign { pool: pool.to_owned(), align });
+        }
+        #[cfg(feature = "global-pools")]
+        if self.global_lists > manylane_sync::lane::MAX_LANES {
+            return Err(PoolError::TooManyLists { pool: pool.to_owned(), lists: self.global_lists });
         }
         if self.limit == Some(0) {
             return Err(PoolError::ZeroLimit { pool: pool.to_owned() });

@@ -35,6 +35,11 @@ fn a_pool_that_cannot_be_is_refused_with_a_sentence() {
         refused(10, Options::new().limit(0)),
         "pool `bad` cannot be limited to 0 objects; leave the limit out or raise it"
     );
+    #[cfg(feature = "global-pools")]
+    assert_eq!(
+        refused(10, Options::new().global_lists(usize::MAX)),
+        format!("pool `bad` cannot have {} global lists; the most is 4096, one for each lane", usize::MAX)
+    );
     assert!(matches!(
         Pool::<[u8; MAX_OBJECT_BYTES + 1]>::new("bad"),
         Err(PoolError::TooLarge { size, .. }) if size == MAX_OBJECT_BYTES + 1
