@@ -22,27 +22,27 @@ struct Queue<const FAIR: bool>;
 
 impl<const FAIR: bool> Parking for Queue<FAIR> {
     fn park(_: usize, validate: impl FnOnce() -> bool) -> bool {
-        let mut queue = SLEEPERS.lock().unwrap();
+        let mut queue = SLEEPERS.lock().expect("no panic under it");
         if !validate() {
             return false;
         }
         let sleeper = Arc::new(Sleeper { answer: Mutex::new(None), woken: Condvar::new() });
         queue.push_back(sleeper.clone());
         drop(queue);
-        let mut answer = sleeper.answer.lock().unwrap();
+        let mut answer = sleeper.answer.lock().expect("no panic under it");
         while answer.is_none() {
-            answer = sleeper.woken.wait(answer).unwrap();
+            answer = sleeper.woken.wait(answer).expect("no panic under it");
         }
-        answer.unwrap()
+        answer.expect("the waker gave it")
     }
 
     fn unpark_one(_: usize, leave: impl FnOnce(bool, bool) -> bool) {
-        let mut queue = SLEEPERS.lock().unwrap();
+        let mut queue = SLEEPERS.lock().expect("no panic under it");
         let sleeper = queue.pop_front();
         let answer = leave(sleeper.is_some(), !queue.is_empty());
         drop(queue);
         if let Some(sleeper) = sleeper {
-            *sleeper.answer.lock().unwrap() = Some(answer);
+            *sleeper.answer.lock().expect("no panic under it") = Some(answer);
             sleeper.woken.notify_one();
         }
     }
@@ -85,7 +85,7 @@ fn threads_add<P: Parking + 'static>(threads: u32, each: u32) {
         .collect();
     (0..each).for_each(|_| guarded.add_one::<P>());
     for other in others {
-        other.join().unwrap();
+        other.join().expect("no assertion failed");
     }
     // SAFETY: all others ended.
     assert_eq!(guarded.value.with(|value| unsafe { *value }), threads * each);

@@ -53,7 +53,7 @@ fn a_slot_is_complete_when_it_is_seen() {
             }),
         ];
         for thread in threads {
-            thread.join().unwrap();
+            thread.join().expect("no assertion failed");
         }
         assert_eq!(lanes.iter().count(), 2);
     });
@@ -70,7 +70,7 @@ fn a_lane_keeps_its_slot_when_another_makes_the_table_grow() {
             thread::spawn(move || lanes.own().add(10))
         };
         lanes.own().add(1);
-        other.join().unwrap();
+        other.join().expect("no assertion failed");
         assert_eq!(lanes.own().get(), 2);
         assert_eq!(lanes.iter().map(|(_, slot)| slot.get()).sum::<u64>(), 12);
     });

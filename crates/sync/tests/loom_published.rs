@@ -48,7 +48,7 @@ fn a_reader_that_never_announces_keeps_what_it_holds() {
         };
         published.replace(Watched::new(2));
         qsbr::reclaim();
-        reading.join().unwrap();
+        reading.join().expect("no assertion failed");
         assert_eq!(qsbr::reclaim(), 0, "the reader is gone: nothing waits");
     });
 }
@@ -69,7 +69,7 @@ fn a_quiescent_reader_sees_the_new_value_once_the_old_one_may_go() {
         };
         published.replace(Watched::new(2));
         qsbr::reclaim();
-        reading.join().unwrap();
+        reading.join().expect("no assertion failed");
         assert_eq!(qsbr::reclaim(), 0);
     });
 }
@@ -88,7 +88,7 @@ fn a_sleeping_reader_holds_nothing_up_and_wakes_to_a_valid_value() {
         };
         published.replace(Watched::new(2));
         qsbr::reclaim();
-        reading.join().unwrap();
+        reading.join().expect("no assertion failed");
         assert_eq!(qsbr::reclaim(), 0);
     });
 }
@@ -109,7 +109,7 @@ fn a_reader_that_slept_and_woke_has_let_go_of_what_it_read_before() {
         };
         published.replace(Watched::new(2));
         qsbr::reclaim();
-        reading.join().unwrap();
+        reading.join().expect("no assertion failed");
         assert_eq!(qsbr::reclaim(), 0);
     });
 }
@@ -131,7 +131,7 @@ fn a_value_replaced_by_another_is_not_freed_under_a_new_reader() {
             spawn(|published| assert!([1, 2].contains(&published.load(&Reader::new()).read()))),
         ];
         for thread in threads {
-            thread.join().unwrap();
+            thread.join().expect("no assertion failed");
         }
         assert_eq!(qsbr::reclaim(), 0);
     });
@@ -152,7 +152,7 @@ fn two_writers_free_each_value_once() {
         assert!((1..=3).contains(&published.load(&reader).read()));
         published.replace(Watched::new(3));
         drop(reader);
-        other.join().unwrap();
+        other.join().expect("no assertion failed");
         assert_eq!(qsbr::reclaim(), 0);
     });
 }

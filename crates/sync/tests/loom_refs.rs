@@ -47,7 +47,10 @@ fn exactly_one_of_three_frees_after_all_reads() {
             .collect();
         assert_eq!(object.read(), 7);
         let freed = u32::from(object.release())
-            + others.into_iter().map(|other| u32::from(other.join().unwrap())).sum::<u32>();
+            + others
+                .into_iter()
+                .map(|other| u32::from(other.join().expect("no assertion failed")))
+                .sum::<u32>();
         assert_eq!(freed, 1);
     });
 }
@@ -67,7 +70,7 @@ fn a_holder_may_hold_for_another_while_others_release() {
             })
         };
         let ours = object.release();
-        let theirs = other.join().unwrap();
+        let theirs = other.join().expect("no assertion failed");
         assert!(ours != theirs, "exactly one of the two frees");
     });
 }

@@ -192,7 +192,7 @@ mod raw {
             self.value.get_mut()
         }
 
-        #[cfg(test)]
+        #[cfg(all(test, not(manylane_sim)))]
         pub(super) fn word(&self) -> &crate::lock::word::LockWord {
             &self.word.word
         }
