@@ -51,7 +51,7 @@ impl Wait {
             if self.failures > 3 {
                 // Two waiters that take turns for ever while the holder stands still are no schedule to explore:
                 // finish this one fairly.
-                loom::skip_branch();
+                manylane_sync::finish_fairly();
             }
             relax();
         }

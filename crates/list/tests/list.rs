@@ -296,7 +296,7 @@ fn inserting_next_to_itself_or_into_another_list_is_refused() {
 
 #[test]
 #[cfg(debug_assertions)]
-#[allow(unsafe_code)]
+#[allow(unsafe_code)] // the cheap add is unsafe: that is what is tested
 fn cheap_add_of_an_element_that_is_in_a_list_is_refused_in_debug_builds() {
     let list = OwningList::new();
     let item = Arc::new(Item::new(1));

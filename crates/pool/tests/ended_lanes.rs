@@ -48,7 +48,7 @@ fn what_an_ended_thread_cached_is_reclaimed_and_caches_in_use_are_left_alone() {
                         block.fill(mark);
                     });
                     blocks.into_iter().for_each(|mut block| {
-                        #[allow(unsafe_code)]
+                        #[allow(unsafe_code)] // blocks are uninitialised memory
                         // SAFETY: filled above.
                         let bytes = unsafe { block.as_uninit()[0].assume_init() };
                         assert_eq!(bytes, mark, "it has one owner");

@@ -25,7 +25,7 @@ pub enum Profiling {
 pub const LATE: Duration = Duration::from_millis(1);
 
 static MODE: AtomicU8 = AtomicU8::new(Profiling::Auto as u8);
-static LIST: LockClass = LockClass::new("profiled kinds", LockClass::LEAF);
+static LIST: LockClass = LockClass::new("profiled kinds", LockClass::REGISTRY);
 /// Kinds that were measured at least once.
 static LISTED: Mutex<Vec<&'static TaskKind>> = Mutex::new(&LIST, Vec::new());
 

@@ -18,7 +18,7 @@ pub use lock::{LockClass, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWrit
 #[cfg(loom)]
 #[doc(hidden)]
 pub use model::loom_lazy_static;
-pub use model::{Arc, PREEMPTIONS, label, model, thread};
+pub use model::{Arc, PREEMPTIONS, finish_fairly, label, model, thread};
 pub use per_lane::{LaneCell, PerLane};
 pub use qsbr::{Published, Reader};
 pub use refs::Refs;

@@ -95,5 +95,12 @@ pub fn model(f: impl Fn() + Sync + Send + 'static) {
     f();
 }
 
+/// Tells the model checker that the rest of this execution is not worth exploring: it is finished by fair turns.
+/// For retry loops that take turns for ever while the holder stands still. Nothing elsewhere.
+pub fn finish_fairly() {
+    #[cfg(loom)]
+    loom::skip_branch();
+}
+
 /// Involuntary switches in one execution of a [`model`] by default.
 pub const PREEMPTIONS: usize = 3;
