@@ -60,6 +60,7 @@ impl fmt::Display for LateWake {
 #[derive(Clone, Copy)]
 pub(crate) struct Site {
     #[cfg(debug_assertions)]
+    #[cfg_attr(loom, allow(dead_code))] // models make no reports
     pub(crate) place: Option<&'static Location<'static>>,
 }
 
