@@ -3,16 +3,24 @@
 
 use manylane_buf::designs::{Design, Leader, Ours, Proxy, Ring};
 use manylane_sim::{Report, Simulation, Topology};
+use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_sync::relax;
 
 /// As in `sim_buf`.
-const WARM_UP: u64 = 200;
+const WARM_UP: u64 = 20;
 
-/// Each lane shares its own cluster and drops the new handle again.
+/// Each lane shares its own cluster and drops the new handle again. They meet first, with their slots in all pools made: a
+/// table that grows later would show as transfers.
 fn on_own_clusters<D: Design>(cores: usize) -> Report {
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
-        || (),
-        |(), worker| {
+        || AtomicU64::new(0),
+        |arrived, worker| {
             let handle = D::alloc().expect("memory");
+            drop(D::share(&handle).expect("memory"));
+            arrived.fetch_add(1, Ordering::Relaxed);
+            while arrived.load(Ordering::Relaxed) < worker.threads() as u64 {
+                relax();
+            }
             worker.measure(WARM_UP, 300, |_| drop(D::share(&handle).expect("memory")));
         },
     )
