@@ -36,7 +36,7 @@ test-debug: ## unit, property, stress and documentation tests, with lock ranks c
 	cargo test --workspace
 
 test-release: ## the same at full speed, where races are narrower
-	cargo test --release $(LIBRARIES) --features manylane-pool/fault-injection --tests
+	cargo test --profile stress $(LIBRARIES) --features manylane-pool/fault-injection --tests
 
 test-features: ## the same with every feature of every crate
 	cargo test $(LIBRARIES) --all-features
