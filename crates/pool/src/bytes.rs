@@ -56,7 +56,7 @@ impl BytePool {
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(self) -> Result<PooledBytes, AllocError> {
         let home = self.inner.own();
-        Ok(PooledBytes { block: self.inner.take_on(home)?, inner: self.inner, home })
+        Ok(PooledBytes { block: self.inner.take_on(home)?, home })
     }
 
     /// [`alloc`](Self::alloc), waiting in the calling lane's queue while there is none (R-D4): for the lane to
@@ -88,7 +88,7 @@ impl BytePool {
     /// `block` came from [`PooledBytes::into_raw`] of this pool and has no other owner.
     #[inline]
     pub unsafe fn from_raw(self, block: NonNull<u8>) -> PooledBytes {
-        PooledBytes { block, inner: self.inner, home: self.inner.own() }
+        PooledBytes { block, home: self.inner.own() }
     }
 
     /// Bytes of a block that may be used: the size asked for, rounded up to the alignment.
@@ -139,7 +139,6 @@ impl fmt::Debug for BytePool {
 /// can reach it any more (R-D3).
 pub struct PooledBytes {
     block: NonNull<u8>,
-    inner: &'static Inner,
     /// The part of the lane that took the block, most likely the one that drops it.
     home: &'static Lane,
 }
@@ -155,7 +154,7 @@ impl PooledBytes {
     pub fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: the block is ours and has this many bytes; `MaybeUninit` needs nothing of them.
         unsafe {
-            std::slice::from_raw_parts_mut(self.block.as_ptr().cast(), self.inner.options.layout.size())
+            std::slice::from_raw_parts_mut(self.block.as_ptr().cast(), self.home.pool.options.layout.size())
         }
     }
 
@@ -176,7 +175,7 @@ impl PooledBytes {
     /// The pool that it belongs to.
     #[inline]
     pub fn pool(&self) -> BytePool {
-        BytePool { inner: self.inner }
+        BytePool { inner: self.home.pool }
     }
 
     /// Gives up ownership: the block goes back with [`BytePool::free_raw`] or [`BytePool::from_raw`], on any lane.
@@ -191,12 +190,12 @@ impl Drop for PooledBytes {
     #[cfg_attr(manylane_sim, track_caller)]
     fn drop(&mut self) {
         // SAFETY: the block came from this pool, we own it, and this is the end of us.
-        unsafe { self.inner.give_home(self.home, self.block) };
+        unsafe { self.home.pool.give_home(self.home, self.block) };
     }
 }
 
 impl fmt::Debug for PooledBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PooledBytes({:p} of {:?})", self.block, self.inner.name)
+        write!(f, "PooledBytes({:p} of {:?})", self.block, self.home.pool.name)
     }
 }

@@ -12,6 +12,7 @@ use manylane_stats::{CallSite, FixedMemSlot, MemCounts, MemSource, Tally};
 use manylane_sync::atomic::{AtomicUsize, Ordering};
 use manylane_sync::{Backoff, CachePadded, LaneCell, LaneId, PerLane};
 use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
 
 /// A pool. It lives as long as the process.
 pub(crate) struct Inner {
@@ -35,6 +36,8 @@ pub(crate) struct Lane {
     cache: LaneCell<Cache>, // O
     mem: FixedMemSlot,      // S
     id: LaneId,             // fixed
+    /// For who has an object and the lane that took it.
+    pub(crate) pool: &'static Inner, // fixed
 
     /// Objects got from the allocator.
     fresh: Tally, // S
@@ -75,9 +78,11 @@ impl Inner {
         let options = options.resolve(name, size, align)?;
         let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
         let failure = |cause| Failure { pool: name, size: options.layout.size(), cause };
+        let pool: Arc<OnceLock<&'static Self>> = Arc::new(OnceLock::new());
         let lane = {
             let options = options.clone();
-            move |id| Lane::new(id, &options)
+            let pool = Arc::clone(&pool);
+            move |id| Lane::new(id, pool.get().expect("lanes come after their pool"), &options)
         };
         let inner: &'static Self = Box::leak(Box::new(Self {
             name,
@@ -88,6 +93,8 @@ impl Inner {
             global: crate::global::Global::new(&options),
             options,
         }));
+        let first = pool.set(inner).is_ok();
+        debug_assert!(first, "it is set here only");
         report::register(inner);
         Ok(inner)
     }
@@ -380,9 +387,10 @@ impl Inner {
 }
 
 impl Lane {
-    fn new(id: LaneId, options: &Resolved) -> Self {
+    fn new(id: LaneId, pool: &'static Inner, options: &Resolved) -> Self {
         Self {
             id,
+            pool,
             cache: LaneCell::new(Cache::new(options.cached)),
             mem: FixedMemSlot::new(options.layout.size()),
             fresh: Tally::new(),
