@@ -1,0 +1,80 @@
+//! The prefixes of addresses: one table.
+
+use super::{Family, Transport};
+
+/// What a prefix says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A host and a port follow.
+    Ip(Option<Family>),
+    /// A path follows.
+    Unix,
+    /// A name in the abstract namespace follows.
+    Abstract { padded: bool },
+    /// A number of a descriptor follows.
+    Descriptor,
+    /// The same, of a connected unix socket.
+    SocketPair,
+    /// A name follows.
+    Local,
+    /// HAProxy knows it, and this program does not: what to do instead.
+    Refused { remedy: &'static str },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prefix {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// The transport that it forces.
+    pub(super) transport: Option<Transport>,
+    /// Whether `stream+` and `dgram+` may stand before it.
+    pub(super) plain: bool,
+}
+
+const fn plain(name: &'static str, kind: Kind) -> Prefix {
+    Prefix { name, kind, transport: None, plain: true }
+}
+
+const fn alias(name: &'static str, kind: Kind, transport: Transport) -> Prefix {
+    Prefix { name, kind, transport: Some(transport), plain: false }
+}
+
+const fn refused(name: &'static str, remedy: &'static str) -> Prefix {
+    Prefix { name, kind: Kind::Refused { remedy }, transport: None, plain: false }
+}
+
+const NO_QUIC: &str = "QUIC is not built; listen with TCP and 'ssl' for HTTP/1 and HTTP/2";
+const NO_MPTCP: &str = "multipath TCP is not built; use 'tcp@'";
+
+use Transport::{Datagram, Stream};
+
+#[rustfmt::skip]
+pub(super) static PREFIXES: &[Prefix] = &[
+    plain("ip", Kind::Ip(None)),
+    plain("ipv4", Kind::Ip(Some(Family::V4))),
+    plain("ipv6", Kind::Ip(Some(Family::V6))),
+    alias("tcp", Kind::Ip(None), Stream),
+    alias("tcp4", Kind::Ip(Some(Family::V4)), Stream),
+    alias("tcp6", Kind::Ip(Some(Family::V6)), Stream),
+    alias("udp", Kind::Ip(None), Datagram),
+    alias("udp4", Kind::Ip(Some(Family::V4)), Datagram),
+    alias("udp6", Kind::Ip(Some(Family::V6)), Datagram),
+    plain("unix", Kind::Unix),
+    alias("uxst", Kind::Unix, Stream),
+    alias("uxdg", Kind::Unix, Datagram),
+    plain("abns", Kind::Abstract { padded: true }),
+    plain("abnsz", Kind::Abstract { padded: false }),
+    plain("fd", Kind::Descriptor),
+    plain("sockpair", Kind::SocketPair),
+    Prefix { name: "local", kind: Kind::Local, transport: None, plain: false },
+    refused("quic4", NO_QUIC),
+    refused("quic6", NO_QUIC),
+    refused("rhttp", "reverse HTTP is not built; have the server accept connections at an address of its own"),
+    refused("mptcp", NO_MPTCP),
+    refused("mptcp4", NO_MPTCP),
+    refused("mptcp6", NO_MPTCP),
+];
+
+pub(super) fn find(name: &str) -> Option<&'static Prefix> {
+    PREFIXES.iter().find(|prefix| prefix.name == name)
+}
