@@ -1,0 +1,126 @@
+//! What a run ends with: the closing lines and the exit code, as HAProxy's `-c`.
+
+use super::render::line;
+use super::{Diagnostics, Severity};
+use crate::show::Shown;
+use crate::source::{FileId, Sources};
+use std::collections::BTreeSet;
+
+/// What the program was asked for, and what the configuration has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// `-dW` or `zero-warning`: a warning refuses the configuration.
+    pub warnings_are_errors: bool,
+    /// Whether something listens: a `bind` line, or a run-time socket.
+    pub has_listener: bool,
+}
+
+/// A process's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ExitCode {
+    /// The configuration can be used; a condition is true.
+    Ok = 0,
+    /// The configuration has errors, or warnings that are not allowed; a condition is false.
+    Error = 1,
+    /// The configuration has no errors, but nothing listens; a condition cannot be evaluated.
+    Unusable = 2,
+}
+
+/// How a run ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The exit code of `-c`; a start goes on only with [`ExitCode::Ok`].
+    pub code: ExitCode,
+    /// Closing lines that belong with the findings: shown even with `-q`, as errors are.
+    pub errors: String,
+    /// Closing words on success: not shown with `-q`.
+    pub summary: String,
+}
+
+impl Diagnostics {
+    /// How the run ends. `pid` is the process's number for the heads of lines.
+    pub fn verdict(&self, sources: &Sources, pid: u32, check: Check) -> Verdict {
+        let mut errors = String::new();
+        let alert = |out: &mut String, message: &str| line(out, Severity::Alert, pid, message);
+        if self.errors() > 0 {
+            let files: BTreeSet<FileId> = self
+                .found()
+                .iter()
+                .filter(|finding| finding.severity == Severity::Alert)
+                .filter_map(|finding| finding.pos.map(|pos| pos.file))
+                .collect();
+            for file in files {
+                let name = Shown(sources.name(file));
+                alert(&mut errors, &format!("Error(s) found in configuration file : {name}"));
+            }
+            alert(&mut errors, "Fatal errors found in configuration.");
+            return Verdict { code: ExitCode::Error, errors, summary: String::new() };
+        }
+        let warned = self.count(Severity::Warning) > 0;
+        if warned && check.warnings_are_errors {
+            alert(&mut errors, "Some warnings were found and 'zero-warning' is set. Aborting.");
+            return Verdict { code: ExitCode::Error, errors, summary: String::new() };
+        }
+        let mut summary = String::new();
+        if warned {
+            summary.push_str("Warnings were found.\n");
+        }
+        if !check.has_listener {
+            summary
+                .push_str("Configuration file has no error but will not start (no listener) => exit(2).\n");
+            return Verdict { code: ExitCode::Unusable, errors, summary };
+        }
+        summary.push_str("Configuration file is valid\n");
+        Verdict { code: ExitCode::Ok, errors, summary }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Pos;
+
+    const LISTENS: Check = Check { warnings_are_errors: false, has_listener: true };
+
+    #[test]
+    fn exit_codes_are_haproxys() {
+        let sources = Sources::new();
+        let mut all = Diagnostics::new(false);
+        assert_eq!(all.verdict(&sources, 1, LISTENS).code, ExitCode::Ok);
+        let silent = Check { has_listener: false, ..LISTENS };
+        assert_eq!(all.verdict(&sources, 1, silent).code, ExitCode::Unusable);
+        all.push(Severity::Notice, None, "n");
+        let strict = Check { warnings_are_errors: true, ..LISTENS };
+        assert_eq!(all.verdict(&sources, 1, strict).code, ExitCode::Ok);
+        all.push(Severity::Warning, None, "w");
+        let verdict = all.verdict(&sources, 1, LISTENS);
+        assert_eq!(
+            (verdict.code, &*verdict.summary),
+            (ExitCode::Ok, "Warnings were found.\nConfiguration file is valid\n")
+        );
+        assert_eq!(all.verdict(&sources, 1, silent).code, ExitCode::Unusable);
+        let verdict = all.verdict(&sources, 1, strict);
+        assert_eq!(verdict.code, ExitCode::Error);
+        assert!(verdict.errors.contains("'zero-warning' is set"));
+        all.push(Severity::Alert, None, "a");
+        assert_eq!(all.verdict(&sources, 1, LISTENS).code, ExitCode::Error);
+    }
+
+    #[test]
+    fn each_file_with_errors_is_named_once_and_in_order() {
+        let mut sources = Sources::new();
+        let a = sources.add("a.cfg", "x\n").unwrap();
+        let b = sources.add("b.cfg", "x\n").unwrap();
+        let mut all = Diagnostics::new(false);
+        for file in [b, a, b] {
+            all.alert(Pos { file, line: 1, column: 1 }, "bad");
+        }
+        assert_eq!(
+            all.verdict(&sources, 9, LISTENS).errors,
+            "[ALERT]    (9) : config : Error(s) found in configuration file : a.cfg\n\
+             [ALERT]    (9) : config : Error(s) found in configuration file : b.cfg\n\
+             [ALERT]    (9) : config : Fatal errors found in configuration.\n"
+        );
+    }
+}

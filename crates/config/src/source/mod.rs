@@ -1,0 +1,171 @@
+//! Where configuration text comes from: files and folders given with `-f`, and texts given by a program. Positions
+//! are file, line and column, and stay with everything that is made of them.
+
+mod load;
+
+pub use load::LoadError;
+
+use crate::limits::{MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES};
+use std::path::Path;
+
+/// A file of one [`Sources`]. Comparing orders by the order of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(u32);
+
+/// A place in a source: line and column count from 1, columns in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pos {
+    /// The file.
+    pub file: FileId,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in bytes, from 1.
+    pub column: u32,
+}
+
+/// A text with its name and the starts of its lines.
+#[derive(Debug)]
+struct File {
+    name: Vec<u8>,
+    text: Vec<u8>,
+    /// Offset of each line's first byte.
+    starts: Vec<u32>,
+}
+
+/// All texts of one run, in the order in which they are read.
+///
+/// Names and texts are bytes: configurations are older than UTF-8, and what is not UTF-8 survives.
+#[derive(Debug, Default)]
+pub struct Sources {
+    files: Vec<File>,
+    bytes: usize,
+}
+
+impl Sources {
+    /// No sources yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a text under a name that messages show.
+    ///
+    /// # Errors
+    /// When a limit of [`crate::limits`] on files or bytes is passed.
+    pub fn add(&mut self, name: impl Into<Vec<u8>>, text: impl Into<Vec<u8>>) -> Result<FileId, LoadError> {
+        let (name, text) = (name.into(), text.into());
+        if self.files.len() >= MAX_FILES {
+            return Err(LoadError::new(
+                &name,
+                format!("there are more than {MAX_FILES} files; join some of them"),
+            ));
+        }
+        if text.len() > MAX_FILE_BYTES {
+            let reason =
+                format!("it is longer than {MAX_FILE_BYTES} bytes; split it and give -f several times");
+            return Err(LoadError::new(&name, reason));
+        }
+        if self.bytes + text.len() > MAX_TOTAL_BYTES {
+            let reason = format!("with it, the files are longer than {MAX_TOTAL_BYTES} bytes together");
+            return Err(LoadError::new(&name, reason));
+        }
+        self.bytes += text.len();
+        let mut starts = vec![0];
+        for (at, &byte) in text.iter().enumerate() {
+            if byte == b'\n' && at + 1 < text.len() {
+                starts.push(at as u32 + 1);
+            }
+        }
+        self.files.push(File { name, text, starts });
+        Ok(FileId(self.files.len() as u32 - 1))
+    }
+
+    /// Adds the file at `path`, or, if it is a folder, its files whose names end in `.cfg` and do not begin with a dot,
+    /// in the order of their names' bytes.
+    ///
+    /// # Errors
+    /// When something cannot be read, or is neither file nor folder, or a limit is passed. Files before it stay added.
+    pub fn load(&mut self, path: &Path) -> Result<Vec<FileId>, LoadError> {
+        load::load(self, path)
+    }
+
+    /// The files in the order of reading.
+    pub fn files(&self) -> impl Iterator<Item = FileId> + use<> {
+        (0..self.files.len() as u32).map(FileId)
+    }
+
+    /// The name as given.
+    pub fn name(&self, file: FileId) -> &[u8] {
+        &self.file(file).name
+    }
+
+    /// How many lines the file has; the end of the last line starts no further one.
+    pub fn lines(&self, file: FileId) -> u32 {
+        let file = self.file(file);
+        if file.text.is_empty() { 0 } else { file.starts.len() as u32 }
+    }
+
+    /// Line `number` (from 1) without its end, and whether it had one. `None` past the last line.
+    pub fn line(&self, file: FileId, number: u32) -> Option<(&[u8], bool)> {
+        let file = self.file(file);
+        let index = number.checked_sub(1)? as usize;
+        if file.text.is_empty() {
+            return None;
+        }
+        let start = *file.starts.get(index)? as usize;
+        let end = file.starts.get(index + 1).map_or(file.text.len(), |&next| next as usize);
+        let line = &file.text[start..end];
+        Some(match line.strip_suffix(b"\n") {
+            Some(line) => (line, true),
+            None => (line, false),
+        })
+    }
+
+    fn file(&self, file: FileId) -> &File {
+        &self.files[file.0 as usize]
+    }
+}
+
+impl Pos {
+    /// The same line, another column.
+    pub fn at_column(self, column: u32) -> Self {
+        Self { column, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_with_and_without_a_last_line_feed() {
+        let mut sources = Sources::new();
+        let with = sources.add("a", "one\n\nthree\n").unwrap();
+        let without = sources.add("b", "one\ntwo").unwrap();
+        let empty = sources.add("c", "").unwrap();
+        assert_eq!(sources.lines(with), 3);
+        assert_eq!(sources.line(with, 1), Some((&b"one"[..], true)));
+        assert_eq!(sources.line(with, 2), Some((&b""[..], true)));
+        assert_eq!(sources.line(with, 3), Some((&b"three"[..], true)));
+        assert_eq!(sources.line(with, 4), None);
+        assert_eq!(sources.line(with, 0), None);
+        assert_eq!(sources.line(without, 2), Some((&b"two"[..], false)));
+        assert_eq!((sources.lines(empty), sources.line(empty, 1)), (0, None));
+    }
+
+    #[test]
+    fn a_file_or_a_run_beyond_the_limits_is_refused_by_name() {
+        let mut sources = Sources::new();
+        let big = sources.add("big.cfg", vec![b'x'; MAX_FILE_BYTES + 1]).unwrap_err().to_string();
+        assert!(big.contains("big.cfg") && big.contains("longer than 16777216 bytes"), "{big}");
+        for name in ["a", "b", "c", "d"] {
+            sources.add(name, vec![b'x'; MAX_FILE_BYTES]).unwrap();
+        }
+        let total = sources.add("e.cfg", "x").unwrap_err().to_string();
+        assert!(total.contains("e.cfg") && total.contains("together"), "{total}");
+        let mut many = Sources::new();
+        for _ in 0..MAX_FILES {
+            many.add("n", "").unwrap();
+        }
+        assert!(many.add("one more", "").is_err());
+    }
+}
