@@ -1,5 +1,7 @@
 //! Words of lines: the manual's table of quoting, the places where it is silent, and positions.
 
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
 use manylane_config::lex::{Budget, Environment, LexError, Scope, Word, split};
 use manylane_config::limits;
 use manylane_config::source::{Pos, Sources};

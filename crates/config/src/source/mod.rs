@@ -12,6 +12,11 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 
+impl FileId {
+    /// For texts that belong to no [`Sources`].
+    pub(crate) const ALONE: Self = Self(0);
+}
+
 /// A place in a source: line and column count from 1, columns in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pos {

@@ -1,0 +1,352 @@
+//! Reading and evaluating conditions.
+
+use super::{Build, Predicate};
+use crate::lex::{Argument, Budget, Environment, Scope, Word, arguments, split};
+use crate::limits::MAX_EXPRESSION_DEPTH;
+use crate::nearest::nearest;
+use crate::show::Shown;
+use crate::source::{FileId, Pos};
+
+/// Why a condition cannot be evaluated, and at which byte (from 0).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionError {
+    /// Offset in the expression.
+    pub at: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl std::fmt::Display for ConditionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ConditionError {}
+
+/// Whether a condition holds.
+///
+/// # Errors
+/// When it is not a condition.
+pub fn evaluate(text: &[u8], environment: &Environment, build: &Build) -> Result<bool, ConditionError> {
+    let mut parser = Parser { text, at: 0, depth: 0 };
+    parser.spaces();
+    if parser.at == text.len() {
+        return Ok(false);
+    }
+    let expression = parser.expression()?;
+    if let Some(&byte) = text.get(parser.at) {
+        let message = format!(
+            "unexpected character '{}' at the end of conditional expression '{}'",
+            Shown(&[byte]),
+            Shown(text)
+        );
+        return Err(parser.error(parser.at, message));
+    }
+    Ok(expression.holds(environment, build))
+}
+
+/// The condition of the option `-cc`: its text is split into words as a line is, quotes and variables included, and
+/// the words are joined again.
+///
+/// # Errors
+/// When it is not a condition, with the offset in `text`. The program shows the message and ends with exit code 2
+/// ([`ExitCode::Unusable`](crate::diag::ExitCode)), where true is 0 and false is 1.
+pub fn evaluate_option(
+    text: &[u8],
+    environment: &Environment,
+    build: &Build,
+) -> Result<bool, ConditionError> {
+    let start = Pos { file: FileId::ALONE, line: 1, column: 1 };
+    let scope = Scope { environment, file: b"-cc", line: 1, section: b"" };
+    let words = split(text, start, &scope, &mut Budget::default())
+        .map_err(|error| ConditionError { at: error.column as usize - 1, message: error.message })?;
+    let joined = Word::join(&words, start);
+    evaluate(joined.bytes(), environment, build)
+        .map_err(|error| ConditionError { at: joined.pos_at(error.at).column as usize - 1, ..error })
+}
+
+enum Expression {
+    Constant(bool),
+    Asks(Predicate, Vec<Argument>),
+    Not(Box<Expression>),
+    All(Vec<Expression>),
+    Any(Vec<Expression>),
+}
+
+impl Expression {
+    fn holds(&self, environment: &Environment, build: &Build) -> bool {
+        match self {
+            Self::Constant(value) => *value,
+            Self::Asks(predicate, arguments) => predicate.holds(arguments, environment, build),
+            Self::Not(inner) => !inner.holds(environment, build),
+            Self::All(terms) => terms.iter().all(|term| term.holds(environment, build)),
+            Self::Any(terms) => terms.iter().any(|term| term.holds(environment, build)),
+        }
+    }
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn error(&self, at: usize, message: impl Into<String>) -> ConditionError {
+        ConditionError { at, message: message.into() }
+    }
+
+    fn spaces(&mut self) {
+        while self.text.get(self.at).is_some_and(|byte| byte.is_ascii_whitespace()) {
+            self.at += 1;
+        }
+    }
+
+    fn takes(&mut self, token: &[u8]) -> bool {
+        self.spaces();
+        let found = self.text[self.at..].starts_with(token);
+        if found {
+            self.at += token.len();
+        }
+        found
+    }
+
+    fn expression(&mut self) -> Result<Expression, ConditionError> {
+        let mut terms = vec![self.conjunction()?];
+        while self.takes(b"||") {
+            terms.push(self.conjunction()?);
+        }
+        Ok(Expression::Any(terms))
+    }
+
+    fn conjunction(&mut self) -> Result<Expression, ConditionError> {
+        let mut terms = vec![self.term()?];
+        while self.takes(b"&&") {
+            terms.push(self.term()?);
+        }
+        Ok(Expression::All(terms))
+    }
+
+    fn term(&mut self) -> Result<Expression, ConditionError> {
+        let mut negated = false;
+        while self.takes(b"!") {
+            negated = !negated;
+        }
+        let inner = self.operand()?;
+        self.spaces();
+        Ok(if negated { Expression::Not(Box::new(inner)) } else { inner })
+    }
+
+    fn operand(&mut self) -> Result<Expression, ConditionError> {
+        self.spaces();
+        let open = self.at;
+        if self.takes(b"(") {
+            self.depth += 1;
+            if self.depth > MAX_EXPRESSION_DEPTH {
+                let message = format!("more than {MAX_EXPRESSION_DEPTH} parentheses inside each other");
+                return Err(self.error(open, message));
+            }
+            let inner = self.expression()?;
+            if !self.takes(b")") {
+                let rest = Shown(&self.text[open..]).to_string();
+                return Err(self.error(open, format!("expected ')' after conditional expression '{rest}'")));
+            }
+            self.depth -= 1;
+            return Ok(inner);
+        }
+        if let Some(value) = self.integer() {
+            return Ok(Expression::Constant(value));
+        }
+        self.predicate()
+    }
+
+    /// The integer at work, as C writes them; whether it is not zero.
+    fn integer(&mut self) -> Option<bool> {
+        let sign = usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
+        let digits = &self.text[self.at + sign..];
+        if !digits.first()?.is_ascii_digit() {
+            return None;
+        }
+        let hexadecimal = digits[0] == b'0'
+            && matches!(digits.get(1), Some(b'x' | b'X'))
+            && digits.get(2).is_some_and(u8::is_ascii_hexdigit);
+        let (from, base) = if hexadecimal { (2, 16) } else { (0, 10) };
+        let length = digits[from..].iter().take_while(|&&byte| (byte as char).is_digit(base)).count();
+        let value = digits[from..from + length].iter().any(|&digit| digit != b'0');
+        self.at += sign + from + length;
+        Some(value)
+    }
+
+    fn predicate(&mut self) -> Result<Expression, ConditionError> {
+        let begin = self.at;
+        let rest = &self.text[begin..];
+        let length = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+        let name = &rest[..length];
+        let Some(predicate) = Predicate::named(name) else {
+            let mut message = format!("unparsable conditional expression '{}'", Shown(rest));
+            if let Some(known) = nearest(name, Predicate::names()) {
+                message += &format!("; did you mean '{known}' maybe ?");
+            }
+            return Err(self.error(begin, message));
+        };
+        let open = begin + length;
+        let arity = predicate.arity();
+        if self.text.get(open) != Some(&b'(') {
+            let message =
+                format!("predicate '{}' expects {arity} argument(s) in parentheses", predicate.name());
+            return Err(self.error(begin, message));
+        }
+        let found = arguments(self.text, open).map_err(|e| self.error(e.at(), e.to_string()))?;
+        if found.list.len() != arity {
+            let at = found.list.get(arity).map_or(open, |extra| extra.at);
+            let message = format!(
+                "predicate '{}' expects {arity} argument(s) and got {}",
+                predicate.name(),
+                found.list.len()
+            );
+            return Err(self.error(at, message));
+        }
+        if let Some((index, message)) = predicate.complaint(&found.list) {
+            return Err(self.error(found.list[index].at, message));
+        }
+        self.at = found.end;
+        Ok(Expression::Asks(predicate, found.list))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cond::LibraryVersion;
+
+    const BUILD: Build = Build {
+        features: &["THREAD", "OPENSSL"],
+        enabled: &["POLL"],
+        tls: Some(("OpenSSL 3.0.2", LibraryVersion::new(3, 0, 2))),
+        ..Build::bare()
+    };
+
+    fn ask(text: &str) -> Result<bool, ConditionError> {
+        let mut environment = Environment::new();
+        environment.set(b"SET", b"").unwrap();
+        evaluate(text.as_bytes(), &environment, &BUILD)
+    }
+
+    #[test]
+    fn expressions_have_the_value_that_haproxy_gives_them() {
+        for (text, value) in [
+            ("", false),
+            ("  ", false),
+            ("0", false),
+            ("00", false),
+            ("1", true),
+            (" 1 ", true),
+            ("-1", true),
+            ("+1", true),
+            ("0x1", true),
+            ("0x0", false),
+            ("12345678901234567890123", true),
+            ("!0", true),
+            ("!!1", true),
+            ("! 0", true),
+            ("1&&1", true),
+            ("0 || 1", true),
+            ("1 || 0 && 0", true),
+            ("1 && 1 || 0", true),
+            ("(1 || 0) && 0", false),
+            ("!1 || 0 && 1", false),
+            ("!(0 && 1) && !0", true),
+            ("streq(a,a)&&1", true),
+            ("streq(a,b)||streq(,)", true),
+            ("streq(\"a,b\",'a,b')", true),
+            ("streq( a,a)", false),
+            ("strneq(a,b)", true),
+            ("strstr(abc,bc) && !strstr(abc,cb)", true),
+            ("strstr(abc,)", true),
+            ("defined(SET) && !defined(UNSET)", true),
+            ("feature(THREAD) && !feature(QUIC) && !feature(thread)", true),
+            ("enabled(POLL) && !enabled(KQUEUE)", true),
+            ("version_atleast(3.4) && version_atleast(2.4-dev19) && version_atleast(2)", true),
+            ("version_atleast(3.4.1)", false),
+            ("version_before(3.4.1) && version_before(3.5-dev1)", true),
+            ("version_before(3.4)", false),
+            ("openssl_version_atleast(3.0.0) && openssl_version_before(3.0.3)", true),
+            ("ssllib_name_startswith(OpenSSL) && !ssllib_name_startswith(AWS)", true),
+            ("awslc_api_atleast(1) || awslc_api_before(100)", false),
+        ] {
+            assert_eq!(ask(text), Ok(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_pointed_at() {
+        for (text, at, part) in [
+            ("foo", 0, "unparsable conditional expression 'foo'"),
+            ("1 2", 2, "unexpected character '2'"),
+            ("1a", 1, "unexpected character 'a'"),
+            ("1)", 1, "unexpected character ')'"),
+            ("1 |1", 2, "unexpected character '|'"),
+            ("(1)(1)", 3, "unexpected character '('"),
+            ("(1", 0, "expected ')'"),
+            ("()", 1, "unparsable"),
+            ("1 &&", 4, "unparsable"),
+            ("&& 1", 0, "unparsable"),
+            ("!", 1, "unparsable"),
+            ("1||foo", 3, "unparsable"),
+            ("0&&foo", 3, "unparsable"),
+            ("stre(a,b)", 0, "did you mean 'streq' maybe ?"),
+            ("STREQ(a,a)", 0, "did you mean 'streq' maybe ?"),
+            ("streq(a)", 5, "expects 2 argument(s) and got 1"),
+            ("streq(a,b,c)", 10, "expects 2 argument(s) and got 3"),
+            ("streq (a,b)", 0, "in parentheses"),
+            ("streq(a,b", 5, "expected ')'"),
+            ("streq(\"a,b)", 6, "unmatched quote"),
+            ("defined", 0, "expects 1 argument(s) in parentheses"),
+            ("defined()", 7, "expects 1 argument(s) and got 0"),
+            ("version_atleast(foo)", 16, "expects a version"),
+            ("openssl_version_before(x)", 23, "expects a version"),
+            ("awslc_api_atleast(x)", 18, "expects a number"),
+        ] {
+            let error = ask(text).unwrap_err();
+            assert_eq!(error.at, at, "{text}: {error}");
+            assert!(error.message.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_option_reads_its_text_as_a_line() {
+        let mut env = Environment::new();
+        env.set(b"V", b"abc").unwrap();
+        let ask = |text: &str| evaluate_option(text.as_bytes(), &env, &BUILD);
+        assert_eq!(ask("streq(\"$V\",abc)"), Ok(true));
+        assert_eq!(ask("streq($V,abc)"), Ok(false));
+        assert_eq!(ask("\"1\" && streq(\"a b\",\"a b\") # comment"), Ok(true));
+        assert_eq!(ask("streq(\"a,b\",\"a,b\")").unwrap_err().at, 13);
+        assert_eq!(ask("\"0\" ||  foo").unwrap_err().at, 8);
+        assert_eq!(ask("1 \"").unwrap_err().message, "unmatched quote");
+    }
+
+    #[test]
+    fn the_stack_is_bounded() {
+        let nested = |n: usize| format!("{}1{}", "(".repeat(n), ")".repeat(n));
+        assert_eq!(ask(&nested(MAX_EXPRESSION_DEPTH)), Ok(true));
+        assert!(ask(&nested(MAX_EXPRESSION_DEPTH + 1)).unwrap_err().message.contains("inside each other"));
+        assert_eq!(ask(&format!("{}1", "!".repeat(100_000))), Ok(true));
+        assert_eq!(ask(&format!("0{}", "||0".repeat(20_000))), Ok(false));
+    }
+
+    #[test]
+    fn without_a_tls_library_no_question_about_it_is_true() {
+        let env = Environment::new();
+        for text in [
+            "openssl_version_atleast(0.9.8)",
+            "openssl_version_before(9.0.0)",
+            "ssllib_name_startswith(O)",
+            "awslc_api_before(99)",
+            "feature(OPENSSL)",
+        ] {
+            assert_eq!(evaluate(text.as_bytes(), &env, &Build::bare()), Ok(false), "{text}");
+        }
+    }
+}

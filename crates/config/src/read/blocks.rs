@@ -1,0 +1,160 @@
+//! Conditional blocks and messages.
+
+use crate::cond::{Build, evaluate};
+use crate::diag::{Diagnostics, Severity};
+use crate::lex::{Environment, Word};
+use crate::limits::MAX_CONDITION_DEPTH;
+use crate::nearest::nearest;
+use crate::source::Pos;
+
+/// The open blocks, outermost first.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    open: Vec<Block>,
+    /// `.if` directives beyond the allowed depth, whose `.endif` are still to come.
+    refused: usize,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// The `.if`.
+    pos: Pos,
+    branch: Branch,
+    /// `.else` was seen.
+    last: bool,
+}
+
+/// ```text
+///            condition holds           .elif, .else
+///   .if ───────────────────► Taken ──────────────────► Over
+///    │                         ▲
+///    └──────────────────► Waiting (.elif that holds, .else)
+///      it does not
+/// ```
+/// A block inside of one that is not taken is `Over` from the start: nothing in it is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Branch {
+    /// These lines count.
+    Taken,
+    /// These do not, a later branch may.
+    Waiting,
+    /// Neither these nor later ones do.
+    Over,
+}
+
+const DIRECTIVES: [&str; 8] = [".alert", ".diag", ".elif", ".else", ".endif", ".if", ".notice", ".warning"];
+
+impl Blocks {
+    /// Whether lines count now.
+    pub(super) fn hold(&self) -> bool {
+        self.refused == 0 && self.open.last().is_none_or(|block| block.branch == Branch::Taken)
+    }
+
+    /// Obeys a line whose first word begins with a dot.
+    pub(super) fn directive(
+        &mut self,
+        words: &[Word],
+        environment: &Environment,
+        build: &Build,
+        found: &mut Diagnostics,
+    ) {
+        let [name, rest @ ..] = words else { return };
+        let condition = |found: &mut Diagnostics| {
+            let text = Word::join(rest, name.pos());
+            evaluate(text.bytes(), environment, build).unwrap_or_else(|error| {
+                found.alert(text.pos_at(error.at), format!("{error} in '{}'", name.shown()));
+                false
+            })
+        };
+        match name.bytes() {
+            b".if" if self.refused > 0 || self.open.len() >= MAX_CONDITION_DEPTH => {
+                if self.refused == 0 {
+                    let message = format!("more than {MAX_CONDITION_DEPTH} '.if' blocks inside each other");
+                    found.alert(name.pos(), message);
+                }
+                self.refused += 1;
+            }
+            b".if" => {
+                let branch = match self.hold() {
+                    false => Branch::Over,
+                    true if condition(found) => Branch::Taken,
+                    true => Branch::Waiting,
+                };
+                self.open.push(Block { pos: name.pos(), branch, last: false });
+            }
+            b".elif" | b".else" | b".endif" if self.refused > 0 => {
+                self.refused -= usize::from(*name == ".endif");
+            }
+            b".elif" => {
+                let Some(block) = self.another_branch(name, found) else { return };
+                block.branch = match block.branch {
+                    Branch::Taken | Branch::Over => Branch::Over,
+                    Branch::Waiting if condition(found) => Branch::Taken,
+                    Branch::Waiting => Branch::Waiting,
+                };
+            }
+            b".else" => {
+                no_more(name, rest, found);
+                let Some(block) = self.another_branch(name, found) else { return };
+                block.last = true;
+                block.branch = if block.branch == Branch::Waiting { Branch::Taken } else { Branch::Over };
+            }
+            b".endif" => {
+                no_more(name, rest, found);
+                if self.open.pop().is_none() {
+                    found.alert(name.pos(), "lone '.endif' with no matching '.if'");
+                }
+            }
+            _ if !self.hold() => {}
+            b".diag" => message(Severity::Diag, name, rest, found),
+            b".notice" => message(Severity::Notice, name, rest, found),
+            b".warning" => message(Severity::Warning, name, rest, found),
+            b".alert" => message(Severity::Alert, name, rest, found),
+            unknown => {
+                let mut text = format!("unknown directive '{}'", name.shown());
+                if let Some(known) = nearest(unknown, DIRECTIVES) {
+                    text += &format!("; did you mean '{known}' maybe ?");
+                }
+                found.alert(name.pos(), text);
+            }
+        }
+    }
+
+    /// The innermost block, if another branch may begin in it.
+    fn another_branch(&mut self, name: &Word, found: &mut Diagnostics) -> Option<&mut Block> {
+        let Some(block) = self.open.last_mut() else {
+            found.alert(name.pos(), format!("lone '{}' with no matching '.if'", name.shown()));
+            return None;
+        };
+        if block.last {
+            found.alert(name.pos(), format!("'{}' after '.else' is not permitted", name.shown()));
+            return None;
+        }
+        Some(block)
+    }
+
+    /// Blocks do not go on in the next file.
+    pub(super) fn end_of_file(&mut self, found: &mut Diagnostics) {
+        for block in self.open.drain(..) {
+            found.alert(block.pos, "non-terminated '.if' block, '.endif' is missing");
+        }
+        self.refused = 0;
+    }
+}
+
+fn no_more(name: &Word, rest: &[Word], found: &mut Diagnostics) {
+    if let Some(extra) = rest.first() {
+        found.alert(extra.pos(), format!("unexpected argument '{}' for '{}'", extra.shown(), name.shown()));
+    }
+}
+
+fn message(severity: Severity, name: &Word, rest: &[Word], found: &mut Diagnostics) {
+    if let Some(extra) = rest.get(1) {
+        let shown = extra.shown();
+        let text = format!("unexpected argument '{shown}' for '{}', put the message in quotes", name.shown());
+        found.alert(extra.pos(), text);
+        return;
+    }
+    let text = rest.first().map_or(String::new(), |word| word.shown().to_string());
+    found.push(severity, Some(name.pos()), format!("'{text}'"));
+}
