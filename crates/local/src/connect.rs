@@ -1,0 +1,185 @@
+//! Names and connections: bind, listen, accept, connect.
+
+use crate::credentials::Credentials;
+use crate::error::Error;
+use crate::locks;
+use crate::name::{self, Name};
+use crate::pcb::{PcbRef, Phase};
+use crate::socket::{Kind, Socket, wake};
+use crate::wait::{self, Attempt, Event, Op, Waiting};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Connections that may wait to be accepted at most, whatever `listen` is told.
+pub const MAX_BACKLOG: usize = 4096;
+
+impl Socket {
+    /// Gives the socket a name, under which others in this process find it until it is closed.
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`]; [`Error::Invalid`] when it has a name already.
+    pub fn bind(&self, name: &Name) -> Result<(), Error> {
+        name::bind(self.pcb(), name)
+    }
+
+    /// Lets others connect to the socket: up to `backlog` connections, 1 to [`MAX_BACKLOG`], wait until they are accepted. Called again, it changes the
+    /// backlog.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`] for datagrams; [`Error::DestinationRequired`] without a name; [`Error::Invalid`] when it is
+    /// connected.
+    pub fn listen(&self, backlog: usize) -> Result<(), Error> {
+        if self.kind() == Kind::Datagram {
+            return Err(Error::NotSupported(
+                "datagram sockets have no connections to listen for: use a stream",
+            ));
+        }
+        let credentials = Arc::new(Credentials::own());
+        let mut state = self.pcb().state.lock();
+        match state.phase {
+            Phase::Open | Phase::Listening if state.name.is_none() => {
+                return Err(Error::Invalid("a socket that listens needs a name: bind it first"));
+            }
+            Phase::Open | Phase::Listening => {}
+            Phase::Connected | Phase::Disconnected => return Err(Error::IsConnected),
+        }
+        state.phase = Phase::Listening;
+        state.credentials = Some(credentials);
+        state.backlog.limit = backlog.clamp(1, MAX_BACKLOG);
+        Ok(())
+    }
+
+    /// Waits for a connection and takes it, at most as long as the receive timeout says.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it does not listen; [`Error::WouldBlock`] when the time is up.
+    pub fn accept(&self) -> Result<Self, Error> {
+        wait::block(Accept { listener: self }, self.recv_patience())
+    }
+
+    /// As [`accept`](Self::accept), until `deadline`.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn accept_until(&self, deadline: Instant) -> Result<Self, Error> {
+        wait::block(Accept { listener: self }, self.patience_until(deadline))
+    }
+
+    /// Takes a connection if one waits.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept); [`Error::WouldBlock`] when none waits.
+    pub fn try_accept(&self) -> Result<Self, Error> {
+        wait::now(Accept { listener: self })
+    }
+
+    /// As [`accept`](Self::accept), for any executor and without a timeout.
+    pub fn accept_async(&self) -> impl Future<Output = Result<Self, Error>> {
+        Op::new(Accept { listener: self })
+    }
+
+    /// Connects to the socket that has `name`. A stream or seqpacket socket can do so once and then sends at once: it need not be
+    /// accepted first. It never waits. A datagram socket may connect as often as it likes: its messages go to the latest.
+    ///
+    /// # Errors
+    /// [`Error::ConnectionRefused`] when nobody has the name, or does not listen, or its backlog is full; [`Error::WrongKind`];
+    /// [`Error::IsConnected`]; [`Error::Invalid`] when this socket listens itself.
+    pub fn connect(&self, name: &Name) -> Result<(), Error> {
+        let found = name::find(name)?;
+        if found.kind != self.kind() {
+            return Err(Error::WrongKind);
+        }
+        if self.kind() == Kind::Datagram {
+            return self.connect_datagram(found);
+        }
+        self.connect_to_listener(&found)
+    }
+
+    fn connect_datagram(&self, found: PcbRef) -> Result<(), Error> {
+        let credentials = Arc::new(Credentials::own());
+        let mut state = self.pcb().state.lock();
+        state.phase = Phase::Connected;
+        state.peer_credentials = Some(credentials);
+        let former = self.pcb().set_conn(Some(found));
+        drop(state);
+        drop(former); // rule 5: without the lock
+        Ok(())
+    }
+
+    fn connect_to_listener(&self, listener: &PcbRef) -> Result<(), Error> {
+        if listener.as_ptr() == std::ptr::NonNull::from(self.pcb()) {
+            return Err(Error::Invalid("a socket cannot connect to itself: use another one"));
+        }
+        let credentials = Arc::new(Credentials::own());
+        // The other end. Nobody knows it, so it is set up first; refused, it is dropped like any socket that was never connected.
+        let end = Self::new(self.kind());
+        let (mut own, mut other) = locks::lock_two(self.pcb(), listener);
+        match own.phase {
+            Phase::Open => {}
+            Phase::Listening => {
+                drop((own, other));
+                return Err(Error::Invalid("a socket that listens cannot connect: use another one"));
+            }
+            Phase::Connected | Phase::Disconnected => {
+                drop((own, other));
+                return Err(Error::IsConnected);
+            }
+        }
+        let full = other.backlog.queue.len() >= other.backlog.limit;
+        if !other.attached || other.phase != Phase::Listening || full {
+            drop((own, other));
+            return Err(Error::ConnectionRefused);
+        }
+        let pcb = end.pcb();
+        {
+            let mut state = pcb.state.try_lock().expect("nobody else knows it");
+            state.phase = Phase::Connected;
+            state.name.clone_from(&other.name);
+            state.inherits_name = true;
+            state.peer_credentials = Some(credentials);
+            // `conn` of both is written before `end` is published (rule 2).
+            let former = pcb.set_conn(Some(self.reference()));
+            debug_assert!(former.is_none(), "it is new");
+        }
+        own.phase = Phase::Connected;
+        own.peer_credentials.clone_from(&other.credentials);
+        let former = self.pcb().set_conn(Some(end.reference()));
+        debug_assert!(former.is_none(), "rule 2: it was never connected");
+        // Neither buffer has been used; no sender can be there before `own` is unlocked, nor wait.
+        let _nobody = pcb.rcv.lock().set_sender_limit(own.send_limit);
+        other.backlog.queue.push_back(end);
+        let wakes = other.accepters.take();
+        drop((own, other));
+        wake(wakes);
+        Ok(())
+    }
+}
+
+/// Takes a connection from the backlog.
+struct Accept<'a> {
+    listener: &'a Socket,
+}
+
+impl Attempt for Accept<'_> {
+    type Output = Socket;
+
+    fn attempt(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Socket, Error> {
+        let pcb = self.listener.pcb();
+        let mut state = pcb.state.lock();
+        if state.phase != Phase::Listening {
+            return Err(Error::Invalid("the socket does not listen: call listen before accept"));
+        }
+        if let Some(end) = state.backlog.queue.pop_front() {
+            return Ok(end);
+        }
+        if let Some(waiting) = waiting {
+            waiting.enter(pcb, Event::Connection, &mut state.accepters);
+        }
+        Err(Error::WouldBlock)
+    }
+
+    fn may_succeed(&self) -> bool {
+        !self.listener.pcb().state.lock().backlog.queue.is_empty()
+    }
+}

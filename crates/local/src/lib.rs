@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+
+mod connect;
+mod credentials;
+mod error;
+mod flight;
+mod linkage;
+mod locks;
+mod name;
+mod pcb;
+mod rcv;
+mod recv;
+mod send;
+mod socket;
+mod wait;
+
+pub use connect::MAX_BACKLOG;
+pub use credentials::Credentials;
+pub use error::Error;
+pub use flight::{Handle, MAX_HANDLES, MAX_IN_FLIGHT, collect, in_flight};
+pub use linkage::{SocketInfo, sockets};
+pub use name::{MAX_NAME, Name};
+pub use pcb::DEFAULT_LIMIT;
+pub use rcv::MESSAGE_COST;
+pub use recv::Received;
+pub use send::Attached;
+pub use socket::{DEFAULT_SPIN, Kind, Socket};

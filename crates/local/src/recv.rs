@@ -1,0 +1,379 @@
+//! Receiving: from the own buffer, under its lock.
+
+use crate::credentials::Credentials;
+use crate::error::Error;
+use crate::flight::{self, Control, Flight, Handle};
+use crate::name::Name;
+use crate::pcb::Pcb;
+use crate::rcv::{Entry, Message, Piece, Rcv, Taken};
+use crate::socket::{Kind, Socket, wake};
+use crate::wait::{self, Attempt, Event, Op, Waiting};
+use manylane_buf::Chain;
+use manylane_sync::MutexGuard;
+use std::future::Future;
+use std::time::Instant;
+
+/// A message, or a piece of a stream, as it was received.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Received {
+    /// Bytes in the buffer.
+    pub len: usize,
+    /// The message was longer than the buffer, and the rest is gone.
+    pub truncated: bool,
+    /// It is the end: nothing was received, and nothing will be. (`len` is 0, as it is for an empty message.)
+    pub end: bool,
+    /// The name of a datagram's sender, if that has one.
+    pub from: Option<Name>,
+    /// What was sent along. Handles that are dropped are closed.
+    pub handles: Vec<Handle>,
+    /// The sender's, if it sent them.
+    pub credentials: Option<Credentials>,
+}
+
+impl Received {
+    fn set_control(&mut self, control: Option<Box<Control>>) {
+        if let Some(control) = control {
+            self.handles = control.handles;
+            self.credentials = control.credentials;
+        }
+    }
+}
+
+impl Socket {
+    /// Receives into `buffer` and returns how many bytes: of a stream what is there, at least one; of messages one, whose rest is lost if
+    /// it does not fit. Waits until there is something, as long as the receive timeout says. 0 is the end, or an empty message.
+    /// Handles that come along are closed: use [`recv_message`](Self::recv_message) to get them.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when the time is up; [`Error::NotConnected`] on a stream or seqpacket socket that never was connected;
+    /// [`Error::ConnectionReset`] when the other one of two datagram sockets was closed.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn recv(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        if self.kind() == Kind::Stream
+            && let Some(n) = self.take_staged(buffer)
+        {
+            return Ok(n);
+        }
+        self.recv_slowly(buffer)
+    }
+
+    /// The data path of a stream: one lock, that of the own buffer. `None`: nothing was done.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn take_staged(&self, buffer: &mut [u8]) -> Option<usize> {
+        let pcb = self.pcb();
+        let mut guard = pcb.rcv.lock();
+        let rcv = &mut *guard;
+        let n = rcv.take_staged(buffer)?;
+        let wakes = rcv.writers_to_wake();
+        pcb.rcv.publish(rcv);
+        drop(guard);
+        wake(wakes);
+        Some(n)
+    }
+
+    #[inline(never)]
+    fn recv_slowly(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        wait::block(RecvBytes::new(self, buffer), self.recv_patience()).map(closing_handles)
+    }
+
+    /// As [`recv`](Self::recv), until `deadline`.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_until(&self, buffer: &mut [u8], deadline: Instant) -> Result<usize, Error> {
+        wait::block(RecvBytes::new(self, buffer), self.patience_until(deadline)).map(closing_handles)
+    }
+
+    /// As [`recv`](Self::recv), without waiting.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv); [`Error::WouldBlock`] when there is nothing.
+    #[inline]
+    pub fn try_recv(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        match self.take_staged(buffer) {
+            Some(n) => Ok(n),
+            None => wait::now(RecvBytes::new(self, buffer)).map(closing_handles),
+        }
+    }
+
+    /// As [`recv`](Self::recv), for any executor and without a timeout.
+    pub fn recv_async<'a>(&'a self, buffer: &'a mut [u8]) -> impl Future<Output = Result<usize, Error>> + 'a {
+        let op = Op::new(RecvBytes::new(self, buffer));
+        async move { op.await.map(closing_handles) }
+    }
+
+    /// As [`recv`](Self::recv), with everything that came along.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_message(&self, buffer: &mut [u8]) -> Result<Received, Error> {
+        wait::block(RecvBytes::new(self, buffer), self.recv_patience())
+    }
+
+    /// As [`recv_message`](Self::recv_message), without waiting.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv); [`Error::WouldBlock`] when there is nothing.
+    pub fn try_recv_message(&self, buffer: &mut [u8]) -> Result<Received, Error> {
+        wait::now(RecvBytes::new(self, buffer))
+    }
+
+    /// As [`recv_message`](Self::recv_message), for any executor and without a timeout.
+    pub fn recv_message_async<'a>(
+        &'a self,
+        buffer: &'a mut [u8],
+    ) -> impl Future<Output = Result<Received, Error>> + 'a {
+        Op::new(RecvBytes::new(self, buffer))
+    }
+
+    /// Receives by reference (R-A7): of a stream all that is queued, up to `max` bytes and 16 pieces, at least one byte; of messages one. The
+    /// chain is empty at the end. Handles that come along are closed.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv); [`Error::MessageTooLong`] for a message of more than `max` bytes, which stays.
+    pub fn recv_chain(&self, max: usize) -> Result<Chain, Error> {
+        wait::block(RecvChain { socket: self, max }, self.recv_patience())
+    }
+
+    /// As [`recv_chain`](Self::recv_chain), without waiting.
+    ///
+    /// # Errors
+    /// As [`recv_chain`](Self::recv_chain); [`Error::WouldBlock`] when there is nothing.
+    pub fn try_recv_chain(&self, max: usize) -> Result<Chain, Error> {
+        wait::now(RecvChain { socket: self, max })
+    }
+
+    /// As [`recv_chain`](Self::recv_chain), for any executor and without a timeout.
+    pub fn recv_chain_async(&self, max: usize) -> impl Future<Output = Result<Chain, Error>> {
+        Op::new(RecvChain { socket: self, max })
+    }
+}
+
+/// The length alone; what came along is closed.
+fn closing_handles(received: Received) -> usize {
+    if !received.handles.is_empty() {
+        flight::discard(received.handles);
+    }
+    received.len
+}
+
+/// Why nothing can ever be received.
+fn check(pcb: &Pcb) -> Result<(), Error> {
+    if pcb.kind.is_connected_kind() && pcb.conn().is_none() {
+        return Err(Error::NotConnected);
+    }
+    Ok(())
+}
+
+/// Calls `take` on the own buffer, and with the flight lock if that is held. If there is nothing, it waits if it may.
+fn from_buffer<T>(
+    pcb: &Pcb,
+    waiting: Option<&mut Waiting<'_>>,
+    mut flight: Option<MutexGuard<'static, Flight>>,
+    take: impl FnOnce(&mut Rcv, Option<&mut Flight>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut guard = pcb.rcv.lock();
+    let rcv = &mut *guard;
+    let taken = take(rcv, flight.as_deref_mut());
+    let mut wakes = None;
+    match &taken {
+        Ok(_) => wakes = rcv.writers_to_wake(),
+        Err(Error::WouldBlock) => {
+            if let Some(waiting) = waiting {
+                rcv.rest();
+                waiting.enter(pcb, Event::Data, &mut rcv.readers);
+            }
+        }
+        Err(_) => {}
+    }
+    pcb.rcv.publish(rcv);
+    drop(guard);
+    drop(flight);
+    wake(wakes);
+    taken
+}
+
+struct RecvBytes<'a> {
+    socket: &'a Socket,
+    buffer: &'a mut [u8],
+}
+
+impl<'a> RecvBytes<'a> {
+    fn new(socket: &'a Socket, buffer: &'a mut [u8]) -> Self {
+        Self { socket, buffer }
+    }
+
+    fn stream(&mut self, mut waiting: Option<&mut Waiting<'_>>) -> Result<Received, Error> {
+        if self.buffer.is_empty() {
+            return Ok(Received::default());
+        }
+        let pcb = self.socket.pcb();
+        let buffer = &mut *self.buffer;
+        let mut piece =
+            from_buffer(pcb, waiting.as_deref_mut(), None, |rcv, _| rcv.take_bytes(buffer, false))?;
+        if piece.has_handles_ahead() {
+            // Rule 9. What was seen may have changed: it is all looked at again.
+            piece = from_buffer(pcb, waiting, Some(flight::lock()), |rcv, flight| {
+                let piece = rcv.take_bytes(buffer, true)?;
+                landed(flight, piece.control.as_deref());
+                Ok(piece)
+            })?;
+        }
+        let Piece { copied, parcel, control } = piece;
+        let len = copied + parcel.map_or(0, |parcel| parcel.copy_to(&mut buffer[copied..]));
+        let mut received = Received { len, end: len == 0, ..Received::default() };
+        received.set_control(control);
+        Ok(received)
+    }
+
+    fn message(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Received, Error> {
+        let Some(entry) = take_message(self.socket.pcb(), waiting, |_| Ok(()))? else {
+            return Ok(Received { end: true, ..Received::default() });
+        };
+        let Entry { body, control, from } = entry;
+        let whole = body.len();
+        let len = body.copy_to(self.buffer);
+        let mut received = Received { len, truncated: len < whole, from, ..Received::default() };
+        received.set_control(control);
+        Ok(received)
+    }
+}
+
+fn landed(flight: Option<&mut Flight>, control: Option<&Control>) {
+    if let (Some(flight), Some(control)) = (flight, control) {
+        flight.landed(control);
+    }
+}
+
+/// Takes one message, if `prepare` allows it.
+fn take_message(
+    pcb: &Pcb,
+    mut waiting: Option<&mut Waiting<'_>>,
+    prepare: impl Fn(&mut Rcv) -> Result<(), Error>,
+) -> Result<Option<Entry>, Error> {
+    let taken = from_buffer(pcb, waiting.as_deref_mut(), None, |rcv, _| {
+        prepare(rcv)?;
+        rcv.take_message(false)
+    })?;
+    match taken {
+        None => Ok(None),
+        Some(Message::Entry(entry)) => Ok(Some(entry)),
+        // Rule 9. What was seen may have changed: it is all looked at again.
+        Some(Message::HandlesAhead) => from_buffer(pcb, waiting, Some(flight::lock()), |rcv, flight| {
+            prepare(rcv)?;
+            match rcv.take_message(true)? {
+                Some(Message::Entry(entry)) => {
+                    landed(flight, entry.control.as_deref());
+                    Ok(Some(entry))
+                }
+                Some(Message::HandlesAhead) | None => Ok(None), // the former cannot be: the flight lock is held
+            }
+        }),
+    }
+}
+
+impl Attempt for RecvBytes<'_> {
+    type Output = Received;
+
+    fn attempt(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Received, Error> {
+        check(self.socket.pcb())?;
+        match self.socket.kind() {
+            Kind::Stream => self.stream(waiting),
+            Kind::Datagram | Kind::SeqPacket => self.message(waiting),
+        }
+    }
+
+    fn may_succeed(&self) -> bool {
+        self.socket.pcb().rcv.used() != 0
+    }
+}
+
+struct RecvChain<'a> {
+    socket: &'a Socket,
+    max: usize,
+}
+
+impl RecvChain<'_> {
+    fn stream(&self, mut waiting: Option<&mut Waiting<'_>>) -> Result<Chain, Error> {
+        let pcb = self.socket.pcb();
+        let mut chain = Chain::new();
+        if self.max == 0 {
+            return Ok(chain);
+        }
+        loop {
+            let mut taken = Taken::new();
+            let mut control_ahead = false;
+            from_buffer(pcb, waiting.as_deref_mut(), None, |rcv, _| {
+                control_ahead = rcv.front_has_control();
+                if control_ahead { Ok(0) } else { rcv.take_pieces(self.max, &mut taken) }
+            })?;
+            if !control_ahead {
+                let opened = taken.open_into(&mut chain);
+                if opened.is_err() {
+                    pcb.rcv.lock().put_back(taken); // nothing is lost for lack of memory
+                }
+                return if chain.is_empty() { opened.map(|()| chain) } else { Ok(chain) };
+            }
+            strip_control(pcb);
+        }
+    }
+
+    fn message(&self, waiting: Option<&mut Waiting<'_>>) -> Result<Chain, Error> {
+        let max = self.max;
+        let entry = take_message(self.socket.pcb(), waiting, |rcv| match rcv.front_len() {
+            Some(len) if len > max => Err(Error::MessageTooLong { len, limit: max }),
+            _ => rcv.prepare_front(),
+        })?;
+        let Some(Entry { mut body, control, .. }) = entry else { return Ok(Chain::new()) };
+        if let Some(control) = control {
+            flight::discard(control.handles);
+        }
+        body.open_in_place() // cannot fail: it was prepared
+    }
+}
+
+/// Closes the handles of the first entry, which comes without them then.
+fn strip_control(pcb: &Pcb) {
+    let mut flight = flight::lock();
+    let control = pcb.rcv.lock().take_front_control();
+    landed(Some(&mut flight), control.as_deref());
+    drop(flight);
+    if let Some(control) = control {
+        flight::discard(control.handles);
+    }
+}
+
+impl Attempt for RecvChain<'_> {
+    type Output = Chain;
+
+    fn attempt(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Chain, Error> {
+        check(self.socket.pcb())?;
+        match self.socket.kind() {
+            Kind::Stream => self.stream(waiting),
+            Kind::Datagram | Kind::SeqPacket => self.message(waiting),
+        }
+    }
+
+    fn may_succeed(&self) -> bool {
+        self.socket.pcb().rcv.used() != 0
+    }
+}
+
+impl std::io::Read for &Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        Ok(self.recv(buffer)?)
+    }
+}
+
+impl std::io::Write for &Socket {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(self.send(bytes)?)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

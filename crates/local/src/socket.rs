@@ -1,0 +1,417 @@
+//! The handle that programs have, from its creation to its close.
+
+use crate::credentials::Credentials;
+use crate::error::Error;
+use crate::flight::{self, Control, Handle};
+use crate::linkage;
+use crate::locks::{self, Owned};
+use crate::name::{self, Name};
+use crate::pcb::{Pcb, PcbRef, Phase};
+use crate::rcv::Leftovers;
+use crate::wait::Wakes;
+use manylane_sync::atomic::Ordering;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::net::Shutdown;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a blocking call looks for a change before it sleeps, unless [`Socket::set_busy_poll`] says otherwise. Waking a
+/// thread that sleeps costs its waker some microseconds and the whole exchange tens of them, so a look that is shorter than that pays when the other
+/// side answers soon; and when it does not, it costs little beside the sleep.
+pub const DEFAULT_SPIN: Duration = Duration::from_micros(5);
+
+/// The three types of sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A stream of bytes, in both directions (`SOCK_STREAM`).
+    Stream,
+    /// Messages to whom it may concern (`SOCK_DGRAM`).
+    Datagram,
+    /// A connection that keeps the boundaries of messages (`SOCK_SEQPACKET`).
+    SeqPacket,
+}
+
+impl Kind {
+    pub(crate) fn is_connected_kind(self) -> bool {
+        self != Self::Datagram
+    }
+}
+
+/// A local socket. Cloning makes a second handle on the same socket, as `dup` does; it is closed when its last handle is dropped.
+///
+/// ```
+/// use manylane_local::{Kind, Socket};
+/// let (a, b) = Socket::pair(Kind::Stream);
+/// a.send(b"hello")?;
+/// let mut buffer = [0; 16];
+/// assert_eq!(b.recv(&mut buffer)?, 5);
+/// drop(a);
+/// assert_eq!(b.recv(&mut buffer)?, 0, "the end");
+/// # Ok::<_, manylane_local::Error>(())
+/// ```
+///
+/// A handle must not be dropped while the thread holds a lock of rank 10 or higher: closing takes this crate's locks.
+pub struct Socket {
+    pcb: NonNull<Pcb>,
+}
+
+// SAFETY: a pcb may be reached from any thread at any time (see `Pcb`), and its parts are dropped by whichever closes it.
+unsafe impl Send for Socket {}
+// SAFETY: as above.
+unsafe impl Sync for Socket {}
+
+impl Socket {
+    /// A socket that is connected to nobody.
+    pub fn new(kind: Kind) -> Self {
+        Self { pcb: linkage::create(kind) }
+    }
+
+    /// Two sockets that are connected to each other.
+    pub fn pair(kind: Kind) -> (Self, Self) {
+        let (a, b) = (Self::new(kind), Self::new(kind));
+        let credentials = Arc::new(Credentials::own());
+        let (mut one, mut two) = locks::lock_two(a.pcb(), b.pcb());
+        for (state, of, to) in [(&mut one, &a, &b), (&mut two, &b, &a)] {
+            state.phase = Phase::Connected;
+            state.peer_credentials = Some(credentials.clone());
+            let former = of.pcb().set_conn(Some(to.reference()));
+            debug_assert!(former.is_none(), "it is new");
+        }
+        drop((one, two));
+        (a, b)
+    }
+
+    #[inline]
+    pub(crate) fn pcb(&self) -> &Pcb {
+        // SAFETY: rule 6: the socket has a reference until its last handle is dropped, and this is a handle.
+        let pcb = unsafe { self.pcb.as_ref() };
+        #[cfg(loom)]
+        pcb.assert_alive();
+        pcb
+    }
+
+    /// One more reference on the pcb, which is no handle.
+    pub(crate) fn reference(&self) -> PcbRef {
+        // SAFETY: as in `pcb`: there is the socket's reference to copy.
+        unsafe { PcbRef::hold(self.pcb) }
+    }
+
+    /// The peer of a stream or seqpacket socket, without a lock.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn peer(&self) -> Option<&Pcb> {
+        let peer = self.pcb().conn()?;
+        // SAFETY: rule 2: it lives as long as this handle. (Callers have looked at the kind.)
+        let peer = unsafe { peer.as_ref() };
+        #[cfg(loom)]
+        peer.assert_alive();
+        Some(peer)
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.pcb().kind
+    }
+
+    /// Its number, as [`sockets`](crate::sockets) shows it.
+    pub fn number(&self) -> u64 {
+        self.pcb().number
+    }
+
+    /// Its name, if it was bound to one.
+    pub fn name(&self) -> Option<Name> {
+        self.pcb().state.lock().name.clone()
+    }
+
+    /// Calls `f` with the peer while both are locked.
+    fn with_peer<R>(&self, f: impl FnOnce(&crate::pcb::State) -> R) -> Result<R, Error> {
+        let pcb = self.pcb();
+        let mut own = pcb.state.lock();
+        loop {
+            let Some(peer) = pcb.conn().filter(|_| own.phase == Phase::Connected) else {
+                return Err(Error::NotConnected);
+            };
+            if peer == self.pcb {
+                return Ok(f(&own)); // a datagram socket may be connected to itself
+            }
+            // SAFETY: rule 1: `conn` under its lock.
+            match unsafe { locks::owned_lock_two(pcb, own, peer) } {
+                Owned::Both { own: mine, other, relocked } => {
+                    if !relocked || (pcb.conn() == Some(peer) && mine.phase == Phase::Connected) {
+                        return Ok(f(&other));
+                    }
+                    drop(other);
+                    own = mine;
+                }
+                Owned::Freed { own: mine } => own = mine,
+            }
+        }
+    }
+
+    /// The name of the socket at the other end, if that has one.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`].
+    pub fn peer_name(&self) -> Result<Option<Name>, Error> {
+        self.with_peer(|peer| peer.name.clone())
+    }
+
+    /// Who is at the other end: who connected, who began to listen, or who made the pair.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`].
+    pub fn peer_credentials(&self) -> Result<Credentials, Error> {
+        let state = self.pcb().state.lock();
+        match (&state.peer_credentials, state.phase) {
+            (Some(credentials), Phase::Connected) => Ok(**credentials),
+            _ => Err(Error::NotConnected),
+        }
+    }
+
+    /// Bytes that wait to be received.
+    pub fn queued(&self) -> usize {
+        self.pcb().rcv.lock().len()
+    }
+
+    /// Bytes that may be queued for this socket before senders wait; at least 1 and at most half of the address space. A message counts
+    /// [`MESSAGE_COST`](crate::MESSAGE_COST) in addition. Less than what is queued already is allowed: nothing is lost.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for 0 or too many.
+    pub fn set_recv_limit(&self, bytes: usize) -> Result<(), Error> {
+        check_limit(bytes)?;
+        let wakes = self.pcb().rcv.lock().set_limit(bytes);
+        wake(wakes);
+        Ok(())
+    }
+
+    /// As set by [`set_recv_limit`](Self::set_recv_limit).
+    pub fn recv_limit(&self) -> usize {
+        self.pcb().rcv.lock().own_limit()
+    }
+
+    /// Bytes that this socket may have queued at its peer before it waits: the lower one of this and the peer's receive limit counts. For
+    /// datagrams it bounds a single message.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for 0 or too many.
+    pub fn set_send_limit(&self, bytes: usize) -> Result<(), Error> {
+        check_limit(bytes)?;
+        let mut state = self.pcb().state.lock();
+        state.send_limit = bytes;
+        // Under the pcb lock, so that of two callers the later one's limit holds in both places.
+        let wakes = match self.peer() {
+            Some(peer) if self.kind().is_connected_kind() => peer.rcv.lock().set_sender_limit(bytes),
+            _ => None,
+        };
+        drop(state);
+        wake(wakes);
+        Ok(())
+    }
+
+    /// As set by [`set_send_limit`](Self::set_send_limit).
+    pub fn send_limit(&self) -> usize {
+        self.pcb().state.lock().send_limit
+    }
+
+    /// How long blocking receives and accepts wait at most; `None` is for ever.
+    pub fn set_recv_timeout(&self, timeout: Option<Duration>) {
+        self.pcb().recv_timeout.store(nanoseconds(timeout), Ordering::Relaxed);
+    }
+
+    /// How long blocking sends wait at most; `None` is for ever.
+    pub fn set_send_timeout(&self, timeout: Option<Duration>) {
+        self.pcb().send_timeout.store(nanoseconds(timeout), Ordering::Relaxed);
+    }
+
+    /// How long blocking calls look for a change before they sleep (`SO_BUSY_POLL`). Zero: not at all. A millisecond makes an exchange
+    /// between two running threads a hundred times as fast and takes their processors.
+    pub fn set_busy_poll(&self, time: Duration) {
+        self.pcb().busy_poll.store(nanoseconds(Some(time)), Ordering::Relaxed);
+    }
+
+    /// Ends one direction or both. After the writing half is shut the peer receives what was sent, then the end. After the
+    /// reading half is shut, what was queued is gone, and the peer's sends fail with [`Error::BrokenPipe`].
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] on a stream or seqpacket socket that never was connected.
+    pub fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
+        let pcb = self.pcb();
+        let connected_kind = pcb.kind.is_connected_kind();
+        let peer = if connected_kind { Some(self.peer().ok_or(Error::NotConnected)?) } else { None };
+        if matches!(how, Shutdown::Write | Shutdown::Both) {
+            match peer {
+                Some(peer) => end(peer),
+                None => pcb.state.lock().shut_write = true,
+            }
+        }
+        if matches!(how, Shutdown::Read | Shutdown::Both) {
+            let mut rcv = pcb.rcv.lock();
+            let wakes = rcv.shut();
+            pcb.rcv.publish(&rcv);
+            drop(rcv);
+            wakes.into_iter().for_each(wake);
+            let mut handles = Vec::new();
+            empty(pcb, &mut handles);
+            flight::discard(handles);
+        }
+        Ok(())
+    }
+
+    /// Takes the socket apart if this is its last handle; handles that were queued in it go to `handles`. For loops that close many
+    /// (rule 5 of the flight).
+    pub(crate) fn close_into(self, handles: &mut Vec<Handle>) {
+        let this = ManuallyDrop::new(self);
+        if this.pcb().handles.release() {
+            // SAFETY: rule 6: the socket's own reference is given up here, once, since the last handle is.
+            detach(unsafe { PcbRef::adopt(this.pcb) }, handles);
+        }
+    }
+}
+
+fn check_limit(bytes: usize) -> Result<(), Error> {
+    if bytes == 0 || bytes > isize::MAX as usize {
+        return Err(Error::Invalid("a buffer limit of 0 bytes, or of more than there can be: use 1 or more"));
+    }
+    Ok(())
+}
+
+/// `u64::MAX` stands for ever.
+fn nanoseconds(time: Option<Duration>) -> u64 {
+    time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1))
+}
+
+#[inline]
+pub(crate) fn wake(wakes: Option<Wakes>) {
+    if let Some(wakes) = wakes {
+        wakes.wake();
+    }
+}
+
+/// Puts the end into the buffer of `peer`.
+fn end(peer: &Pcb) {
+    let mut rcv = peer.rcv.lock();
+    let wakes = rcv.end();
+    peer.rcv.publish(&rcv);
+    drop(rcv);
+    wakes.into_iter().for_each(wake);
+}
+
+/// Empties the buffer of `pcb`, into which nothing gets any more; handles that were in it go to `handles`.
+fn empty(pcb: &Pcb, handles: &mut Vec<Handle>) {
+    let mut rcv = pcb.rcv.lock();
+    let leftovers: Leftovers = if rcv.has_handles() {
+        drop(rcv); // the flight lock comes first
+        let mut flight = flight::lock();
+        rcv = pcb.rcv.lock();
+        rcv.controls().for_each(|control| flight.landed(control));
+        rcv.empty()
+    } else {
+        rcv.empty()
+    };
+    pcb.rcv.publish(&rcv);
+    drop(rcv);
+    let controls = leftovers.queue.into_iter().filter_map(|entry| entry.control);
+    handles.extend(controls.flat_map(|control: Box<Control>| control.handles));
+}
+
+/// Takes apart the socket of `pcb`, whose own reference this is. The last handle is gone, so no call is active on it; those who are
+/// still here are its peer, who sends into it, and who found it by name or in a list.
+fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
+    linkage::remove(&pcb);
+    let mut own = pcb.state.lock();
+    if !own.inherits_name
+        && let Some(name) = own.name.clone()
+    {
+        drop(own); // the name lock comes first; nobody is left who could bind it again
+        name::unbind(&name);
+        own = pcb.state.lock();
+    }
+    own.attached = false;
+    let backlog = std::mem::take(&mut own.backlog);
+    let accepters = own.accepters.take();
+    // Disconnect: both ends, under both locks (rule 7).
+    let mut of_peer = None; // the reference that a peer had on us
+    let peer = loop {
+        let Some(peer) = pcb.conn().filter(|peer| *peer != pcb.as_ptr()) else { break None };
+        // SAFETY: rule 1: `conn` under its lock.
+        match unsafe { locks::owned_lock_two(&pcb, own, peer) } {
+            Owned::Both { own: mine, mut other, relocked } => {
+                own = mine;
+                if relocked && pcb.conn() != Some(peer) {
+                    continue; // a datagram socket that was disconnected meanwhile
+                }
+                if pcb.kind.is_connected_kind() {
+                    other.phase = Phase::Disconnected;
+                } else {
+                    // SAFETY: locked.
+                    let peer = unsafe { peer.as_ref() };
+                    if peer.conn() == Some(pcb.as_ptr()) {
+                        of_peer = peer.set_conn(None);
+                        other.phase = Phase::Open;
+                    }
+                }
+                break Some(peer);
+            }
+            Owned::Freed { own: mine } => own = mine,
+        }
+    };
+    own.phase = Phase::Disconnected;
+    drop(own);
+
+    let mut rcv = pcb.rcv.lock();
+    let wakes = rcv.close();
+    pcb.rcv.publish(&rcv);
+    drop(rcv);
+    wakes.into_iter().for_each(wake);
+    wake(accepters);
+    empty(&pcb, handles);
+
+    if let Some(peer) = peer {
+        // SAFETY: our `conn` keeps it alive until it is given up below; nobody else changes it once `of_peer` was taken: the peer's
+        // detach finds us in its `conn` no more, or (streams) never does.
+        let peer = unsafe { peer.as_ref() };
+        if pcb.kind.is_connected_kind() {
+            end(peer);
+        } else if of_peer.is_some() {
+            let mut rcv = peer.rcv.lock();
+            let wakes = rcv.reset();
+            peer.rcv.publish(&rcv);
+            drop(rcv);
+            wake(wakes);
+        }
+    }
+    let own = pcb.state.lock();
+    let conn = pcb.set_conn(None);
+    drop(own);
+    drop(conn);
+    drop(of_peer);
+    handles.extend(backlog.queue.into_iter().map(Handle::Socket));
+    drop(pcb); // the socket's reference (rule 6)
+}
+
+impl Clone for Socket {
+    /// A second handle on the same socket. One locked add.
+    fn clone(&self) -> Self {
+        self.pcb().handles.hold();
+        Self { pcb: self.pcb }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let mut handles = Vec::new();
+        // SAFETY: `self` is not used after this: it moves out, and has no field that is dropped.
+        let this = Self { pcb: self.pcb };
+        this.close_into(&mut handles);
+        flight::discard(handles);
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("kind", &self.kind()).field("number", &self.number()).finish()
+    }
+}

@@ -1,0 +1,371 @@
+//! Waiting: one mechanism for threads that block and for tasks.
+//!
+//! # Protocol
+//! 1. An attempt that cannot be completed puts a waker into the list of those who wait for that event, under the lock under which it saw
+//!    that it has to wait. So whoever makes the event happen, under the same lock, finds the waker: no wake-up is lost.
+//! 2. Who makes the event happen takes all wakers out and calls them after the lock is released. Everyone tries again.
+//! 3. A waiter that gives up takes its waker out. Since all are woken, nobody depends on the one that has gone.
+
+use crate::error::Error;
+use crate::pcb::{Pcb, PcbRef};
+use manylane_sync::Backoff;
+use manylane_sync::atomic::{AtomicBool, Ordering};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// Those who wait for one event at one socket. One is the usual number.
+pub(crate) struct Waiters {
+    first: Option<(u64, Waker)>,
+    more: Vec<(u64, Waker)>,
+    tickets: u64,
+}
+
+/// Wakers taken out, to be called without a lock.
+#[must_use = "whoever waits has to be woken"]
+pub(crate) struct Wakes {
+    first: Option<(u64, Waker)>,
+    more: Vec<(u64, Waker)>,
+}
+
+impl Waiters {
+    pub(crate) const fn new() -> Self {
+        Self { first: None, more: Vec::new(), tickets: 0 }
+    }
+
+    /// Whether nobody waits. (`more` is filled only while there is a first.)
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.more.is_empty()
+    }
+
+    /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here.
+    fn add(&mut self, old: Option<u64>, waker: &Waker) -> u64 {
+        let all = self.first.iter_mut().chain(&mut self.more);
+        for (ticket, place) in all {
+            if Some(*ticket) == old {
+                place.clone_from(waker);
+                return *ticket;
+            }
+        }
+        self.tickets += 1;
+        let entry = (self.tickets, waker.clone());
+        if self.first.is_none() {
+            self.first = Some(entry)
+        } else {
+            self.more.push(entry)
+        }
+        self.tickets
+    }
+
+    fn remove(&mut self, ticket: u64) -> Option<Waker> {
+        if self.first.as_ref().is_some_and(|(t, _)| *t == ticket) {
+            return self.first.take().map(|(_, waker)| waker);
+        }
+        let at = self.more.iter().position(|(t, _)| *t == ticket)?;
+        Some(self.more.swap_remove(at).1)
+    }
+
+    /// All of them, if there is any.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Wakes> {
+        if self.is_empty() {
+            return None;
+        }
+        Some(Wakes { first: self.first.take(), more: std::mem::take(&mut self.more) })
+    }
+}
+
+impl Wakes {
+    #[cold]
+    pub(crate) fn wake(self) {
+        for (_, waker) in self.first.into_iter().chain(self.more) {
+            waker.wake();
+        }
+    }
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Something to read in the socket's buffer.
+    Data,
+    /// Room in the socket's buffer.
+    Room,
+    /// A connection to accept.
+    Connection,
+}
+
+/// Where a waiter's waker is, so that it can be renewed and taken out.
+#[derive(Default)]
+pub(crate) struct Registration(Option<(PcbRef, Event, u64)>);
+
+impl Registration {
+    /// Puts the waker into `waiters`, which are those of `event` at `pcb`, under the lock that guards them.
+    ///
+    /// Gives back the reference on a pcb where it waited before, for the caller to drop without a lock.
+    #[must_use = "to be dropped when no lock is held"]
+    fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters, waker: &Waker) -> Option<Self> {
+        if let Some((at, what, ticket)) = &mut self.0
+            && std::ptr::eq::<Pcb>(&**at, pcb)
+            && *what == event
+        {
+            *ticket = waiters.add(Some(*ticket), waker);
+            return None;
+        }
+        let old = Self(self.0.take());
+        // SAFETY: the caller has locked something of this pcb, so it is alive, and stays so: holding needs no more.
+        let held = unsafe { PcbRef::hold(std::ptr::NonNull::from(pcb)) };
+        self.0 = Some((held, event, waiters.add(None, waker)));
+        old.0.is_some().then_some(old)
+    }
+
+    /// Takes the waker out, if it is still in.
+    fn leave(&mut self) {
+        let Some((pcb, event, ticket)) = self.0.take() else { return };
+        let waker = match event {
+            Event::Data => pcb.rcv.lock().readers.remove(ticket),
+            Event::Room => pcb.rcv.lock().writers.remove(ticket),
+            Event::Connection => pcb.state.lock().accepters.remove(ticket),
+        };
+        drop(waker); // without the lock: it may be anyone's code
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Allows an attempt to wait: where its waker is or will be.
+pub(crate) struct Waiting<'a> {
+    waker: &'a Waker,
+    registration: &'a mut Registration,
+    /// From a place waited at before; dropped when the attempt is over and holds no lock.
+    old: Option<Registration>,
+}
+
+impl Waiting<'_> {
+    /// See [`Registration::enter`].
+    pub(crate) fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters) {
+        let old = self.registration.enter(pcb, event, waiters, self.waker);
+        debug_assert!(self.old.is_none() || old.is_none(), "an attempt waits at one place");
+        if old.is_some() {
+            self.old = old;
+        }
+    }
+}
+
+/// An operation that may have to be tried several times.
+pub(crate) trait Attempt {
+    type Output;
+
+    /// Tries. With `waiting`, [`Error::WouldBlock`] means that the waker is where the event will find it.
+    fn attempt(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Self::Output, Error>;
+
+    /// What to return when it may wait no longer.
+    fn given_up(&mut self) -> Result<Self::Output, Error> {
+        Err(Error::WouldBlock)
+    }
+
+    /// A cheap look from outside of any lock: is another attempt worth its while? For spinning.
+    fn may_succeed(&self) -> bool;
+}
+
+/// Tries once.
+#[inline]
+pub(crate) fn now<A: Attempt>(mut attempt: A) -> Result<A::Output, Error> {
+    match attempt.attempt(None) {
+        Err(Error::WouldBlock) => attempt.given_up(),
+        done => done,
+    }
+}
+
+/// Until when a blocking call waits, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) until: Option<Instant>,
+    pub(crate) spin: Duration,
+}
+
+/// Tries until it is done, and sleeps between tries.
+pub(crate) fn block<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Output, Error> {
+    match attempt.attempt(None) {
+        Err(Error::WouldBlock) => block_slowly(attempt, patience),
+        done => done,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Output, Error> {
+    if spin(&attempt, patience.spin) {
+        match attempt.attempt(None) {
+            Err(Error::WouldBlock) => {}
+            done => return done,
+        }
+    }
+    with_parker(|parker, waker| {
+        let mut registration = Registration::default();
+        loop {
+            let mut waiting = Waiting { waker, registration: &mut registration, old: None };
+            match attempt.attempt(Some(&mut waiting)) {
+                Err(Error::WouldBlock) => {}
+                done => return done,
+            }
+            drop(waiting);
+            if !parker.park(patience.until) {
+                drop(registration);
+                // What came in the last moment is not lost.
+                return match attempt.attempt(None) {
+                    Err(Error::WouldBlock) => attempt.given_up(),
+                    done => done,
+                };
+            }
+            // The other side is active: it may go on before we would be asleep again.
+            if spin(&attempt, patience.spin) {
+                match attempt.attempt(None) {
+                    Err(Error::WouldBlock) => {}
+                    done => return done,
+                }
+            }
+        }
+    })
+}
+
+/// Looks for at most `time` whether an attempt is worth its while.
+fn spin<A: Attempt>(attempt: &A, time: Duration) -> bool {
+    if time.is_zero() || cfg!(any(loom, manylane_sim)) {
+        return false;
+    }
+    let started = Instant::now();
+    let mut backoff = Backoff::new();
+    loop {
+        // A look takes the line away from the one who writes it, so looks are rare and the waits between them grow: meanwhile
+        // more arrives, which is then taken at once.
+        backoff.wait();
+        if attempt.may_succeed() {
+            return true;
+        }
+        if started.elapsed() >= time {
+            return false;
+        }
+    }
+}
+
+/// A thread's place to sleep.
+struct Parker {
+    token: AtomicBool,
+    #[cfg(not(any(loom, manylane_sim)))]
+    thread: std::thread::Thread,
+}
+
+impl Parker {
+    fn new() -> Self {
+        Self {
+            token: AtomicBool::new(false),
+            #[cfg(not(any(loom, manylane_sim)))]
+            thread: std::thread::current(),
+        }
+    }
+
+    /// Sleeps until woken, or woken since the last call. False: the time is up.
+    #[cfg(not(any(loom, manylane_sim)))]
+    fn park(&self, until: Option<Instant>) -> bool {
+        // Acquire: pairs with the release in `wake_by_ref`.
+        while !self.token.swap(false, Ordering::Acquire) {
+            match until {
+                None => std::thread::park(),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    std::thread::park_timeout(left);
+                }
+            }
+        }
+        true
+    }
+
+    /// Models and virtual cores have no time: they take turns until woken.
+    #[cfg(any(loom, manylane_sim))]
+    fn park(&self, _: Option<Instant>) -> bool {
+        while !self.token.swap(false, Ordering::Acquire) {
+            manylane_sync::thread::yield_now();
+        }
+        true
+    }
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Release: pairs with the acquire in `park`.
+        self.token.store(true, Ordering::Release);
+        #[cfg(not(any(loom, manylane_sim)))]
+        self.thread.unpark();
+    }
+}
+
+/// The thread's own parker; made at the first sleep, and kept.
+#[cfg(not(any(loom, manylane_sim)))]
+fn with_parker<R>(f: impl FnOnce(&Parker, &Waker) -> R) -> R {
+    thread_local! {
+        static OWN: (Arc<Parker>, Waker) = {
+            let parker = Arc::new(Parker::new());
+            (parker.clone(), parker.into())
+        };
+    }
+    let mut f = Some(f);
+    let mut run = |(parker, waker): &(Arc<Parker>, Waker)| f.take().map(|f| f(parker, waker));
+    let done = OWN.try_with(&mut run).unwrap_or_else(|_| {
+        // The thread is ending and its own is gone.
+        let parker = Arc::new(Parker::new());
+        run(&(parker.clone(), parker.into()))
+    });
+    done.expect("it ran once, here or there")
+}
+
+/// Threads of a model and virtual cores share real threads: each call gets one of its own.
+#[cfg(any(loom, manylane_sim))]
+fn with_parker<R>(f: impl FnOnce(&Parker, &Waker) -> R) -> R {
+    let parker = Arc::new(Parker::new());
+    f(&parker.clone(), &parker.into())
+}
+
+/// An operation to be awaited. Dropped, it is as if it had never been; what a stream took before stays taken.
+#[must_use = "nothing happens until it is awaited"]
+pub(crate) struct Op<A> {
+    attempt: A,
+    registration: Registration,
+}
+
+impl<A> Op<A> {
+    pub(crate) fn new(attempt: A) -> Self {
+        Self { attempt, registration: Registration::default() }
+    }
+}
+
+impl<A: Attempt + Unpin> Future for Op<A> {
+    type Output = Result<A::Output, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let op = &mut *self;
+        let mut waiting = Waiting { waker: context.waker(), registration: &mut op.registration, old: None };
+        match op.attempt.attempt(Some(&mut waiting)) {
+            Err(Error::WouldBlock) => Poll::Pending,
+            done => {
+                drop(waiting);
+                op.registration.leave();
+                Poll::Ready(done)
+            }
+        }
+    }
+}
