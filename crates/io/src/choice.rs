@@ -1,0 +1,110 @@
+//! Which driver: by name, by environment, or by what the kernel allows.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The environment variable that chooses.
+pub const DRIVER_VARIABLE: &str = "MANYLANE_DRIVER";
+
+/// A driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Readiness, then a call for each transfer. Any Linux.
+    Epoll,
+    /// Transfers handed to the kernel in batches.
+    IoUring,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Epoll, Self::IoUring];
+
+    /// Its name, as [`Choice`] reads it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::IoUring => "io_uring",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which driver is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// The one that was measured faster here, if the kernel allows it. That is epoll today: see the crate's page.
+    #[default]
+    Auto,
+    /// This one or none.
+    Only(Kind),
+}
+
+impl Choice {
+    /// What [`DRIVER_VARIABLE`] says; [`Auto`](Self::Auto) when it is not set or empty.
+    ///
+    /// # Errors
+    /// [`UnknownDriver`].
+    pub fn from_environment() -> Result<Self, UnknownDriver> {
+        match std::env::var_os(DRIVER_VARIABLE) {
+            None => Ok(Self::Auto),
+            Some(name) if name.is_empty() => Ok(Self::Auto),
+            Some(name) => name.to_string_lossy().parse(),
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = UnknownDriver;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDriver> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "epoll" => Ok(Self::Only(Kind::Epoll)),
+            "io_uring" => Ok(Self::Only(Kind::IoUring)),
+            _ => Err(UnknownDriver(name.into())),
+        }
+    }
+}
+
+/// No driver has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDriver(Box<str>);
+
+impl fmt::Display for UnknownDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "there is no driver {:?}; set {DRIVER_VARIABLE} to epoll, io_uring or auto, or leave it unset",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownDriver {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_choices() {
+        let error = "kqueue".parse::<Choice>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no driver \"kqueue\"; set MANYLANE_DRIVER to epoll, io_uring or auto, or leave it unset"
+        );
+    }
+
+    #[test]
+    fn every_driver_is_chosen_by_its_name() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.name().parse(), Ok(Choice::Only(kind)));
+        }
+        assert_eq!("auto".parse(), Ok(Choice::Auto));
+    }
+}

@@ -1,0 +1,37 @@
+//! Connections to others.
+
+use crate::core::{Direction, Nature, backend};
+use crate::driver::Io;
+use crate::error::{Call, Error};
+use crate::stream::{Stream, is_tcp, set_nonblocking};
+use crate::waiter::Waiting;
+use rustix::net::SocketAddrAny;
+use std::os::fd::{AsFd, OwnedFd};
+
+impl Io {
+    /// Connects `socket`, whose options are set already, to `address`. The bytes may be sent once this is done.
+    ///
+    /// Dropped before, it closes the socket: the attempt is over.
+    ///
+    /// # Errors
+    /// What the system says, without the address: [`Error::at`] adds it.
+    pub async fn connect(
+        &self,
+        socket: impl Into<OwnedFd>,
+        address: impl Into<SocketAddrAny>,
+    ) -> Result<Stream, Error> {
+        let (socket, address) = (socket.into(), address.into());
+        let core = self.core();
+        set_nonblocking(core, socket.as_fd())?;
+        let nature = if is_tcp(core, socket.as_fd())? { Nature::Tcp } else { Nature::Stream };
+        let stream = Stream::new(core, socket, nature);
+        let mut begun = false;
+        Waiting::new(core, stream.key(), Direction::Write, |context| {
+            let fd = stream.as_fd();
+            backend!(core, driver => driver.poll_connect(core, stream.key(), fd, (&address, &mut begun), context))
+        })
+        .await
+        .map_err(|errno| Error::system(Call::Connect, errno))?;
+        Ok(stream)
+    }
+}

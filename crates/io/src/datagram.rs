@@ -1,0 +1,296 @@
+//! Datagrams, many with one call.
+//!
+//! System calls: `recvmmsg` and `sendmmsg`, with either driver: io_uring has no operation for many datagrams from many senders at
+//! once, so there it tells when the socket is ready, and the call is the same.
+
+use crate::core::{Budget, Core, Direction, Nature, backend};
+use crate::driver::Io;
+use crate::error::{Call, Error};
+use crate::limits::{DATAGRAMS_PER_CALL, DATAGRAMS_PER_ROUND, SEGMENTS_PER_WRITE, SMALL_READ};
+use crate::slab::Key;
+use crate::stream::set_nonblocking;
+use crate::waiter::Waiting;
+use manylane_buf::{Chain, Cluster, Segment};
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrStorage;
+use rustix::net::{SocketAddrAny, SocketType, sockopt};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::IoSlice;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A datagram that came.
+#[derive(Debug)]
+pub struct Datagram {
+    /// Its bytes.
+    pub bytes: Segment,
+    /// Who sent it; none for an unnamed sender.
+    pub from: Option<SocketAddrAny>,
+    /// It was longer than the room for it, and its end is lost.
+    pub truncated: bool,
+}
+
+/// A datagram to be sent.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Its bytes, at most [`SEGMENTS_PER_WRITE`](crate::SEGMENTS_PER_WRITE) segments.
+    pub bytes: Chain,
+    /// To whom; none on a connected socket.
+    pub to: Option<SocketAddrAny>,
+}
+
+/// A datagram socket in the hands of a lane's driver: UDP, or a local one. Closed when dropped.
+pub struct Datagrams {
+    core: Rc<Core>,
+    key: Key,
+    fd: ManuallyDrop<OwnedFd>,
+    room: usize,
+    received: Budget,
+    sent: Budget,
+}
+
+impl Io {
+    /// Takes over a datagram socket, made non-blocking if it is not. A datagram has room for 2 KiB.
+    ///
+    /// # Errors
+    /// When it is not a datagram socket.
+    pub fn datagrams(&self, fd: impl Into<OwnedFd>) -> Result<Datagrams, Error> {
+        let fd = fd.into();
+        let kind = sockopt::socket_type(&fd).map_err(|errno| Error::system(Call::Register, errno))?;
+        if kind != SocketType::DGRAM {
+            return Err(Error::system(Call::Register, Errno::PROTOTYPE));
+        }
+        set_nonblocking(self.core(), fd.as_fd())?;
+        let key = self.core().add(Nature::Datagram);
+        let (received, sent) = (Budget::new(), Budget::new());
+        Ok(Datagrams {
+            core: self.core().clone(),
+            key,
+            fd: ManuallyDrop::new(fd),
+            room: SMALL_READ,
+            received,
+            sent,
+        })
+    }
+}
+
+impl Datagrams {
+    /// The room for each datagram from here on: 2 or 16 KiB, whichever holds `bytes`. What is longer is cut.
+    pub fn set_room(&mut self, bytes: usize) {
+        self.room = bytes.clamp(1, manylane_buf::MAX_CLUSTER);
+    }
+
+    /// Waits for datagrams, and puts those that are there behind `into`, at most
+    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL); how many it were, at least one. Dropped, it has taken none.
+    ///
+    /// Cost: one `recvmmsg`. Its clusters are taken when the socket is ready, and given back where no datagram came.
+    ///
+    /// # Errors
+    /// What the system says, errors that came over the network for earlier datagrams included; no memory; another task waits for
+    /// the same.
+    pub fn recv_batch<'a>(
+        &'a self,
+        into: &'a mut Vec<Datagram>,
+    ) -> impl Future<Output = Result<usize, Error>> + 'a {
+        let call = (Direction::Read, Call::ReceiveDatagrams);
+        self.retry(call, move || receive(self.fd.as_fd(), self.room, into, &self.core))
+    }
+
+    /// Sends from the front of `datagrams`, which loses those that were sent; returns how many, at least one, at most
+    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL). Dropped while it waits, it has sent none.
+    ///
+    /// # Errors
+    /// What the system says about the first datagram, which stays where it is: `EMSGSIZE` for one that is too long, also for one of
+    /// too many segments.
+    pub fn send_batch<'a>(
+        &'a self,
+        datagrams: &'a mut VecDeque<Outgoing>,
+    ) -> impl Future<Output = Result<usize, Error>> + 'a {
+        let call = (Direction::Write, Call::SendDatagrams);
+        self.retry(call, move || {
+            if datagrams.is_empty() {
+                return Ok(0);
+            }
+            let sent = transmit(self.fd.as_fd(), datagrams, &self.core)?;
+            datagrams.drain(..sent);
+            Ok(sent)
+        })
+    }
+
+    /// Tries whenever the socket is ready.
+    fn retry<'a>(
+        &'a self,
+        call: (Direction, Call),
+        mut attempt: impl FnMut() -> Result<usize, Errno> + 'a,
+    ) -> impl Future<Output = Result<usize, Error>> + 'a {
+        let budget = if call.0 == Direction::Read { &self.received } else { &self.sent };
+        Waiting::new(&self.core, self.key, call.0, move |context| {
+            if !budget.is_left(&self.core, DATAGRAMS_PER_ROUND) {
+                self.core.defer(context.waker());
+                return Poll::Pending;
+            }
+            loop {
+                match self.poll_ready(call, context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
+                }
+                match attempt() {
+                    Ok(n) => {
+                        budget.take(n);
+                        return Poll::Ready(Ok(n));
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => self.core.forget_readiness(self.key, call.0),
+                    Err(Errno::NOMEM) => return Poll::Ready(Err(Error::memory(call.1))),
+                    Err(errno) => return Poll::Ready(Err(Error::system(call.1, errno))),
+                }
+            }
+        })
+    }
+
+    fn poll_ready(&self, call: (Direction, Call), context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let fd = self.fd.as_fd();
+        backend!(self.core, driver => driver.poll_ready(&self.core, self.key, fd, call, context))
+    }
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        // SAFETY: taken once: here is the end.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        self.core.release(self.key, fd);
+    }
+}
+
+impl AsFd for Datagrams {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for Datagrams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Datagrams({:?})", *self.fd)
+    }
+}
+
+/// One call's headers, addresses and vectors. The kernel writes lengths and flags into the headers.
+struct Table<const VECTORS: usize> {
+    headers: [libc::mmsghdr; DATAGRAMS_PER_CALL],
+    addresses: [MaybeUninit<SocketAddrStorage>; DATAGRAMS_PER_CALL],
+    vectors: [libc::iovec; VECTORS],
+}
+
+impl<const VECTORS: usize> Table<VECTORS> {
+    fn new() -> Self {
+        // SAFETY: headers of zeros are valid: no address, no vectors, no control data.
+        let headers = unsafe { std::mem::zeroed() };
+        let vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; VECTORS];
+        Self { headers, addresses: [const { MaybeUninit::uninit() }; DATAGRAMS_PER_CALL], vectors }
+    }
+}
+
+/// One `recvmmsg`.
+fn receive(fd: BorrowedFd<'_>, room: usize, into: &mut Vec<Datagram>, core: &Core) -> Result<usize, Errno> {
+    let mut clusters: [Option<Cluster>; DATAGRAMS_PER_CALL] = [const { None }; DATAGRAMS_PER_CALL];
+    let mut table = Table::<DATAGRAMS_PER_CALL>::new();
+    let mut wanted = 0;
+    for place in &mut clusters {
+        let Ok(cluster) = Cluster::alloc(room) else { break };
+        let cluster = place.insert(cluster);
+        let spare = cluster.spare_mut();
+        table.vectors[wanted] = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+        let header = &mut table.headers[wanted].msg_hdr;
+        header.msg_name = table.addresses[wanted].as_mut_ptr().cast();
+        header.msg_namelen = size_of::<SocketAddrStorage>() as u32;
+        header.msg_iov = &raw mut table.vectors[wanted];
+        header.msg_iovlen = 1;
+        wanted += 1;
+    }
+    if wanted == 0 {
+        return Err(Errno::NOMEM);
+    }
+    core.tallies.reads.add(1);
+    // SAFETY: `wanted` headers are filled in, with rooms that live until after the call and that nobody else uses.
+    let n = unsafe {
+        libc::recvmmsg(
+            fd.as_raw_fd(),
+            table.headers.as_mut_ptr(),
+            wanted as u32,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
+    let n = usize::try_from(n).map_err(|_| last_errno())?;
+    for ((header, address), cluster) in table.headers.iter().zip(&table.addresses).zip(&mut clusters).take(n)
+    {
+        let Some(mut cluster) = cluster.take() else { break };
+        let len = (header.msg_len as usize).min(cluster.spare_len());
+        // SAFETY: the kernel has written so many bytes into the room.
+        unsafe { cluster.commit(len) };
+        core.tallies.bytes_in.add(len as u64);
+        let name_len = header.msg_hdr.msg_namelen as usize;
+        let from = (name_len >= size_of::<u16>() && name_len <= size_of::<SocketAddrStorage>()).then(|| {
+            // SAFETY: the kernel has written an address of that length.
+            unsafe { SocketAddrAny::read(address.as_ptr(), name_len as u32) }
+        });
+        let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+        into.push(Datagram { bytes: cluster.into_segment(), from, truncated });
+    }
+    Ok(n)
+}
+
+/// Vectors of one `sendmmsg`: most datagrams are one segment.
+const VECTORS: usize = 2 * SEGMENTS_PER_WRITE;
+
+/// One `sendmmsg`, of those from the front on for which there are vectors.
+fn transmit(fd: BorrowedFd<'_>, datagrams: &VecDeque<Outgoing>, core: &Core) -> Result<usize, Errno> {
+    let mut table = Table::<VECTORS>::new();
+    let (mut wanted, mut used, mut slices) = (0, 0, [IoSlice::new(&[]); SEGMENTS_PER_WRITE]);
+    for datagram in datagrams.iter().take(DATAGRAMS_PER_CALL) {
+        let count = datagram.bytes.segment_count();
+        if count > SEGMENTS_PER_WRITE && wanted == 0 {
+            return Err(Errno::MSGSIZE);
+        }
+        if count > VECTORS - used || count > SEGMENTS_PER_WRITE {
+            break;
+        }
+        let n = datagram.bytes.io_slices(&mut slices);
+        let first = used;
+        for slice in &slices[..n] {
+            let base = slice.as_ptr().cast_mut().cast();
+            table.vectors[used] = libc::iovec { iov_base: base, iov_len: slice.len() };
+            used += 1;
+        }
+        let header = &mut table.headers[wanted].msg_hdr;
+        header.msg_iov = &raw mut table.vectors[first.min(VECTORS - 1)];
+        header.msg_iovlen = n;
+        if let Some(to) = &datagram.to {
+            header.msg_name = to.as_ptr().cast_mut().cast();
+            header.msg_namelen = to.addr_len();
+        }
+        wanted += 1;
+    }
+    core.tallies.writes.add(1);
+    // SAFETY: `wanted` headers are filled in; names and bytes are borrowed from `datagrams`, and only read.
+    let n = unsafe {
+        libc::sendmmsg(
+            fd.as_raw_fd(),
+            table.headers.as_mut_ptr(),
+            wanted as u32,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
+    let n = usize::try_from(n).map_err(|_| last_errno())?;
+    let bytes: usize = datagrams.iter().take(n).map(|datagram| datagram.bytes.len()).sum();
+    core.tallies.bytes_out.add(bytes as u64);
+    Ok(n)
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,164 @@
+//! A lane's driver, and the handle by which its tasks reach it.
+
+use crate::choice::{Choice, Kind, UnknownDriver};
+use crate::core::{Backend, Core};
+use crate::epoll::Epoll;
+use crate::unpark::Bell;
+use manylane_sched::{Here, Poller, Unpark};
+use manylane_sync::Arc;
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a lane waits in between its rounds. One for each lane, made on its thread; see the crate's page.
+pub struct Driver {
+    io: Io,
+}
+
+/// A lane's driver, for the tasks of that lane. A clone is one more count in memory of the lane.
+#[derive(Clone)]
+pub struct Io {
+    core: Rc<Core>,
+}
+
+impl Driver {
+    /// The lane's driver.
+    ///
+    /// # Errors
+    /// [`DriverError`] when the kernel does not allow the one that was chosen.
+    pub fn new(here: Here, choice: Choice) -> Result<Self, DriverError> {
+        let backend = match choice {
+            Choice::Auto | Choice::Only(Kind::Epoll) => {
+                Epoll::new().map(Backend::Epoll).map_err(|errno| DriverError::new(Kind::Epoll, errno))?
+            }
+            Choice::Only(Kind::IoUring) => return Err(DriverError::new(Kind::IoUring, Errno::NOSYS)),
+        };
+        Ok(Self { io: Io { core: Rc::new(Core::new(here, backend)) } })
+    }
+
+    /// The driver that the environment names ([`DRIVER_VARIABLE`](crate::DRIVER_VARIABLE)), or that the kernel allows.
+    ///
+    /// # Errors
+    /// [`DriverError`]; its sentence names the choices.
+    pub fn from_environment(here: Here) -> Result<Self, DriverError> {
+        Self::new(here, Choice::from_environment().map_err(DriverError::Unknown)?)
+    }
+
+    /// The handle for tasks.
+    pub fn io(&self) -> Io {
+        self.io.clone()
+    }
+
+    /// Which one it is.
+    pub fn kind(&self) -> Kind {
+        self.io.kind()
+    }
+
+    fn bell(&self) -> Arc<Bell> {
+        match &self.io.core.backend {
+            Backend::Epoll(epoll) => epoll.bell(),
+        }
+    }
+}
+
+impl Poller for Driver {
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.bell()
+    }
+
+    fn poll(&mut self, _: Here, timeout: Option<Duration>) -> io::Result<()> {
+        let core = &*self.io.core;
+        let timeout = if core.begin_round() { Some(Duration::ZERO) } else { timeout };
+        crate::core::backend!(core, driver => driver.wait(core, timeout))?;
+        Ok(())
+    }
+}
+
+impl Io {
+    pub(crate) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    /// The lane.
+    pub fn here(&self) -> Here {
+        self.core.here
+    }
+
+    /// Which driver it is.
+    pub fn kind(&self) -> Kind {
+        match self.core.backend {
+            Backend::Epoll(_) => Kind::Epoll,
+        }
+    }
+
+    /// Descriptors in the driver's hands, those included that are being closed.
+    pub fn open(&self) -> usize {
+        crate::core::backend!(self.core, driver => driver.len())
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Driver({}, {:?})", self.kind(), self.io.here())
+    }
+}
+
+impl fmt::Debug for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Io({}, {:?})", self.kind(), self.here())
+    }
+}
+
+/// A lane has no driver.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The environment names one that does not exist.
+    Unknown(UnknownDriver),
+    /// The kernel refused it.
+    Refused {
+        /// Which.
+        kind: Kind,
+        /// What it said.
+        errno: Errno,
+    },
+}
+
+impl DriverError {
+    pub(crate) fn new(kind: Kind, errno: Errno) -> Self {
+        Self::Refused { kind, errno }
+    }
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(error) => error.fmt(f),
+            Self::Refused { kind, errno } => {
+                write!(f, "the kernel does not offer {kind} to this program: {}", io::Error::from(*errno))?;
+                match kind {
+                    Kind::Epoll => Ok(()),
+                    Kind::IoUring => {
+                        write!(f, "; set {} to epoll or auto", crate::DRIVER_VARIABLE)
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DriverError({self})")
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+impl From<DriverError> for io::Error {
+    fn from(error: DriverError) -> Self {
+        Self::other(error)
+    }
+}

@@ -1,0 +1,39 @@
+//! Connecting: the call begins it, an edge ends it.
+
+use super::Epoll;
+use crate::core::{Core, Direction, Fd};
+use crate::error::Call;
+use crate::slab::Key;
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, connect, sockopt};
+use std::task::{Context, Poll};
+
+impl Epoll {
+    /// Begins to connect at the first poll, and waits for the outcome.
+    pub(crate) fn poll_connect(
+        &self,
+        core: &Core,
+        key: Key,
+        fd: Fd<'_>,
+        (address, begun): (&SocketAddrAny, &mut bool),
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Errno>> {
+        if !std::mem::replace(begun, true) {
+            core.tallies.connects.add(1);
+            match connect(fd, address) {
+                Ok(()) => return Poll::Ready(Ok(())),
+                // Interrupted, it goes on all the same.
+                Err(Errno::INPROGRESS | Errno::INTR) => self.forget_readiness(key, Direction::Write),
+                Err(errno) => return Poll::Ready(Err(errno)),
+            }
+        }
+        match self.poll_ready(core, key, fd, (Direction::Write, Call::Connect), context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.errno().unwrap_or(Errno::ALREADY))),
+            Poll::Ready(Ok(())) => {
+                core.tallies.others.add(1);
+                Poll::Ready(sockopt::socket_error(fd).unwrap_or_else(Err))
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The epoll driver: readiness, edge by edge, and a call for each transfer.
+//!
+//! System calls: `epoll_create1`, `epoll_ctl` once for each descriptor that ever had to wait, `epoll_pwait` once a round.
+//!
+//! 1. A descriptor is registered when a task first has to wait for it, for everything, edge-triggered; `ADD` reports what is
+//!    ready already, so nothing falls between. What is closed before it had to wait is never registered.
+//! 2. `readable` and `writable` say that a call may succeed. They start true (the first call is a guess that mostly pays), a call
+//!    that says `EAGAIN` makes them false, an edge makes them true.
+//! 3. For TCP, a read that did not fill its room has emptied the socket, so `readable` becomes false without another call, unless
+//!    the end of the stream or urgent data has been reported: those end a read early too, and bring no further edge.
+//! 4. An edge names a key. Keys of descriptors that have gone name nobody, so an event of a description that lives on elsewhere
+//!    (a duplicate, a child's) is ignored.
+
+mod accept;
+mod connect;
+mod source;
+mod transfer;
+
+use crate::core::{Core, Direction, Fd, Nature};
+use crate::error::{Call, Error};
+use crate::limits::EVENTS_PER_WAIT;
+use crate::slab::{Key, Slab};
+use crate::unpark::Bell;
+use manylane_buf::Chain;
+use manylane_sync::Arc;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use source::Source;
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    bell: Arc<Bell>,
+    sources: RefCell<Slab<Source>>,
+    events: RefCell<Vec<Event>>,
+    /// Sources whose outboxes had their share of the round.
+    unfinished: RefCell<Vec<Key>>,
+}
+
+/// The bell's key: no source has a generation of 32 bits.
+const BELL: u64 = u64::MAX;
+
+impl Epoll {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = Bell::new(false)?;
+        // Edge-triggered, so that each ring is one event and nobody has to read the counter back.
+        epoll::add(&epoll, bell.fd(), EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+        Ok(Self {
+            epoll,
+            bell,
+            sources: RefCell::new(Slab::new()),
+            events: RefCell::new(Vec::with_capacity(EVENTS_PER_WAIT)),
+            unfinished: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn bell(&self) -> Arc<Bell> {
+        self.bell.clone()
+    }
+
+    /// Sources that exist.
+    pub(crate) fn len(&self) -> usize {
+        self.sources.borrow().len()
+    }
+
+    pub(crate) fn add(&self, nature: Nature) -> Key {
+        self.sources.borrow_mut().insert(Source::new(nature))
+    }
+
+    pub(crate) fn release(&self, core: &Core, key: Key, fd: OwnedFd) {
+        let Some(source) = self.sources.borrow_mut().remove(key) else { return };
+        // Closing takes it off the interest list only if no duplicate is left, and listeners tend to have some.
+        if source.registered && source.nature == Nature::Listener {
+            self.deregister(core, fd.as_fd());
+        }
+    }
+
+    /// Takes a descriptor off the interest list.
+    fn deregister(&self, core: &Core, fd: Fd<'_>) {
+        core.tallies.controls.add(1);
+        // It can only fail if it is not on the list, which is what is wanted.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Gives up a descriptor that stays open. Nothing was received that was not asked for.
+    pub(crate) async fn detach(&self, core: &Core, key: Key, fd: Fd<'_>) -> Result<Chain, Error> {
+        let source = self.sources.borrow_mut().remove(key);
+        if source.is_some_and(|source| source.registered) {
+            self.deregister(core, fd);
+        }
+        Ok(Chain::new())
+    }
+
+    pub(crate) fn leave(&self, key: Key, direction: Direction) {
+        if let Some(source) = self.sources.borrow_mut().get(key) {
+            source.waiter(direction).leave();
+        }
+    }
+
+    pub(crate) fn forget_readiness(&self, key: Key, direction: Direction) {
+        if let Some(source) = self.sources.borrow_mut().get(key) {
+            source.set_ready(direction, false);
+        }
+    }
+
+    /// Whether a call in this direction may succeed; else the task waits until it may.
+    pub(crate) fn poll_ready(
+        &self,
+        core: &Core,
+        key: Key,
+        fd: Fd<'_>,
+        (direction, call): (Direction, Call),
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let mut sources = self.sources.borrow_mut();
+        let source = sources.get(key).expect("a source lives as long as its handle");
+        if source.ready(direction) {
+            return Poll::Ready(Ok(()));
+        }
+        self.wait_for(core, source, key, fd, (direction, call), context)
+    }
+
+    /// Rules 1 and 4 of the core: the waker stays with the source, which is registered.
+    fn wait_for<T>(
+        &self,
+        core: &Core,
+        source: &mut Source,
+        key: Key,
+        fd: Fd<'_>,
+        (direction, call): (Direction, Call),
+        context: &mut Context<'_>,
+    ) -> Poll<Result<T, Error>> {
+        if source.waiter(direction).park(context.waker()).is_err() {
+            return Poll::Ready(Err(Error::busy(call)));
+        }
+        if !source.registered {
+            core.tallies.controls.add(1);
+            let data = EventData::new_u64(key.bits());
+            if let Err(errno) = epoll::add(&self.epoll, fd, data, source.interest()) {
+                source.waiter(direction).leave();
+                return Poll::Ready(Err(Error::system(Call::Register, errno)));
+            }
+            source.registered = true;
+        }
+        Poll::Pending
+    }
+
+    /// Nothing is received before it is asked for.
+    pub(crate) async fn stop_receiving(&self, _: &Core, _: Key) -> Chain {
+        Chain::new()
+    }
+
+    /// One look at the kernel, and the wake-ups that follow from it.
+    pub(crate) fn wait(&self, core: &Core, mut timeout: Option<Duration>) -> Result<(), Errno> {
+        if !self.unfinished.borrow().is_empty() {
+            self.unfinished.take().into_iter().for_each(|key| self.flush(core, key));
+            timeout = Some(Duration::ZERO);
+        }
+        let timeout = timeout.map(|timeout| {
+            // Rounded up to a millisecond, the grain of timers and of older kernels: early is in vain.
+            let millis = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i64;
+            rustix::event::Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 }
+        });
+        let mut events = self.events.take();
+        events.clear();
+        core.tallies.waits.add(1);
+        let outcome = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+        for event in &events {
+            let Event { flags, data } = *event;
+            if data.u64() != BELL {
+                self.happened(core, Key::from_bits(data.u64()), flags);
+            }
+        }
+        *self.events.borrow_mut() = events;
+        match outcome {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    #[inline]
+    fn happened(&self, core: &Core, key: Key, flags: EventFlags) {
+        let mut sources = self.sources.borrow_mut();
+        let Some(source) = sources.get(key) else { return }; // rule 4
+        source.happened(flags);
+        let reader = if source.readable { source.reader.take() } else { None };
+        let flush = source.writable && !source.outbox.is_empty(); // bytes go first, then the task
+        let writer = if source.writable && !flush { source.writer.take() } else { None };
+        drop(sources);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+        if flush {
+            self.flush(core, key);
+        }
+    }
+}

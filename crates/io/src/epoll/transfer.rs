@@ -1,0 +1,149 @@
+//! Bytes in and out of streams.
+
+use super::{Epoll, Source};
+use crate::core::{Core, Direction, Fd};
+use crate::error::{Call, Error};
+use crate::limits::{LARGE_READ, READ_PER_ROUND, SMALL_READ};
+use crate::slab::Key;
+use crate::transmit::{Sent, transmit};
+use manylane_buf::{Chain, Cluster, Segment};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::task::{Context, Poll};
+
+impl Epoll {
+    /// The next bytes, as a segment of their own; nothing at the end of the stream. The cluster is taken when there is reason to
+    /// believe that there are bytes.
+    #[inline]
+    pub(crate) fn poll_recv(
+        &self,
+        core: &Core,
+        key: Key,
+        fd: Fd<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Segment>, Error>> {
+        let mut sources = self.sources.borrow_mut();
+        let source = sources.get(key).expect("a source lives as long as its handle");
+        if source.readable {
+            if !source.may_take(core.round.get(), READ_PER_ROUND as u32) {
+                if source.reader.park(context.waker()).is_err() {
+                    return Poll::Ready(Err(Error::busy(Call::Receive)));
+                }
+                core.defer(context.waker());
+                return Poll::Pending;
+            }
+            let size = if source.large { LARGE_READ } else { SMALL_READ };
+            let Ok(mut cluster) = Cluster::alloc(size) else {
+                return Poll::Ready(Err(Error::memory(Call::Receive)));
+            };
+            loop {
+                core.tallies.reads.add(1);
+                match receive(fd, &mut cluster) {
+                    Ok(0) => return Poll::Ready(Ok(None)),
+                    Ok(n) => {
+                        source.readable = n == size || source.short_reads_lie; // rule 3
+                        source.large = n == size || source.large && n > SMALL_READ;
+                        source.taken += n as u32;
+                        core.tallies.bytes_in.add(n as u64);
+                        return Poll::Ready(Ok(Some(cluster.into_segment())));
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => break source.readable = false,
+                    Err(errno) => return Poll::Ready(Err(Error::system(Call::Receive, errno))),
+                }
+            }
+        }
+        self.wait_for(core, source, key, fd, (Direction::Read, Call::Receive), context)
+    }
+
+    /// Sends `chain` by reference, behind what was handed over before. What the socket does not take now is moved into the
+    /// source, and goes out as the socket takes it, whether the task still waits or not. Ready when nothing is left.
+    #[inline]
+    pub(crate) fn poll_send(
+        &self,
+        core: &Core,
+        key: Key,
+        fd: Fd<'_>,
+        chain: Option<&mut Chain>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let mut sources = self.sources.borrow_mut();
+        let mut source = sources.get(key).expect("a source lives as long as its handle");
+        if let Some(errno) = source.broken {
+            return Poll::Ready(Err(Error::system(Call::Send, errno)));
+        }
+        if let Some(chain) = chain
+            && !chain.is_empty()
+        {
+            if source.outbox.is_empty() && source.writable {
+                drop(sources); // rule 2 of the core
+                let sent = transmit(fd, chain, core.tallies);
+                if sent == Ok(Sent::All) {
+                    return Poll::Ready(Ok(()));
+                }
+                sources = self.sources.borrow_mut();
+                source = sources.get(key).expect("a source lives as long as its handle");
+                self.stopped_at(source, key, sent);
+                if let Err(errno) = sent {
+                    return Poll::Ready(Err(Error::system(Call::Send, errno)));
+                }
+            }
+            if source.outbox.append_chain(chain).is_err() {
+                return Poll::Ready(Err(Error::memory(Call::Send)));
+            }
+            source.outbox_to = fd.as_raw_fd();
+        }
+        if source.outbox.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        self.wait_for(core, source, key, fd, (Direction::Write, Call::Send), context)
+    }
+
+    /// Notes why sending stopped.
+    fn stopped_at(&self, source: &mut Source, key: Key, sent: Result<Sent, Errno>) {
+        match sent {
+            Ok(Sent::All) => {}
+            Ok(Sent::Full) => source.writable = false,
+            Ok(Sent::Enough) => self.unfinished.borrow_mut().push(key),
+            Err(errno) => source.broken = Some(errno),
+        }
+    }
+
+    /// Sends what is in a source's outbox: an edge came, or it is another round. Whether a task waits does not matter.
+    #[cold]
+    pub(super) fn flush(&self, core: &Core, key: Key) {
+        let taken = self.sources.borrow_mut().get(key).map(|source| {
+            // SAFETY: the source is there, so its handle is, which owns the descriptor that the bytes were handed over for.
+            let fd = unsafe { BorrowedFd::borrow_raw(source.outbox_to) };
+            (fd, std::mem::take(&mut source.outbox))
+        });
+        let Some((fd, mut outbox)) = taken else { return };
+        let sent = transmit(fd, &mut outbox, core.tallies); // rule 2 of the core
+        let mut sources = self.sources.borrow_mut();
+        let Some(source) = sources.get(key) else { return };
+        self.stopped_at(source, key, sent);
+        let writer = match sent {
+            Ok(Sent::Full | Sent::Enough) => {
+                source.outbox = outbox;
+                return;
+            }
+            Ok(Sent::All) | Err(_) => source.writer.take(),
+        };
+        drop(sources);
+        drop(outbox);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+    }
+}
+
+/// One read into the cluster's room.
+#[inline]
+fn receive(fd: Fd<'_>, cluster: &mut Cluster) -> Result<usize, Errno> {
+    let ((read, _), _) = rustix::net::recv(fd, cluster.spare_mut(), RecvFlags::empty())?;
+    let n = read.len();
+    // SAFETY: the kernel has written the first `n` bytes of the room.
+    unsafe { cluster.commit(n) };
+    Ok(n)
+}

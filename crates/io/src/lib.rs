@@ -1,0 +1,35 @@
+#![doc = include_str!("../README.md")]
+#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+#![cfg(not(any(loom, manylane_sim)))] // system calls: there is nothing here that lanes share, so nothing to model
+
+mod choice;
+mod connect;
+mod core;
+mod datagram;
+mod driver;
+mod epoll;
+mod error;
+mod limits;
+mod listener;
+mod open;
+mod pipe;
+mod slab;
+mod splice;
+mod stats;
+mod stream;
+mod transmit;
+mod unpark;
+mod waiter;
+
+pub use choice::{Choice, DRIVER_VARIABLE, Kind, UnknownDriver};
+pub use datagram::{Datagram, Datagrams, Outgoing};
+pub use driver::{Driver, DriverError, Io};
+pub use error::{Call, Error, ErrorAt};
+pub use limits::*;
+pub use listener::{Accepted, Listener};
+pub use open::{tcp_listener, tcp_socket};
+pub use rustix::io::Errno;
+pub use rustix::net::{Shutdown, SocketAddrAny};
+pub use splice::Splicer;
+pub use stats::{IoReport, report};
+pub use stream::{Detached, Stream};

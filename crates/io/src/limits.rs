@@ -1,0 +1,41 @@
+//! Every bound on what a peer, or a task, can make a lane do at once.
+
+/// Events that one look at the kernel takes in. More stay in the kernel until the next round: 256 of them are 3 KiB, and tasks
+/// for all of them take several rounds anyway ([`RUNQUEUE_DEPTH`](manylane_sched::RUNQUEUE_DEPTH) is 40).
+pub const EVENTS_PER_WAIT: usize = 256;
+
+/// Connections that a listener hands out in one round (`tune.maxaccept`, R-F5: 4 v. 64 was 336k v. 274k connections/s).
+pub const ACCEPTS_PER_ROUND: u32 = 4;
+
+/// Bytes of a first read, and of those that follow a short one: a request's head and most responses.
+pub const SMALL_READ: usize = 2048;
+
+/// Bytes of a read that follows a full one: the largest cluster, so a bulk transfer costs a call each 16 KiB.
+pub const LARGE_READ: usize = manylane_buf::MAX_CLUSTER;
+
+/// Bytes that one socket may give in one round. A peer that sends faster than the lane reads gets its turn again in the next
+/// round, after all others.
+pub const READ_PER_ROUND: usize = 256 << 10;
+
+/// Bytes that one socket may take in one round, for the same reason.
+pub const WRITTEN_PER_ROUND: usize = 1 << 20;
+
+/// Segments that one `sendmsg` carries. A chain of more takes more calls. (The system's own limit is 1024.)
+pub const SEGMENTS_PER_WRITE: usize = 64;
+
+/// Datagrams that one `recvmmsg` or `sendmmsg` carries.
+pub const DATAGRAMS_PER_CALL: usize = 32;
+
+/// Datagrams that one socket gives, or takes, in one round; for the same reason as [`READ_PER_ROUND`].
+pub const DATAGRAMS_PER_ROUND: usize = 8 * DATAGRAMS_PER_CALL;
+
+/// Pipes that a lane keeps for splicing when nobody uses them. Each holds two descriptors, and 64 KiB of the user's pipe
+/// allowance.
+pub const PIPES_KEPT: usize = 64;
+
+/// Bytes that one splice asks for: what a pipe holds.
+pub const SPLICE_AT_ONCE: usize = 64 << 10;
+
+/// How long accepting pauses when there is no descriptor left and none of this lane is closed meanwhile: others may have closed
+/// some.
+pub const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);

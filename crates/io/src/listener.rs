@@ -1,0 +1,202 @@
+//! Accepting, within a bound for each round, and without descriptors.
+
+use crate::core::{Core, Direction, Nature, backend};
+use crate::driver::Io;
+use crate::error::{Call, Error};
+use crate::limits::ACCEPT_PAUSE;
+use crate::slab::Key;
+use crate::stream::Stream;
+use crate::waiter::Waiting;
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+use std::fmt;
+use std::future::poll_fn;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// Whose fault an error of `accept` is, which says what may be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The connection's: it is gone, the next may be good.
+    Connection,
+    /// Nobody's: there are no descriptors or no memory for now.
+    Starved,
+    /// The listener's.
+    Listener,
+}
+
+/// Linux reports errors that came over the network for a connection as errors of `accept`.
+pub(crate) fn fault(errno: Errno) -> Fault {
+    match errno {
+        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Fault::Starved,
+        Errno::INTR
+        | Errno::CONNABORTED
+        | Errno::PROTO
+        | Errno::NOPROTOOPT
+        | Errno::NETDOWN
+        | Errno::NETUNREACH
+        | Errno::HOSTDOWN
+        | Errno::HOSTUNREACH
+        | Errno::NONET
+        | Errno::PERM
+        | Errno::TIMEDOUT => Fault::Connection,
+        _ => Fault::Listener,
+    }
+}
+
+/// A socket that listens, in the hands of a lane's driver. Closed when dropped; the connections that wait in it are refused then,
+/// if no other descriptor of it is left.
+pub struct Listener {
+    core: Rc<Core>,
+    key: Key,
+    fd: ManuallyDrop<OwnedFd>,
+    tcp: bool,
+}
+
+impl Io {
+    /// Takes over a socket that listens. It should be non-blocking; [`net`](crate) opens such ones.
+    ///
+    /// The same socket may be accepted from on several lanes, by a duplicate of the descriptor on each: a connection wakes one
+    /// of them.
+    ///
+    /// # Errors
+    /// When it is not a socket.
+    pub fn listener(&self, fd: impl Into<OwnedFd>) -> Result<Listener, Error> {
+        let fd = fd.into();
+        let tcp = crate::stream::is_tcp(self.core(), fd.as_fd())?;
+        crate::stream::set_nonblocking(self.core(), fd.as_fd())?;
+        let key = self.core().add(Nature::Listener);
+        Ok(Listener { core: self.core().clone(), key, fd: ManuallyDrop::new(fd), tcp })
+    }
+}
+
+impl Listener {
+    /// The next connection. At most [`ACCEPTS_PER_ROUND`](crate::ACCEPTS_PER_ROUND) of a listener are accepted in a round
+    /// (R-F5); a call beyond that is ready in the next round.
+    ///
+    /// When the process or the system has no descriptors left, it pauses until one of this lane's is closed or
+    /// [`ACCEPT_PAUSE`](crate::ACCEPT_PAUSE) has passed. Connections wait in the kernel meanwhile.
+    ///
+    /// Dropped, it has accepted nothing.
+    ///
+    /// # Errors
+    /// What concerns the listener itself. Connections that failed before they were accepted are passed over.
+    pub async fn accept(&self) -> Result<Accepted, Error> {
+        loop {
+            match self.accept_once().await {
+                Ok((fd, peer)) => {
+                    self.core.tallies.accepted.add(1);
+                    return Ok(Accepted { fd, peer, tcp: self.tcp });
+                }
+                Err(error) if error.errno().map(fault) == Some(Fault::Starved) => self.pause().await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn accept_once(&self) -> impl Future<Output = Result<(OwnedFd, Option<SocketAddrAny>), Error>> + '_ {
+        Waiting::new(
+            &self.core,
+            self.key,
+            Direction::Read,
+            |context| backend!(self.core, driver => driver.poll_accept(&self.core, self.key, self.fd.as_fd(), context)),
+        )
+    }
+
+    /// Until a descriptor was closed, or for a while.
+    #[cold]
+    async fn pause(&self) {
+        struct Starving<'a>(&'a Core, Option<u64>);
+        impl Drop for Starving<'_> {
+            fn drop(&mut self) {
+                if let Some(ticket) = self.1 {
+                    self.0.stop_starving(ticket);
+                }
+            }
+        }
+        self.core.tallies.pauses.add(1);
+        let mut starving = Starving(&self.core, None);
+        let mut sleep = pin!(self.core.here.sleep(ACCEPT_PAUSE));
+        poll_fn(|context| match starving.1 {
+            Some(ticket) if !self.core.is_starved(ticket) => Poll::Ready(()),
+            ticket => {
+                starving.1 = Some(self.core.starve(ticket, context.waker()));
+                sleep.as_mut().poll(context)
+            }
+        })
+        .await;
+    }
+
+    /// Gives the descriptor up without closing it.
+    ///
+    /// # Errors
+    /// When the driver cannot let go of it.
+    pub async fn detach(self) -> Result<OwnedFd, Error> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped nor used again: both fields are moved out once.
+        let (core, fd) = unsafe { (std::ptr::read(&this.core), std::ptr::read(&this.fd)) };
+        let fd = ManuallyDrop::into_inner(fd);
+        crate::stream::detach(core, this.key, fd).await.map(|detached| detached.fd)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // SAFETY: taken once: here is the end, and `detach` does not come here.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        self.core.release(self.key, fd);
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Listener({:?})", *self.fd)
+    }
+}
+
+/// A new connection, of no lane yet: it may be sent to the one that is to serve it.
+#[derive(Debug)]
+pub struct Accepted {
+    fd: OwnedFd,
+    peer: Option<SocketAddrAny>,
+    tcp: bool,
+}
+
+impl Accepted {
+    /// The connection as this lane's stream. Asks nothing of the kernel.
+    pub fn into_stream(self, io: &Io) -> Stream {
+        Stream::new(io.core(), self.fd, if self.tcp { Nature::Tcp } else { Nature::Stream })
+    }
+
+    /// Who connected, where that is known or the kernel tells: none for an unnamed peer. io_uring does not bring the address along, so
+    /// that there it costs a call.
+    ///
+    /// # Errors
+    /// When the peer has gone before it was asked for its name.
+    pub fn peer(&self) -> Result<Option<SocketAddrAny>, Error> {
+        match &self.peer {
+            Some(peer) => Ok(Some(peer.clone())),
+            None => rustix::net::getpeername(&self.fd).map_err(|errno| Error::system(Call::Accept, errno)),
+        }
+    }
+
+    /// The descriptor.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+}
+
+impl AsFd for Accepted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

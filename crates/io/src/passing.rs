@@ -1,0 +1,130 @@
+//! Descriptors that travel over unix sockets (`SCM_RIGHTS` in `unix(7)`).
+//!
+//! Each goes with two bytes, since the system needs some to carry it, and HAProxy's `sockpair@` has two.
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// What goes along.
+const COMPANY: [u8; 2] = [0; 2];
+
+/// Sends `passenger` over `socket`. The caller's own descriptor stays as it is.
+///
+/// # Errors
+/// The system's: `EAGAIN` when the socket is full, `EPIPE` when its other end is closed, `ETOOMANYREFS` when too many are on their way.
+pub fn send_descriptor(socket: BorrowedFd<'_>, passenger: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let passengers = [passenger];
+    let fits = control.push(SendAncillaryMessage::ScmRights(&passengers));
+    debug_assert!(fits, "the space is for one");
+    loop {
+        match rustix::net::sendmsg(socket, &[IoSlice::new(&COMPANY)], &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// What came over a socket.
+#[derive(Debug)]
+pub enum Received {
+    /// A descriptor. It is not inherited by programs that this one starts.
+    Descriptor(OwnedFd),
+    /// Bytes without a descriptor, which the peer should not send. They are lost.
+    Nothing,
+    /// The other end is closed.
+    End,
+}
+
+/// Receives one descriptor from `socket`. If the peer sends more at once, the others are closed.
+///
+/// # Errors
+/// The system's: `EAGAIN` when nothing is there. `EMFILE` when there are no descriptors left: the passenger is lost then.
+pub fn receive_descriptor(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut bytes = COMPANY;
+    loop {
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let message =
+            match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno),
+                Ok(message) => message,
+            };
+        let mut passengers = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(passengers) => Some(passengers),
+            _ => None,
+        });
+        let first = passengers.next().and_then(|mut passengers| passengers.next());
+        return match first {
+            Some(passenger) => Ok(Received::Descriptor(passenger)),
+            // The kernel leaves out what it has no number for.
+            None if message.flags.contains(rustix::net::ReturnFlags::CTRUNC) => Err(Errno::MFILE),
+            None if message.bytes == 0 => Ok(Received::End),
+            None => Ok(Received::Nothing),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::{Shape, pair};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_descriptor_arrives_and_refers_to_the_same() {
+        for shape in [Shape::Stream, Shape::Datagram, Shape::SeqPacket] {
+            let (left, right) = pair(shape).unwrap();
+            let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+            send_descriptor(left.as_fd(), there.as_fd()).unwrap();
+            drop(there);
+            let Received::Descriptor(arrived) = receive_descriptor(right.as_fd()).unwrap() else {
+                panic!("nothing arrived")
+            };
+            std::io::Write::write_all(&mut here, b"x").unwrap();
+            let mut byte = [0];
+            std::io::Read::read_exact(&mut std::os::unix::net::UnixStream::from(arrived), &mut byte).unwrap();
+            assert_eq!(&byte, b"x");
+            assert_eq!(receive_descriptor(right.as_fd()).unwrap_err(), Errno::AGAIN);
+        }
+    }
+
+    #[test]
+    fn of_several_descriptors_the_first_is_taken_and_no_other_stays_open() {
+        let (left, right) = pair(Shape::Stream).unwrap();
+        let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let passengers = [there.as_fd(); 5];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&passengers)));
+        rustix::net::sendmsg(&left, &[IoSlice::new(&COMPANY)], &mut control, SendFlags::NOSIGNAL).unwrap();
+        drop(there);
+        let Received::Descriptor(first) = receive_descriptor(right.as_fd()).unwrap() else {
+            panic!("nothing arrived")
+        };
+        drop(first);
+        // The end is seen only when all copies of the other end are closed.
+        assert_eq!(std::io::Read::read(&mut here, &mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn bytes_alone_and_a_closed_end_are_told_apart() {
+        let (left, right) = pair(Shape::Stream).unwrap();
+        rustix::io::write(&left, b"xyz").unwrap();
+        assert!(matches!(receive_descriptor(right.as_fd()), Ok(Received::Nothing)));
+        assert!(matches!(receive_descriptor(right.as_fd()), Ok(Received::Nothing)));
+        drop(left);
+        assert!(matches!(receive_descriptor(right.as_fd()), Ok(Received::End)));
+        assert_eq!(send_descriptor(right.as_fd(), right.as_fd()), Err(Errno::PIPE));
+    }
+}

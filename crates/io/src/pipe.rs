@@ -1,0 +1,38 @@
+//! Pipes for splicing, kept by the lane.
+
+use crate::core::Core;
+use crate::limits::PIPES_KEPT;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::os::fd::OwnedFd;
+
+/// A pipe, and how many bytes are in it.
+pub(crate) struct Pipe {
+    pub(crate) read: OwnedFd,
+    pub(crate) write: OwnedFd,
+    pub(crate) held: usize,
+}
+
+impl Core {
+    /// An empty pipe: one that is kept, or a new one.
+    pub(crate) fn take_pipe(&self) -> Result<Pipe, Errno> {
+        if let Some(pipe) = self.pipes.borrow_mut().pop() {
+            return Ok(pipe);
+        }
+        self.tallies.others.add(1);
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Pipe { read, write, held: 0 })
+    }
+
+    /// Keeps a pipe for the next, if it is empty and not too many are kept.
+    pub(crate) fn give_pipe(&self, pipe: Pipe) {
+        let mut pipes = self.pipes.borrow_mut();
+        if pipe.held == 0 && pipes.len() < PIPES_KEPT {
+            pipes.push(pipe);
+            return;
+        }
+        drop(pipes);
+        self.close_plainly(pipe.read);
+        self.close_plainly(pipe.write);
+    }
+}

@@ -1,0 +1,233 @@
+//! Bytes from one stream to another within the kernel, through a pipe (R-B7).
+//!
+//! System calls: `splice`, non-blocking, with either driver: io_uring would give it to a thread of its own, so there it tells when
+//! a socket is ready, and the call is the same. Where the kernel refuses (`EINVAL`), the bytes are received and sent.
+//!
+//! The pipe is filled only when it is empty: so "would block" means that the socket is empty, never that the pipe is full.
+
+use crate::core::{Budget, Core, Direction, backend};
+use crate::error::{Call, Error};
+use crate::limits::{READ_PER_ROUND, SPLICE_AT_ONCE};
+use crate::pipe::Pipe;
+use crate::stream::Stream;
+use crate::waiter::Waiting;
+use manylane_buf::Chain;
+use rustix::io::Errno;
+use rustix::pipe::{SpliceFlags, splice};
+use std::fmt;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Moves bytes in one direction, from one stream to another.
+///
+/// It holds what has left the one stream and has not entered the other, so the future of [`step`](Self::step) may be dropped
+/// without loss. Dropped itself, it loses that, as closing either stream would.
+pub struct Splicer {
+    core: Rc<Core>,
+    /// Not empty between steps only if a step was dropped or failed.
+    pipe: Option<Pipe>,
+    /// The kernel refused, or there was no pipe: from here on, bytes are copied.
+    copies: bool,
+    /// What was copied out of the one stream and is not in the other's hands.
+    held: Chain,
+    budget: Budget,
+}
+
+impl fmt::Debug for Splicer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Splicer").field("held", &self.held()).field("copies", &self.copies).finish()
+    }
+}
+
+impl crate::Io {
+    /// A splicer. It takes a pipe when there is something to move, and gives it back when that has gone.
+    pub fn splicer(&self) -> Splicer {
+        Splicer {
+            core: self.core().clone(),
+            pipe: None,
+            copies: false,
+            held: Chain::new(),
+            budget: Budget::new(),
+        }
+    }
+}
+
+impl Splicer {
+    /// Bytes that have left the one stream and not entered the other.
+    pub fn held(&self) -> usize {
+        self.pipe.as_ref().map_or(0, |pipe| pipe.held) + self.held.len()
+    }
+
+    /// Whether the kernel refused to splice between such streams, so that bytes are copied.
+    pub fn copies(&self) -> bool {
+        self.copies
+    }
+
+    /// Waits for bytes from `from`, and moves at most `limit` of them into `to`; how many it were. None only at the end of the
+    /// stream, or when `limit` is 0. What an earlier step left goes first and counts.
+    ///
+    /// Cost: two `splice`, one more each when a socket is empty or full.
+    ///
+    /// # Errors
+    /// Those of [`Stream::recv`] and [`Stream::send`].
+    ///
+    /// # Panics
+    /// When a stream is another lane's driver's.
+    pub async fn step(&mut self, from: &Stream, to: &Stream, limit: usize) -> Result<usize, Error> {
+        assert!(
+            std::ptr::eq(&raw const *self.core, from.core()) && std::ptr::eq(from.core(), to.core()),
+            "a splicer and its streams belong to one driver"
+        );
+        to.flush().await?; // what was handed over before goes first
+        if limit == 0 {
+            return Ok(0);
+        }
+        if self.held() == 0 {
+            self.take_early(from).await?;
+        }
+        if self.held() == 0 && !self.fill(from, limit).await? {
+            return Ok(0);
+        }
+        let moved = self.held();
+        self.drain(to).await?;
+        Ok(moved)
+    }
+
+    /// What the driver has received on its own account.
+    async fn take_early(&mut self, from: &Stream) -> Result<(), Error> {
+        let core = from.core();
+        let early = backend!(core, driver => driver.stop_receiving(core, from.key()).await);
+        self.held = early;
+        Ok(())
+    }
+
+    /// `false` at the end of the stream.
+    async fn fill(&mut self, from: &Stream, limit: usize) -> Result<bool, Error> {
+        if !self.copies {
+            match self.fill_pipe(from, limit).await {
+                Err(error) if error.errno() == Some(Errno::INVAL) => self.copies = true,
+                outcome => return outcome,
+            }
+        }
+        self.core.tallies.copied_splices.add(1);
+        let Some(segment) = from.recv().await? else { return Ok(false) };
+        self.held.push_back(segment).map_err(|_| Error::memory(Call::Splice))?;
+        Ok(true)
+    }
+
+    async fn fill_pipe(&mut self, from: &Stream, limit: usize) -> Result<bool, Error> {
+        let limit = limit.min(SPLICE_AT_ONCE);
+        let core = self.core.clone();
+        Waiting::new(&core, from.key(), Direction::Read, |context| {
+            if !self.budget.is_left(&core, READ_PER_ROUND) {
+                core.defer(context.waker());
+                return Poll::Pending;
+            }
+            loop {
+                match ready(from, Direction::Read, context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
+                }
+                let pipe = match self.pipe.take().map_or_else(|| core.take_pipe(), Ok) {
+                    Ok(pipe) => self.pipe.insert(pipe),
+                    // No descriptors: copying needs none.
+                    Err(_) => return Poll::Ready(Err(Error::system(Call::Splice, Errno::INVAL))),
+                };
+                core.tallies.splices.add(1);
+                match splice_once(from, &pipe.write, limit) {
+                    Ok(0) => return Poll::Ready(Ok(false)),
+                    Ok(n) => {
+                        pipe.held = n;
+                        self.budget.take(n);
+                        core.tallies.bytes_in.add(n as u64);
+                        return Poll::Ready(Ok(true));
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => {
+                        // An idle connection holds no pipe.
+                        self.give_pipe();
+                        core.forget_readiness(from.key(), Direction::Read);
+                    }
+                    Err(errno) => return Poll::Ready(Err(Error::system(Call::Splice, errno))),
+                }
+            }
+        })
+        .await
+    }
+
+    async fn drain(&mut self, to: &Stream) -> Result<(), Error> {
+        if !self.held.is_empty() {
+            to.send(&mut self.held).await?;
+        }
+        let core = self.core.clone();
+        let emptied = Waiting::new(&core, to.key(), Direction::Write, |context| {
+            loop {
+                let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held > 0) else {
+                    return Poll::Ready(Ok(()));
+                };
+                match ready(to, Direction::Write, context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
+                }
+                core.tallies.splices.add(1);
+                match splice_once(&pipe.read, to, pipe.held) {
+                    Ok(n) => {
+                        pipe.held -= n;
+                        core.tallies.bytes_out.add(n as u64);
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => core.forget_readiness(to.key(), Direction::Write),
+                    Err(errno) => return Poll::Ready(Err(Error::system(Call::Splice, errno))),
+                }
+            }
+        })
+        .await;
+        match emptied {
+            // The kernel takes bytes out of sockets but not into this one: what is in the pipe is copied.
+            Err(error) if error.errno() == Some(Errno::INVAL) => self.copy_out(to).await?,
+            outcome => outcome?,
+        }
+        self.give_pipe();
+        Ok(())
+    }
+
+    async fn copy_out(&mut self, to: &Stream) -> Result<(), Error> {
+        self.copies = true;
+        self.core.tallies.copied_splices.add(1);
+        let fail = |errno| Error::system(Call::Splice, errno);
+        while let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held > 0) {
+            let room = self.held.spare(1, pipe.held.min(manylane_buf::MAX_CLUSTER));
+            let room = room.map_err(|_| Error::memory(Call::Splice))?;
+            let n =
+                room.fill(|room| rustix::io::read(&pipe.read, room).map(|(read, _)| read)).map_err(fail)?;
+            pipe.held -= n;
+            to.send(&mut self.held).await?;
+        }
+        Ok(())
+    }
+
+    fn give_pipe(&mut self) {
+        if let Some(pipe) = self.pipe.take() {
+            self.core.give_pipe(pipe);
+        }
+    }
+}
+
+impl Drop for Splicer {
+    fn drop(&mut self) {
+        self.give_pipe();
+    }
+}
+
+fn ready(stream: &Stream, direction: Direction, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    let core = stream.core();
+    let call = (direction, Call::Splice);
+    backend!(core, driver => driver.poll_ready(core, stream.key(), stream.as_fd(), call, context))
+}
+
+fn splice_once(from: impl AsFd, to: impl AsFd, limit: usize) -> Result<usize, Errno> {
+    splice(from, None, to, None, limit, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)
+}

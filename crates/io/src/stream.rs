@@ -1,0 +1,208 @@
+//! Connected byte streams: TCP, local ones, socket pairs.
+
+use crate::core::{Core, Direction, Nature, backend};
+use crate::driver::Io;
+use crate::error::{Call, Error};
+use crate::slab::Key;
+use crate::waiter::Waiting;
+use manylane_buf::{Chain, Segment};
+use rustix::net::{AddressFamily, Shutdown, SocketType, sockopt};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::task::Context;
+use std::task::Poll;
+
+/// A connected stream in the hands of a lane's driver. It stays on its lane.
+///
+/// One task may receive and another send at the same time; a second one in the same direction gets an error. Every future may be
+/// dropped at any time:
+/// - of [`recv`](Self::recv): what has arrived is there for the next;
+/// - of [`send`](Self::send): what was handed over is sent all the same.
+///
+/// Dropped, the stream is closed at once, and what was handed over but not taken by the kernel yet is lost;
+/// [`close`](Self::close) waits for that first.
+pub struct Stream {
+    core: Rc<Core>,
+    key: Key,
+    fd: ManuallyDrop<OwnedFd>,
+}
+
+/// A stream's descriptor, given up by the driver.
+#[derive(Debug)]
+pub struct Detached {
+    /// The descriptor, non-blocking.
+    pub fd: OwnedFd,
+    /// What was received from it and not asked for yet. Always empty with epoll.
+    pub received: Chain,
+}
+
+impl Io {
+    /// Takes over a connected stream socket, made non-blocking if it is not.
+    ///
+    /// For one that was accepted, [`Accepted::into_stream`](crate::Accepted::into_stream) costs no call.
+    ///
+    /// # Errors
+    /// When it is not a stream socket.
+    pub fn stream(&self, fd: impl Into<OwnedFd>) -> Result<Stream, Error> {
+        let fd = fd.into();
+        let core = self.core();
+        let kind = sockopt::socket_type(&fd).map_err(|errno| Error::system(Call::Register, errno))?;
+        if kind != SocketType::STREAM {
+            return Err(Error::system(Call::Register, rustix::io::Errno::PROTOTYPE));
+        }
+        set_nonblocking(core, fd.as_fd())?;
+        let nature = if is_tcp(core, fd.as_fd())? { Nature::Tcp } else { Nature::Stream };
+        Ok(Stream::new(core, fd, nature))
+    }
+}
+
+/// Whether a socket is one of TCP over IP, for which rule 3 of the epoll driver holds.
+pub(crate) fn is_tcp(core: &Core, fd: BorrowedFd<'_>) -> Result<bool, Error> {
+    core.tallies.others.add(2);
+    let fail = |errno| Error::system(Call::Register, errno);
+    let domain = sockopt::socket_domain(fd).map_err(fail)?;
+    let protocol = sockopt::socket_protocol(fd).map_err(fail)?;
+    let ip = domain == AddressFamily::INET || domain == AddressFamily::INET6;
+    Ok(ip && protocol == Some(rustix::net::ipproto::TCP))
+}
+
+pub(crate) fn set_nonblocking(core: &Core, fd: BorrowedFd<'_>) -> Result<(), Error> {
+    core.tallies.others.add(1);
+    rustix::io::ioctl_fionbio(fd, true).map_err(|errno| Error::system(Call::Register, errno))
+}
+
+impl Stream {
+    pub(crate) fn new(core: &Rc<Core>, fd: OwnedFd, nature: Nature) -> Self {
+        let key = core.add(nature);
+        Self { core: core.clone(), key, fd: ManuallyDrop::new(fd) }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The next bytes, in a cluster of the lane's pool that is taken when they are there; `None` at the end of the stream.
+    ///
+    /// Up to 2 KiB at first, 16 KiB while full reads follow one another. A socket gives at most
+    /// [`READ_PER_ROUND`](crate::READ_PER_ROUND) in a round; then the others have their turn.
+    ///
+    /// Cost with epoll: one `recv`, which mostly finds something: a socket that was emptied is not asked again before an event.
+    ///
+    /// # Errors
+    /// What the system says; no memory for a cluster; another task waits for the same.
+    #[inline]
+    pub fn recv(&self) -> impl Future<Output = Result<Option<Segment>, Error>> + '_ {
+        Waiting::new(&self.core, self.key, Direction::Read, |context| self.poll_recv(context))
+    }
+
+    /// [`recv`](Self::recv) for futures that are written by hand.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_recv(&self, context: &mut Context<'_>) -> Poll<Result<Option<Segment>, Error>> {
+        backend!(self.core, driver => driver.poll_recv(&self.core, self.key, self.fd.as_fd(), context))
+    }
+
+    /// Sends all of `chain`, without copying: it is empty when this is done, and its clusters are held until the kernel has taken
+    /// their bytes.
+    ///
+    /// The first poll hands the chain over. From there on its bytes go out in order, behind those of earlier calls, as fast as
+    /// the socket takes them, also when the future is dropped.
+    ///
+    /// Cost with epoll: one `send` or `sendmsg` unless the socket is full.
+    ///
+    /// # Errors
+    /// What the system says, from the first failure on at each call; no memory for the queue; another task waits for the same. Never
+    /// a signal.
+    #[inline]
+    pub fn send<'a>(&'a self, chain: &'a mut Chain) -> impl Future<Output = Result<(), Error>> + 'a {
+        let mut chain = Some(chain);
+        Waiting::new(&self.core, self.key, Direction::Write, move |context| {
+            self.poll_send(chain.take(), context)
+        })
+    }
+
+    /// Waits until all that was handed over is the kernel's.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn flush(&self) -> impl Future<Output = Result<(), Error>> + '_ {
+        Waiting::new(&self.core, self.key, Direction::Write, |context| self.poll_send(None, context))
+    }
+
+    /// [`send`](Self::send) for futures that are written by hand; with none it is [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    #[inline]
+    pub fn poll_send(&self, chain: Option<&mut Chain>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        backend!(self.core, driver => driver.poll_send(&self.core, self.key, self.fd.as_fd(), chain, context))
+    }
+
+    /// Ends one direction or both. What was handed over goes out first, unless only reading ends.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and `ENOTCONN` when the peer has gone.
+    pub async fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
+        if how != Shutdown::Read {
+            self.flush().await?;
+        }
+        self.core.tallies.others.add(1);
+        rustix::net::shutdown(&*self.fd, how).map_err(|errno| Error::system(Call::Shutdown, errno))
+    }
+
+    /// Waits until all that was handed over is the kernel's, then closes. It is closed also when that fails.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub async fn close(self) -> Result<(), Error> {
+        self.flush().await
+    }
+
+    /// Gives the descriptor up without closing it: to another lane, which takes it over with what was received already. What was
+    /// handed over goes out first.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush); the stream is closed then.
+    pub async fn detach(self) -> Result<Detached, Error> {
+        self.flush().await?;
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped nor used again: both fields are moved out once.
+        let (core, fd) = unsafe { (std::ptr::read(&this.core), std::ptr::read(&this.fd)) };
+        detach(core, this.key, ManuallyDrop::into_inner(fd)).await
+    }
+}
+
+/// The driver lets go of a descriptor.
+pub(crate) async fn detach(core: Rc<Core>, key: Key, fd: OwnedFd) -> Result<Detached, Error> {
+    core.tallies.released.add(1);
+    let received = backend!(core, driver => driver.detach(&core, key, fd.as_fd()).await)?;
+    Ok(Detached { fd, received })
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: taken once: here is the end, and `detach` does not come here.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        self.core.release(self.key, fd);
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({:?})", *self.fd)
+    }
+}
