@@ -1,0 +1,183 @@
+//! Connections to servers.
+
+use crate::apply::{Options, SERVERS};
+use crate::endpoint::Endpoint;
+use crate::error::{Purpose, Refused, SocketError, Step};
+use crate::listen;
+use crate::options::{ConnectOptions, Present, Source};
+use manylane_io::options::SocketOption;
+use manylane_io::passing::send_descriptor;
+use manylane_io::socket::{self, AddressFamily, Shape, SocketAddrAny};
+use manylane_io::{Errno, Error, Io, Stream};
+use manylane_sched::Time;
+use manylane_sync::lane;
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Ports of a range that one connection tries. Where so many in a row are in use, the range is too small.
+pub const PORTS_TRIED: u32 = 16;
+
+/// Connects with the same options again and again, on one lane.
+#[derive(Debug)]
+pub struct Connector {
+    options: ConnectOptions,
+    /// Where in the range of source ports the next connection begins. Lanes begin at different places and each goes on by
+    /// itself, so that nothing is shared: a port that another lane has, the system refuses, and the next is tried.
+    next_port: Cell<u16>,
+}
+
+impl Connector {
+    /// With `options`, for the calling lane.
+    pub fn new(options: ConnectOptions) -> Self {
+        // Steps of 61.8 % of the circle keep lanes apart, however many there are.
+        let start = (lane::current().index() as u32).wrapping_mul(40_503) as u16;
+        Self { options, next_port: Cell::new(start) }
+    }
+
+    /// The options.
+    pub fn options(&self) -> &ConnectOptions {
+        &self.options
+    }
+
+    /// Connects to `to`, until `deadline` if there is one. `client` is who is served, for `usesrc client` and `clientip`.
+    ///
+    /// Dropped before, it closes the socket: the attempt is over.
+    ///
+    /// # Errors
+    /// [`SocketError`], with the address, the option that was refused, and what the system said; after the deadline with
+    /// [`Step::Time`].
+    pub async fn connect(
+        &self,
+        io: &Io,
+        to: &Endpoint,
+        client: Option<SocketAddr>,
+        deadline: Option<Time>,
+    ) -> Result<Stream, SocketError> {
+        let attempts = self.attempts(io, to, client);
+        let outcome = match deadline {
+            None => attempts.await,
+            Some(deadline) => {
+                let here = io.here();
+                match here.timeout(deadline.since(here.now()), attempts).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => Err((Step::Time, Errno::TIMEDOUT)),
+                }
+            }
+        };
+        outcome.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
+    }
+
+    async fn attempts(&self, io: &Io, to: &Endpoint, client: Option<SocketAddr>) -> Result<Stream, Refused> {
+        let (family, address) = match (to, to.system()?) {
+            (_, Some(system)) => system,
+            (Endpoint::SocketPair(number), None) => return pass(io, *number),
+            (_, None) => {
+                let why = "sockets of this kind are not connected to in this way";
+                return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
+            }
+        };
+        let mut left = match &self.options.source {
+            Some(Source { ports: Some(ports), present: None, .. }) if family != AddressFamily::UNIX => {
+                u32::from(ports.end().saturating_sub(*ports.start())).saturating_add(1).min(PORTS_TRIED)
+            }
+            _ => 1,
+        };
+        loop {
+            left -= 1;
+            let attempt = async {
+                let socket = self.socket(family, client)?;
+                let connected = io.connect(socket, address.clone()).await;
+                connected.map_err(|error| (Step::Connect, errno(error)))
+            };
+            match attempt.await {
+                // The port is another connection's: as an address of its own, or towards this destination.
+                Err((Step::Source, Errno::ADDRINUSE) | (Step::Connect, Errno::ADDRNOTAVAIL)) if left > 0 => {}
+                // With the port bound, it is the source that is wrong.
+                Err((Step::Connect, errno @ Errno::ADDRNOTAVAIL)) if self.options.source.is_some() => {
+                    return Err((Step::Source, errno));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// A socket with all options, that is not connected yet.
+    fn socket(&self, family: AddressFamily, client: Option<SocketAddr>) -> Result<OwnedFd, Refused> {
+        let options = &self.options;
+        let socket = listen::open(family, Shape::Stream, options.namespace.as_deref())?;
+        let on = Options { socket: socket.as_fd(), family };
+        on.packets(&options.common)?;
+        on.connection(&options.common, &SERVERS)?;
+        if !on.is_ip() {
+            return Ok(socket);
+        }
+        if let Some(bytes) = options.mss {
+            on.set("mss", SocketOption::MaxSegment, bytes.into())?;
+        }
+        if options.fast_open {
+            on.set("tfo", SocketOption::FastOpenConnect, 1)?;
+        }
+        if let Some(name) = &options.interface {
+            on.interface(name)?;
+        }
+        if let Some(source) = &options.source {
+            self.source(&on, source, client)?;
+        }
+        Ok(socket)
+    }
+
+    /// Takes the address to connect from.
+    fn source(&self, on: &Options<'_>, source: &Source, client: Option<SocketAddr>) -> Result<(), Refused> {
+        let bind = |address: SocketAddr| {
+            socket::bind(on.socket, &SocketAddrAny::from(address)).map_err(|errno| (Step::Source, errno))
+        };
+        if let Some(present) = source.present {
+            let address = match (present, client) {
+                (Present::Address(address), _) => address,
+                (Present::Client, Some(client)) => client,
+                (Present::ClientIp, Some(client)) => SocketAddr::new(client.ip(), 0),
+                (Present::Client | Present::ClientIp, None) => {
+                    let why = "'usesrc' needs the address of a client, and there is none; leave it out for checks";
+                    return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
+                }
+            };
+            on.transparent("usesrc")?;
+            if address.port() != 0 {
+                on.set("usesrc", SocketOption::ReuseAddress, 1)?;
+            }
+            return bind(address);
+        }
+        if let Some(ports) = &source.ports {
+            on.set("source", SocketOption::ReuseAddress, 1)?;
+            return bind(SocketAddr::new(source.address, self.port(*ports.start(), *ports.end())));
+        }
+        if source.address.is_unspecified() {
+            return Ok(());
+        }
+        on.set("source", SocketOption::BindAddressNoPort, 1)?;
+        bind(SocketAddr::new(source.address, 0))
+    }
+
+    /// The next port of the range.
+    fn port(&self, low: u16, high: u16) -> u16 {
+        let turn = self.next_port.get();
+        self.next_port.set(turn.wrapping_add(1));
+        let count = u32::from(high.saturating_sub(low)) + 1;
+        (u32::from(low) + u32::from(turn) % count) as u16
+    }
+}
+
+/// A pair of connected sockets: one goes to whoever waits at the other end of descriptor `number`.
+fn pass(io: &Io, number: i32) -> Result<Stream, Refused> {
+    let passage = socket::inherited(number).map_err(|errno| (Step::Inherit, errno))?;
+    socket::peer_address(passage.as_fd()).map_err(|errno| (Step::Inherit, errno))?;
+    let (ours, theirs) = socket::pair(Shape::Stream).map_err(|errno| (Step::Open, errno))?;
+    send_descriptor(passage.as_fd(), theirs.as_fd()).map_err(|errno| (Step::Pass, errno))?;
+    io.stream(ours).map_err(|error| (Step::Driver, errno(error)))
+}
+
+/// What the system said, or what comes nearest.
+fn errno(error: Error) -> Errno {
+    error.errno().unwrap_or(Errno::NOMEM)
+}

@@ -1,0 +1,251 @@
+//! One place to listen at or to connect to, with nothing left to choose: no name, no range, no offset.
+
+use crate::address::{Address, Family, Host, LONGEST_ABSTRACT, Place, Port};
+use crate::error::{Refused, Step};
+use manylane_io::Errno;
+use manylane_io::socket::{AddressFamily, SocketAddrAny, SocketAddrUnix};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+/// Where exactly.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// An address and a port.
+    Ip(SocketAddr),
+    /// A unix socket by its path.
+    Unix(PathBuf),
+    /// A unix socket in the abstract namespace: its name as the system has it, padding included.
+    Abstract(Box<[u8]>),
+    /// An inherited descriptor.
+    Descriptor(i32),
+    /// An inherited descriptor, over which connected sockets are passed.
+    SocketPair(i32),
+    /// A socket inside of this process (R-A8).
+    Local(Box<str>),
+}
+
+/// An address cannot be one or more endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotAnEndpoint {
+    /// The host's name has to be resolved first.
+    Name(Box<str>),
+    /// No address of the name was found.
+    Unknown {
+        /// The name.
+        name: Box<str>,
+        /// What the resolver said.
+        reason: Box<str>,
+    },
+    /// The port that the client connected to, and so many more, is no port.
+    Port {
+        /// The client's.
+        client: u16,
+        /// So many more.
+        port: Port,
+    },
+}
+
+impl fmt::Display for NotAnEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "the host name '{name}' was not resolved; resolve it first"),
+            Self::Unknown { name, reason } => {
+                write!(f, "the host name '{name}' has no address: {reason}; check the name, or write an address")
+            }
+            Self::Port { client, port } => write!(
+                f,
+                "a client's port {client} and the server's '{port}' make no port from 1 to 65535; write the server's port"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NotAnEndpoint {}
+
+impl Address {
+    /// The same with the host's name replaced by its first address of the family that is asked for. Asks the system's resolver, which
+    /// may take seconds: for start-up, or a thread that may block.
+    ///
+    /// # Errors
+    /// [`NotAnEndpoint::Unknown`].
+    pub fn resolve(&self) -> Result<Self, NotAnEndpoint> {
+        let Place::Ip { host: Host::Name { name, family }, port } = &self.place else { return Ok(self.clone()) };
+        let unknown = |reason: &str| NotAnEndpoint::Unknown { name: name.clone(), reason: reason.into() };
+        let found = (&**name, 0).to_socket_addrs().map_err(|error| unknown(&error.to_string()))?;
+        let fits = |ip: &IpAddr| match family {
+            None => true,
+            Some(Family::V4) => ip.is_ipv4(),
+            Some(Family::V6) => ip.is_ipv6(),
+        };
+        let host = match found.map(|found| found.ip()).find(fits) {
+            Some(IpAddr::V4(ip)) => Host::V4(ip),
+            Some(IpAddr::V6(ip)) => Host::V6(ip),
+            None => return Err(unknown("it has none of the family that is asked for")),
+        };
+        Ok(Self { transport: self.transport, place: Place::Ip { host, port: *port } })
+    }
+
+    /// The places that it stands for, one for each port, to listen at; none where there is no port to listen at.
+    ///
+    /// # Errors
+    /// [`NotAnEndpoint::Name`].
+    pub fn endpoints(&self) -> Result<Vec<Endpoint>, NotAnEndpoint> {
+        let one = match &self.place {
+            Place::Ip { host, port } => {
+                let ip = known(host)?;
+                let all = port.iter().map(|port| Endpoint::Ip(SocketAddr::new(ip, port)));
+                return Ok(all.collect());
+            }
+            Place::Unix(path) => Endpoint::Unix(Path::new(&**path).to_owned()),
+            Place::Abstract { name, padded } => {
+                let mut name = name.as_bytes().to_vec();
+                if *padded {
+                    name.resize(LONGEST_ABSTRACT.max(name.len()), 0);
+                }
+                Endpoint::Abstract(name.into())
+            }
+            Place::Descriptor(number) => Endpoint::Descriptor(*number),
+            Place::SocketPair(number) => Endpoint::SocketPair(*number),
+            Place::Local(name) => Endpoint::Local(name.clone()),
+        };
+        Ok(vec![one])
+    }
+
+    /// The place of a server, for a client that connected to `client`: where the address has no host or no port, the client's
+    /// are taken.
+    ///
+    /// # Errors
+    /// [`NotAnEndpoint`].
+    pub fn of_server(&self, client: SocketAddr) -> Result<Endpoint, NotAnEndpoint> {
+        let Place::Ip { host, port } = &self.place else {
+            return self.endpoints().map(|mut one| one.swap_remove(0));
+        };
+        let ip = match known(host)? {
+            ip if ip.is_unspecified() => client.ip(),
+            ip => ip,
+        };
+        let number = port.of_server(client.port());
+        let number = number.ok_or(NotAnEndpoint::Port { client: client.port(), port: *port })?;
+        Ok(Endpoint::Ip(SocketAddr::new(ip, number)))
+    }
+}
+
+fn known(host: &Host) -> Result<IpAddr, NotAnEndpoint> {
+    match host {
+        Host::V4(ip) => Ok((*ip).into()),
+        Host::V6(ip) => Ok((*ip).into()),
+        Host::Name { name, .. } => Err(NotAnEndpoint::Name(name.clone())),
+    }
+}
+
+impl Endpoint {
+    /// Its family and address in the system's form; none for what is no address of the system.
+    pub(crate) fn system(&self) -> Result<Option<(AddressFamily, SocketAddrAny)>, Refused> {
+        Ok(Some(match self {
+            Self::Ip(address @ SocketAddr::V4(_)) => (AddressFamily::INET, (*address).into()),
+            Self::Ip(address @ SocketAddr::V6(_)) => (AddressFamily::INET6, (*address).into()),
+            Self::Unix(path) => (AddressFamily::UNIX, unix_address(path)?),
+            Self::Abstract(name) => {
+                let address = SocketAddrUnix::new_abstract_name(name).map_err(|errno| (Step::Bind, errno))?;
+                (AddressFamily::UNIX, address.into())
+            }
+            Self::Descriptor(_) | Self::SocketPair(_) | Self::Local(_) => return Ok(None),
+        }))
+    }
+
+    /// What a socket's own address is, as the system told it.
+    pub(crate) fn from_system(address: &SocketAddrAny) -> Option<Self> {
+        if let Ok(ip) = SocketAddr::try_from(address.clone()) {
+            return Some(Self::Ip(ip));
+        }
+        let unix = SocketAddrUnix::try_from(address.clone()).ok()?;
+        if let Some(name) = unix.abstract_name() {
+            return Some(Self::Abstract(name.into()));
+        }
+        use std::os::unix::ffi::OsStrExt;
+        let path = unix.path_bytes()?;
+        Some(Self::Unix(Path::new(std::ffi::OsStr::from_bytes(path)).to_owned()))
+    }
+}
+
+pub(crate) fn unix_address(path: &Path) -> Result<SocketAddrAny, Refused> {
+    let address = SocketAddrUnix::new(path).map_err(|errno| (Step::Bind, errno))?;
+    if path.as_os_str().is_empty() {
+        return Err((Step::Bind, Errno::INVAL)); // the system would choose a name
+    }
+    Ok(address.into())
+}
+
+/// As an address of a configuration file.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(path) if path.is_absolute() => path.display().fmt(f),
+            Self::Unix(path) => write!(f, "unix@{}", path.display()),
+            Self::Abstract(name) => {
+                let padded = name.len() == LONGEST_ABSTRACT;
+                let end = name.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                let prefix = if padded { "abns" } else { "abnsz" };
+                write!(f, "{prefix}@{}", String::from_utf8_lossy(&name[..end]))
+            }
+            Self::Descriptor(number) => write!(f, "fd@{number}"),
+            Self::SocketPair(number) => write!(f, "sockpair@{number}"),
+            Self::Local(name) => write!(f, "local@{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Rules;
+
+    fn endpoints(text: &str) -> Vec<String> {
+        let address = Address::parse(text, &Rules::BIND).unwrap();
+        address.endpoints().unwrap().iter().map(Endpoint::to_string).collect()
+    }
+
+    #[test]
+    fn a_range_is_one_endpoint_for_each_port() {
+        assert_eq!(endpoints("[::1]:80-82"), ["[::1]:80", "[::1]:81", "[::1]:82"]);
+        assert_eq!(endpoints(":65535"), ["0.0.0.0:65535"]);
+        for text in ["/run/a", "unix@a", "abns@a", "abnsz@a", "fd@3", "sockpair@4", "local@x"] {
+            assert_eq!(endpoints(text), [text]);
+        }
+    }
+
+    #[test]
+    fn a_servers_endpoint_takes_from_the_client_what_it_does_not_say() {
+        let client = "192.0.2.9:8000".parse().unwrap();
+        let of = |text| Address::parse(text, &Rules::SERVER).unwrap().of_server(client);
+        for (text, expected) in [
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("192.0.2.1", "192.0.2.1:8000"),
+            ("192.0.2.1:-1", "192.0.2.1:7999"),
+            ("*:80", "192.0.2.9:80"),
+            ("/run/x", "/run/x"),
+        ] {
+            assert_eq!(of(text).unwrap().to_string(), expected, "{text}");
+        }
+        assert_eq!(
+            of("192.0.2.1:-8000").unwrap_err().to_string(),
+            "a client's port 8000 and the server's ':-8000' make no port from 1 to 65535; write the server's port"
+        );
+        assert_eq!(
+            of("name:80").unwrap_err().to_string(),
+            "the host name 'name' was not resolved; resolve it first"
+        );
+    }
+
+    #[test]
+    fn names_are_resolved_to_the_family_that_is_asked_for() {
+        let resolve = |text| Address::parse(text, &Rules::BIND).unwrap().resolve().map(|address| address.to_string());
+        assert_eq!(resolve("ipv4@localhost:80").as_deref(), Ok("127.0.0.1:80"));
+        assert_eq!(resolve("192.0.2.1:80").as_deref(), Ok("192.0.2.1:80"));
+        let error = resolve("no-such-host.invalid:80").unwrap_err().to_string();
+        assert!(error.starts_with("the host name 'no-such-host.invalid' has no address: "), "{error}");
+    }
+}

@@ -1,0 +1,179 @@
+//! What the system refused, in one sentence: what was wanted, of which address, at which step, what the system said, and what
+//! may help.
+
+use crate::address::Quoted;
+use manylane_io::Errno;
+use std::fmt;
+use std::io;
+
+/// What the socket was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// To listen.
+    Listen,
+    /// To connect.
+    Connect,
+    /// To serve a connection that was accepted.
+    Accept,
+}
+
+/// Which step was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// The socket is made.
+    Open,
+    /// Another network namespace is entered (`namespace`).
+    Namespace,
+    /// An option is set: the keyword, and the system's name.
+    Option(&'static str, &'static str),
+    /// An address is taken.
+    Bind,
+    /// The address to connect from is taken (`source`).
+    Source,
+    /// Connections are let in.
+    Listen,
+    /// The file of a unix socket gets its mode or its owner.
+    Permissions,
+    /// The file of a unix socket takes its place.
+    Place,
+    /// An inherited descriptor is looked at.
+    Inherit,
+    /// The connection is made.
+    Connect,
+    /// A descriptor is passed on (`sockpair@`).
+    Pass,
+    /// The driver takes over.
+    Driver,
+    /// The time that the connection may take is over.
+    Time,
+    /// Nothing was tried: this cannot be done.
+    Unsupported(&'static str),
+}
+
+/// A socket that could not be made as it was wanted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SocketError(Box<Inner>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Inner {
+    purpose: Purpose,
+    place: Box<str>,
+    step: Step,
+    errno: Errno,
+}
+
+impl SocketError {
+    pub(crate) fn new(purpose: Purpose, place: &dyn fmt::Display, (step, errno): Refused) -> Self {
+        let place = Quoted(&place.to_string()).to_string().into_boxed_str();
+        Self(Box::new(Inner { purpose, place, step, errno }))
+    }
+
+    /// What the socket was for.
+    pub fn purpose(&self) -> Purpose {
+        self.0.purpose
+    }
+
+    /// The address, as messages show it.
+    pub fn place(&self) -> &str {
+        &self.0.place
+    }
+
+    /// Which step was refused.
+    pub fn step(&self) -> Step {
+        self.0.step
+    }
+
+    /// What the system said; `ETIMEDOUT` for [`Step::Time`], `EOPNOTSUPP` for [`Step::Unsupported`].
+    pub fn errno(&self) -> Errno {
+        self.0.errno
+    }
+
+    /// The same in std's terms.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.0.errno.kind()
+    }
+}
+
+/// A step, and what the system said to it.
+pub(crate) type Refused = (Step, Errno);
+
+impl Inner {
+    /// What may help, where that is known.
+    fn remedy(&self) -> Option<&'static str> {
+        let text = match (self.step, self.errno) {
+            (Step::Open, Errno::MFILE) => "raise the limit of open files ('ulimit -n')",
+            (Step::Open, Errno::AFNOSUPPORT) => "the system is without this family of addresses",
+            (Step::Namespace, Errno::NOENT) => "'ip netns list' shows the names that there are",
+            (Step::Namespace, Errno::PERM) => "this needs the capability CAP_SYS_ADMIN",
+            (Step::Bind | Step::Listen, Errno::ADDRINUSE) => "stop the program that has it, or choose another",
+            (Step::Bind, Errno::ADDRNOTAVAIL) => "no network device has this address; 'transparent' allows it all the same",
+            (Step::Bind, Errno::ACCESS) if !self.place.contains('/') => {
+                "ports below 1024 need the capability CAP_NET_BIND_SERVICE"
+            }
+            (Step::Bind, Errno::NOENT) => "make the folder first",
+            (Step::Bind, Errno::NAMETOOLONG) => "choose a shorter path",
+            (Step::Place, Errno::EXIST) => "there is a file that is no socket: move it away, or choose another path",
+            (Step::Source, Errno::ADDRNOTAVAIL) => "no network device has this address, or all of its ports are in use",
+            (Step::Source, Errno::ADDRINUSE) => "all ports of the range are in use; make it larger",
+            (Step::Option("interface", _), Errno::NODEV) => "'ip link' shows the devices that there are",
+            (Step::Option(..), Errno::PERM) => "this needs a capability such as CAP_NET_ADMIN",
+            (Step::Inherit, Errno::BADF) => "the parent left no such descriptor open",
+            (Step::Inherit, Errno::NOTSOCK) => "the descriptor is no socket",
+            (Step::Inherit, Errno::PROTOTYPE) => "the socket is of another kind than the statement needs",
+            (Step::Inherit, Errno::DESTADDRREQ) => "the socket is bound to no address",
+            (Step::Inherit, Errno::NOTCONN) => "the socket is not connected",
+            (Step::Connect, Errno::AGAIN) => "the server's backlog is full",
+            _ => return None,
+        };
+        Some(text)
+    }
+}
+
+impl fmt::Display for SocketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { purpose, place, step, errno } = &*self.0;
+        f.write_str(match purpose {
+            Purpose::Listen => "cannot listen on ",
+            Purpose::Connect => "cannot connect to ",
+            Purpose::Accept => "cannot serve a connection to ",
+        })?;
+        write!(f, "'{place}': ")?;
+        match step {
+            Step::Open => f.write_str("the socket was not opened")?,
+            Step::Namespace => f.write_str("'namespace' was not entered")?,
+            Step::Option(keyword, name) => write!(f, "'{keyword}' ({name}) was refused")?,
+            Step::Bind => f.write_str("the address was refused")?,
+            Step::Source => f.write_str("'source' was refused")?,
+            Step::Listen => f.write_str("listening was refused")?,
+            Step::Permissions => f.write_str("'mode', 'user' or 'group' was refused")?,
+            Step::Place => f.write_str("the socket cannot take its place")?,
+            Step::Inherit => f.write_str("the descriptor cannot be used")?,
+            Step::Connect => f.write_str("the connection failed")?,
+            Step::Pass => f.write_str("the descriptor was not passed on")?,
+            Step::Driver => f.write_str("the driver did not take it")?,
+            Step::Time => return f.write_str("the time for it ran out"),
+            Step::Unsupported(why) => return f.write_str(why),
+        }
+        write!(f, ": {}", io::Error::from(*errno))?;
+        match self.0.remedy() {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for SocketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SocketError({self})")
+    }
+}
+
+impl std::error::Error for SocketError {}
+
+impl From<SocketError> for io::Error {
+    fn from(error: SocketError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}

@@ -1,0 +1,113 @@
+//! From a listener to the lanes that serve (R-F5, and section 3 of the design).
+
+use crate::listen::Acceptor;
+use crate::loads::{Balance, Presence, Seat};
+use manylane_io::{Accepted, Error, Io};
+use manylane_sched::{Class, Remote, TaskKind};
+use manylane_stats::{CounterGroup, counters};
+use std::cell::RefCell;
+
+counters! {
+    /// What lanes did with the connections that they accepted.
+    struct Spread {
+        /// Served where they were accepted.
+        kept,
+        /// Given to another lane.
+        given,
+        /// Closed, because there was no memory for their task, or the chosen lane had just ended.
+        refused,
+    }
+}
+
+static SPREAD: CounterGroup<Spread> = CounterGroup::new();
+
+/// What the lanes did with the connections that they accepted, since the program began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpreadReport {
+    /// Served where they were accepted.
+    pub kept: u64,
+    /// Given to another lane.
+    pub given: u64,
+    /// Closed, because there was no memory for their task, or the chosen lane had just ended.
+    pub refused: u64,
+}
+
+/// Sums over all lanes, read while they go on.
+pub fn spread_report() -> SpreadReport {
+    SpreadReport {
+        kept: SPREAD.read_cheap_one(|spread| &spread.kept),
+        given: SPREAD.read_cheap_one(|spread| &spread.given),
+        refused: SPREAD.read_cheap_one(|spread| &spread.refused),
+    }
+}
+
+thread_local! {
+    /// The driver of this thread's lane, while it serves.
+    static IO: RefCell<Option<Io>> = const { RefCell::new(None) };
+}
+
+/// While this is there, its lane serves connections that others give it.
+#[derive(Debug)]
+pub struct Serving {
+    _presence: Presence,
+}
+
+impl Serving {
+    /// The lane of `io` serves. Once for each lane, before its first connection.
+    pub fn new(io: &Io) -> Self {
+        IO.set(Some(io.clone()));
+        Self { _presence: Presence::new() }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        IO.take();
+    }
+}
+
+/// Accepts connections and has each served on the lane that `balance` chooses: on this one by a task, on another by its inbox.
+///
+/// `serve` is called on that lane, with that lane's driver. It holds the [`Seat`] as long as it has the connection.
+///
+/// It does not end while the listener is good. Dropped, it has accepted nothing that is not served.
+pub async fn spread<S, F>(
+    io: Io,
+    acceptor: Acceptor,
+    balance: Balance,
+    kind: &'static TaskKind,
+    class: Class,
+    serve: S,
+) -> Error
+where
+    S: Fn(Io, Accepted, Seat) -> F + Clone + Send + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    let here = io.here();
+    loop {
+        let accepted = match acceptor.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => return error,
+        };
+        let seat = balance.seat();
+        let spread = SPREAD.own();
+        let outcome = if seat.lane() == here.lane() {
+            spread.kept.add(1);
+            here.spawn(kind, class, serve(io.clone(), accepted, seat)).map(|_| ())
+        } else {
+            spread.given.add(1);
+            let serve = serve.clone();
+            Remote::new(seat.lane()).spawn_with(kind, class, move |_| async move {
+                // The lane may have stopped serving while this was on its way.
+                let Some(io) = IO.with_borrow(Clone::clone) else {
+                    SPREAD.own().refused.add(1);
+                    return;
+                };
+                serve(io, accepted, seat).await;
+            })
+        };
+        if outcome.is_err() {
+            spread.refused.add(1); // it was dropped with its task, and so is closed
+        }
+    }
+}
