@@ -1,0 +1,135 @@
+//! Listeners, on both drivers.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use manylane_io::{ACCEPTS_PER_ROUND, Kind, tcp_listener};
+use std::cell::Cell;
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::time::Duration;
+
+on_both_drivers! {
+    every_connection_is_accepted_once;
+    a_round_accepts_no_more_than_its_bound;
+    a_port_in_use_is_one_sentence_with_the_address;
+    a_port_that_needs_privileges_or_an_address_of_another_machine_is_one_sentence;
+    an_accepted_connection_knows_its_peer;
+    a_dropped_accept_has_taken_nothing;
+    a_descriptor_that_is_no_socket_is_refused;
+}
+
+fn every_connection_is_accepted_once(kind: Kind) {
+    run(kind, |io| async move {
+        let (listener, address) = listener(&io);
+        let connecting = std::thread::spawn(move || {
+            (0..100).map(|_| TcpStream::connect(address).unwrap().local_addr().unwrap()).collect::<Vec<_>>()
+        });
+        let mut peers = Vec::new();
+        for _ in 0..100 {
+            let accepted = listener.accept().await.unwrap();
+            let peer = accepted.peer().ok().flatten();
+            peers.extend(peer.and_then(|peer| std::net::SocketAddr::try_from(peer).ok()));
+            drop(accepted.into_stream(&io));
+        }
+        let connected = connecting.join().unwrap();
+        if kind == Kind::Epoll {
+            peers.sort();
+            let mut connected = connected;
+            connected.sort();
+            assert_eq!(peers, connected);
+        }
+        let none = io.here().timeout(Duration::from_millis(5), listener.accept()).await;
+        assert!(none.is_err(), "there were only 100");
+    });
+}
+
+/// R-F5
+fn a_round_accepts_no_more_than_its_bound(kind: Kind) {
+    run(kind, |io| async move {
+        let (listener, address) = listener(&io);
+        let clients: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let rounds = Rc::new(Cell::new(0_u32));
+        let (counted, here) = (rounds.clone(), io.here());
+        // One task a round: it sleeps nowhere, so it runs once in each.
+        spawn(&io, async move {
+            let mut before = here.now();
+            loop {
+                here.yield_now().await;
+                if here.now() != before {
+                    before = here.now();
+                    counted.set(counted.get() + 1);
+                }
+                if counted.get() == u32::MAX {
+                    return;
+                }
+            }
+        });
+        here_settles(&io).await;
+        let began = rounds.get();
+        for _ in 0..clients.len() {
+            drop(listener.accept().await.unwrap());
+        }
+        let took = rounds.get() - began;
+        rounds.set(u32::MAX - 1);
+        assert!(took + 1 >= 40 / ACCEPTS_PER_ROUND, "40 were accepted in {took} rounds");
+    });
+}
+
+async fn here_settles(io: &manylane_io::Io) {
+    io.here().sleep(Duration::from_millis(2)).await;
+}
+
+fn a_port_in_use_is_one_sentence_with_the_address(kind: Kind) {
+    run(kind, |io| async move {
+        let (_listener, address) = listener(&io);
+        let error = tcp_listener(&address, 16, false).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("cannot listen on {address}: Address already in use (os error 98)")
+        );
+    });
+}
+
+fn a_port_that_needs_privileges_or_an_address_of_another_machine_is_one_sentence(_: Kind) {
+    let error = tcp_listener(&"192.0.2.1:1".parse().unwrap(), 16, false).unwrap_err().to_string();
+    assert_eq!(error, "cannot listen on 192.0.2.1:1: Cannot assign requested address (os error 99)");
+}
+
+fn an_accepted_connection_knows_its_peer(kind: Kind) {
+    run(kind, |io| async move {
+        let (listener, address) = listener(&io);
+        let client = TcpStream::connect(address).unwrap();
+        let accepted = listener.accept().await.unwrap();
+        let peer = accepted.peer().unwrap().unwrap();
+        assert_eq!(std::net::SocketAddr::try_from(peer).unwrap(), client.local_addr().unwrap());
+    });
+}
+
+fn a_dropped_accept_has_taken_nothing(kind: Kind) {
+    run(kind, |io| async move {
+        let (listener, address) = listener(&io);
+        for _ in 0..20 {
+            let early = io.here().timeout(Duration::ZERO, listener.accept()).await;
+            assert!(early.is_err());
+            let client = TcpStream::connect(address).unwrap();
+            let accepted = listener.accept().await.unwrap();
+            let peer = std::net::SocketAddr::try_from(accepted.peer().unwrap().unwrap()).unwrap();
+            assert_eq!(peer, client.local_addr().unwrap());
+        }
+    });
+}
+
+fn a_descriptor_that_is_no_socket_is_refused(kind: Kind) {
+    run(kind, |io| async move {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let sentence = io.listener(file).unwrap_err().to_string();
+        assert!(sentence.contains("Socket operation on non-socket"), "{sentence}");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(io.stream(socket).is_err());
+        let (a, _b) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(io.datagrams(a).is_err());
+    });
+}

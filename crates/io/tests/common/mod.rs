@@ -1,0 +1,124 @@
+//! One body for both drivers.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test file uses its part
+
+use manylane_buf::{Chain, Cluster};
+use manylane_io::{Choice, Driver, Io, Kind, Listener, Stream};
+use manylane_sched::{Class, Config, Lane, TaskKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+
+/// Makes a test for each driver of each body `fn(Kind)`.
+#[macro_export]
+macro_rules! on_both_drivers {
+    ($($(#[$meta:meta])* $name:ident;)+) => {
+        mod epoll {
+            $($(#[$meta])* #[test] fn $name() { super::$name(manylane_io::Kind::Epoll) })+
+        }
+        mod io_uring {
+            $($(#[$meta])* #[test] fn $name() {
+                if $crate::common::available(manylane_io::Kind::IoUring) {
+                    super::$name(manylane_io::Kind::IoUring)
+                }
+            })+
+        }
+    };
+}
+
+/// Whether the kernel allows a driver here; if not, why.
+pub fn available(kind: Kind) -> bool {
+    let lane = Lane::new(Config::new()).unwrap();
+    match Driver::new(lane.here(), Choice::Only(kind)) {
+        Ok(_) => true,
+        Err(error) => {
+            println!("skipped: {error}");
+            false
+        }
+    }
+}
+
+/// Runs a future on a new lane of this thread, and checks that nothing of it is left.
+pub fn run<F: Future<Output = T> + 'static, T: 'static>(kind: Kind, body: impl FnOnce(Io) -> F) -> T {
+    let mut lane = Lane::new(Config::new()).unwrap();
+    let mut driver = Driver::new(lane.here(), Choice::Only(kind)).unwrap();
+    assert_eq!(driver.kind(), kind);
+    let io = driver.io();
+    let future = body(io.clone());
+    let output = lane.block_on(&mut driver, future).unwrap();
+    let mut rounds = 0;
+    while io.open() > 0 {
+        rounds += 1;
+        assert!(rounds < 1000, "{} descriptors are left", io.open());
+        let round = lane.round(manylane_sched::Time::now());
+        lane.park(&mut driver, &manylane_sched::Round { more: true, ..round }).unwrap();
+    }
+    output
+}
+
+pub fn spawn(io: &Io, future: impl Future<Output = ()> + 'static) {
+    static KIND: TaskKind = TaskKind::new("test");
+    io.here().spawn(&KIND, Class::Normal, future).unwrap();
+}
+
+/// Two ends of a local socket pair.
+pub fn pair(io: &Io) -> (Stream, Stream) {
+    let (a, b) = UnixStream::pair().unwrap();
+    (io.stream(a).unwrap(), io.stream(b).unwrap())
+}
+
+/// A listener on a free port.
+pub fn listener(io: &Io) -> (Listener, SocketAddr) {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    (io.listener(socket).unwrap(), address)
+}
+
+pub async fn connect(io: &Io, address: SocketAddr) -> Stream {
+    let socket = manylane_io::tcp_socket(&address).unwrap();
+    io.connect(socket, address).await.unwrap()
+}
+
+/// Two ends of a TCP connection.
+pub async fn tcp_pair(io: &Io) -> (Stream, Stream) {
+    let (listener, address) = listener(io);
+    let client = connect(io, address).await;
+    (client, listener.accept().await.unwrap().into_stream(io))
+}
+
+pub fn chain(bytes: &[u8]) -> Chain {
+    let mut chain = Chain::new();
+    chain.append(bytes).unwrap();
+    chain
+}
+
+/// A chain of so many clusters, each with a few bytes.
+pub fn chain_of(pieces: &[&[u8]]) -> Chain {
+    let mut chain = Chain::new();
+    for piece in pieces {
+        chain.push_back(Cluster::with(piece).unwrap().into_segment()).unwrap();
+    }
+    chain
+}
+
+/// Receives until so many bytes are there.
+pub async fn exactly(stream: &Stream, n: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < n {
+        all.extend_from_slice(&stream.recv().await.unwrap().expect("the stream goes on"));
+    }
+    assert_eq!(all.len(), n);
+    all
+}
+
+/// Receives to the end of the stream.
+pub async fn to_end(stream: &Stream) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Some(segment) = stream.recv().await.unwrap() {
+        all.extend_from_slice(&segment);
+    }
+    all
+}
+
+/// Bytes that tell their place.
+pub fn pattern(n: usize) -> Vec<u8> {
+    (0..n).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}

@@ -1,0 +1,114 @@
+//! Datagrams and splices, on both drivers.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use manylane_buf::Chain;
+use manylane_io::{DATAGRAMS_PER_CALL, Io, Kind, Outgoing, SEGMENTS_PER_WRITE, SocketAddrAny};
+use std::collections::VecDeque;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+on_both_drivers! {
+    datagrams_keep_their_bounds_and_know_their_sender;
+    many_datagrams_take_few_calls;
+    a_datagram_beyond_its_room_is_marked;
+    a_datagram_that_is_too_long_is_refused_and_stays;
+    nothing_is_waited_for_when_nothing_is_to_be_sent;
+}
+
+fn socket(io: &Io) -> (manylane_io::Datagrams, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    (io.datagrams(socket).unwrap(), address)
+}
+
+fn to(address: SocketAddr, bytes: Chain) -> Outgoing {
+    Outgoing { bytes, to: Some(SocketAddrAny::from(address)) }
+}
+
+fn datagrams_keep_their_bounds_and_know_their_sender(kind: Kind) {
+    run(kind, |io| async move {
+        let ((a, a_address), (b, b_address)) = (socket(&io), socket(&io));
+        let mut out: VecDeque<_> =
+            [&b"one"[..], b"", b"three"].into_iter().map(|bytes| to(b_address, chain(bytes))).collect();
+        out.push_back(to(b_address, chain_of(&[b"in ", b"three ", b"pieces"])));
+        while !out.is_empty() {
+            a.send_batch(&mut out).await.unwrap();
+        }
+        let mut got = Vec::new();
+        while got.len() < 4 {
+            b.recv_batch(&mut got).await.unwrap();
+        }
+        let texts: Vec<_> = got.iter().map(|datagram| datagram.bytes.to_vec()).collect();
+        assert_eq!(texts, [&b"one"[..], b"", b"three", b"in three pieces"]);
+        for datagram in got {
+            assert_eq!(SocketAddr::try_from(datagram.from.unwrap()).unwrap(), a_address);
+            assert!(!datagram.truncated);
+        }
+    });
+}
+
+fn many_datagrams_take_few_calls(kind: Kind) {
+    run(kind, |io| async move {
+        let ((a, _), (b, address)) = (socket(&io), socket(&io));
+        let before = own_report(&io);
+        let mut out: VecDeque<_> = (0..100_u8).map(|n| to(address, chain(&[n]))).collect();
+        while !out.is_empty() {
+            a.send_batch(&mut out).await.unwrap();
+        }
+        let mut got = Vec::new();
+        while got.len() < 100 {
+            b.recv_batch(&mut got).await.unwrap();
+        }
+        assert!(got.iter().enumerate().all(|(n, datagram)| *datagram.bytes == [n as u8]));
+        let after = own_report(&io);
+        let most = 100_u64.div_ceil(DATAGRAMS_PER_CALL as u64);
+        let calls = (after.writes - before.writes, after.reads - before.reads);
+        assert!(calls.0 <= most && calls.1 <= most, "{calls:?} calls");
+    });
+}
+
+fn own_report(io: &Io) -> manylane_io::IoReport {
+    let lane = io.here().lane();
+    manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap()
+}
+
+fn a_datagram_beyond_its_room_is_marked(kind: Kind) {
+    run(kind, |io| async move {
+        let ((a, _), (mut b, address)) = (socket(&io), socket(&io));
+        for (room, kept) in [(1, 2048), (3000, 5000)] {
+            b.set_room(room);
+            let mut out = VecDeque::from([to(address, chain(&pattern(5000)))]);
+            a.send_batch(&mut out).await.unwrap();
+            let mut got = Vec::new();
+            b.recv_batch(&mut got).await.unwrap();
+            assert_eq!((got[0].bytes.len(), got[0].truncated), (kept, kept < 5000));
+        }
+    });
+}
+
+fn a_datagram_that_is_too_long_is_refused_and_stays(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, address) = socket(&io);
+        let pieces: Vec<&[u8]> = vec![b"x"; SEGMENTS_PER_WRITE + 1];
+        for bytes in [chain(&vec![0; 70_000]), chain_of(&pieces)] {
+            let mut out = VecDeque::from([to(address, bytes)]);
+            let error = a.send_batch(&mut out).await.unwrap_err();
+            assert_eq!(error.to_string(), "sending datagrams failed: Message too long (os error 90)");
+            assert_eq!(out.len(), 1);
+        }
+    });
+}
+
+fn nothing_is_waited_for_when_nothing_is_to_be_sent(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, _) = socket(&io);
+        assert_eq!(a.send_batch(&mut VecDeque::new()).await.unwrap(), 0);
+        let mut got = Vec::new();
+        let none = io.here().timeout(Duration::from_millis(2), a.recv_batch(&mut got)).await;
+        assert!(none.is_err() && got.is_empty());
+    });
+}

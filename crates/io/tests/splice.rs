@@ -1,0 +1,132 @@
+//! Splices, on both drivers (R-B7).
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use manylane_io::{Kind, Shutdown};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+on_both_drivers! {
+    a_long_stream_goes_through_without_the_programs_buffers;
+    a_step_that_is_dropped_loses_nothing;
+    a_limit_is_kept;
+    what_was_received_before_goes_first;
+    the_lane_keeps_the_pipes;
+}
+
+/// R-B7
+fn a_long_stream_goes_through_without_the_programs_buffers(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        let bytes = pattern(8 << 20);
+        let mut sent = chain(&bytes);
+        spawn(&io, async move {
+            source.send(&mut sent).await.unwrap();
+            source.shutdown(Shutdown::Write).await.unwrap();
+            assert!(source.recv().await.unwrap().is_none());
+        });
+        let splicing = io.clone();
+        spawn(&io, async move {
+            let mut splicer = splicing.splicer();
+            while splicer.step(&near, &far, usize::MAX).await.unwrap() > 0 {}
+            assert!(!splicer.copies(), "TCP is spliced by every kernel");
+        });
+        let received = to_end(&sink).await;
+        assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
+        while io.open() > 1 {
+            io.here().sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+fn a_step_that_is_dropped_loses_nothing(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        let bytes = pattern(12 << 20); // more than the sockets hold, so that steps stop with the pipe full
+        let mut sent = chain(&bytes);
+        spawn(&io, async move {
+            source.send(&mut sent).await.unwrap();
+            source.shutdown(Shutdown::Write).await.unwrap();
+            assert!(source.recv().await.unwrap().is_none());
+        });
+        let mut splicer = io.splicer();
+        let (mut received, mut dropped) = (Vec::new(), 0);
+        loop {
+            {
+                let mut step = pin!(splicer.step(&near, &far, usize::MAX));
+                match poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await {
+                    Poll::Ready(outcome) if outcome.unwrap() == 0 => break,
+                    Poll::Ready(_) => continue,
+                    Poll::Pending => dropped += 1,
+                }
+            }
+            while let Ok(Some(segment)) =
+                io.here().timeout(Duration::from_millis(1), sink.recv()).await.unwrap_or(Ok(None))
+            {
+                received.extend_from_slice(&segment);
+            }
+        }
+        far.shutdown(Shutdown::Write).await.unwrap();
+        received.extend(to_end(&sink).await);
+        assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
+        assert!(dropped > 10, "only {dropped} steps were dropped");
+    });
+}
+
+fn a_limit_is_kept(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        source.send(&mut chain(b"head and body")).await.unwrap();
+        let mut splicer = io.splicer();
+        assert_eq!(splicer.step(&near, &far, 0).await.unwrap(), 0);
+        let mut moved = 0;
+        while moved < 4 {
+            moved += splicer.step(&near, &far, 4 - moved).await.unwrap();
+        }
+        assert_eq!(exactly(&sink, 4).await, b"head");
+        assert_eq!(exactly(&near, 9).await, b" and body");
+    });
+}
+
+fn what_was_received_before_goes_first(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        source.send(&mut chain(b"seen;")).await.unwrap();
+        assert_eq!(exactly(&near, 5).await, b"seen;");
+        // With a driver that receives on its own account this is in its hands when the splice begins.
+        source.send(&mut chain(b"first;")).await.unwrap();
+        io.here().sleep(Duration::from_millis(2)).await;
+        source.send(&mut chain(b"second")).await.unwrap();
+        drop(source);
+        let mut splicer = io.splicer();
+        while splicer.step(&near, &far, usize::MAX).await.unwrap() > 0 {}
+        drop(far);
+        assert_eq!(to_end(&sink).await, b"first;second");
+    });
+}
+
+fn the_lane_keeps_the_pipes(kind: Kind) {
+    run(kind, |io| async move {
+        let lane = io.here().lane();
+        let others = || manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap().others;
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        let mut splicer = io.splicer();
+        let mut first = None;
+        for _ in 0..20 {
+            source.send(&mut chain(b"bytes")).await.unwrap();
+            assert_eq!(splicer.step(&near, &far, usize::MAX).await.unwrap(), 5);
+            assert_eq!(exactly(&sink, 5).await, b"bytes");
+            assert_eq!(others(), *first.get_or_insert(others()), "one pipe is enough");
+        }
+    });
+}

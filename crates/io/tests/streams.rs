@@ -1,0 +1,378 @@
+//! Bytes in and out of streams, on both drivers.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use manylane_io::{Kind, Shutdown};
+use std::future::poll_fn;
+use std::io::{Read, Write};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+on_both_drivers! {
+    bytes_sent_are_received_in_order;
+    a_chain_of_many_segments_arrives_whole;
+    a_stream_larger_than_all_buffers_arrives_whole_from_a_partner_that_reads_late;
+    a_partner_that_writes_one_byte_at_a_time_is_understood;
+    the_end_of_a_stream_is_none_again_and_again;
+    a_half_closed_stream_still_sends;
+    a_segment_is_a_cluster_of_its_own_and_sending_takes_references_only;
+    dropping_a_receive_loses_no_bytes;
+    dropping_a_send_sends_all_the_same;
+    a_second_receiver_is_refused_with_a_sentence;
+    a_reset_is_an_error_that_names_the_call;
+    sending_to_a_peer_that_has_gone_is_an_error_and_no_signal;
+    connecting_to_a_closed_port_says_so_with_the_address;
+    a_connect_that_is_dropped_leaves_nothing;
+    a_stream_goes_to_another_lane_with_what_it_has_received;
+    close_waits_for_what_was_handed_over;
+    one_socket_does_not_keep_the_others_from_their_turn;
+    closing_while_another_end_sends_leaves_nothing;
+    what_arrives_before_it_is_asked_for_is_not_taken_without_bound;
+}
+
+fn bytes_sent_are_received_in_order(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        for n in [1, 100, 2047, 2048, 2049, 5000] {
+            let bytes = pattern(n);
+            a.send(&mut chain(&bytes)).await.unwrap();
+            assert_eq!(exactly(&b, n).await, bytes);
+            b.send(&mut chain(&bytes)).await.unwrap();
+            assert_eq!(exactly(&a, n).await, bytes);
+        }
+    });
+}
+
+fn a_chain_of_many_segments_arrives_whole(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = pair(&io);
+        for n in [2, 8, 9, 64, 65, 300] {
+            let pieces: Vec<[u8; 2]> = (0..n).map(|i| (i as u16).to_le_bytes()).collect();
+            let mut chain = chain_of(&pieces.iter().map(|piece| &piece[..]).collect::<Vec<_>>());
+            assert_eq!(chain.segment_count(), n);
+            a.send(&mut chain).await.unwrap();
+            assert!(chain.is_empty());
+            assert_eq!(exactly(&b, 2 * n).await, pieces.concat());
+        }
+    });
+}
+
+fn a_stream_larger_than_all_buffers_arrives_whole_from_a_partner_that_reads_late(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        let bytes = pattern(24 << 20);
+        let mut sent = chain(&bytes);
+        let here = io.here();
+        spawn(&io, async move {
+            a.send(&mut sent).await.unwrap();
+            a.shutdown(Shutdown::Write).await.unwrap();
+            assert!(a.recv().await.unwrap().is_none());
+        });
+        here.sleep(Duration::from_millis(20)).await; // the sender meets a full socket
+        let received = to_end(&b).await;
+        assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
+        drop(b);
+        for _ in 0..100 {
+            here.yield_now().await;
+        }
+    });
+}
+
+fn a_partner_that_writes_one_byte_at_a_time_is_understood(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        let bytes = pattern(300);
+        let sent = bytes.clone();
+        let sending = io.clone();
+        spawn(&io, async move {
+            for byte in sent {
+                a.send(&mut chain(&[byte])).await.unwrap();
+                sending.here().yield_now().await;
+            }
+        });
+        assert_eq!(to_end(&b).await, bytes);
+    });
+}
+
+fn the_end_of_a_stream_is_none_again_and_again(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = pair(&io);
+        a.send(&mut chain(b"last")).await.unwrap();
+        drop(a);
+        assert_eq!(to_end(&b).await, b"last");
+        for _ in 0..3 {
+            assert!(b.recv().await.unwrap().is_none());
+        }
+    });
+}
+
+fn a_half_closed_stream_still_sends(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        a.shutdown(Shutdown::Write).await.unwrap();
+        assert!(b.recv().await.unwrap().is_none());
+        b.send(&mut chain(b"still here")).await.unwrap();
+        assert_eq!(exactly(&a, 10).await, b"still here");
+    });
+}
+
+fn a_segment_is_a_cluster_of_its_own_and_sending_takes_references_only(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = pair(&io);
+        a.send(&mut chain(b"one")).await.unwrap();
+        let one = b.recv().await.unwrap().unwrap();
+        a.send(&mut chain(b"two")).await.unwrap();
+        let two = b.recv().await.unwrap().unwrap();
+        assert!(!one.shares_with(&two));
+        let kept = one.clone();
+        b.send(&mut one.into()).await.unwrap();
+        assert_eq!(exactly(&a, 3).await, b"one");
+        assert!(kept.is_unique(), "the driver has let go of what it sent");
+    });
+}
+
+fn dropping_a_receive_loses_no_bytes(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        let bytes = pattern(20_000);
+        let mut received = Vec::new();
+        for piece in bytes.chunks(100) {
+            {
+                let mut early = pin!(b.recv());
+                let polled = poll_fn(|context| Poll::Ready(early.as_mut().poll(context))).await;
+                assert!(polled.is_pending(), "all that was sent was received");
+            }
+            a.send(&mut chain(piece)).await.unwrap();
+            // The next is dropped at some point of its way, the one after it is not.
+            let _ = io.here().timeout(Duration::ZERO, async { io.here().yield_now().await }).await;
+            received.extend(exactly(&b, piece.len()).await);
+        }
+        assert_eq!(received, bytes);
+    });
+}
+
+fn dropping_a_send_sends_all_the_same(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = pair(&io);
+        let bytes = pattern(4 << 20);
+        let mut sent = chain(&bytes);
+        {
+            let mut sending = pin!(a.send(&mut sent));
+            let polled = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+            assert!(polled.is_pending(), "a pair does not hold 4 MiB");
+        }
+        assert!(sent.is_empty(), "the first poll hands all over");
+        a.poll_send_again(&io).await;
+        assert_eq!(exactly(&b, bytes.len()).await, bytes);
+        a.flush().await.unwrap();
+    });
+}
+
+/// Hands over more while earlier bytes are on their way.
+trait More {
+    async fn poll_send_again(&self, io: &manylane_io::Io);
+}
+
+impl More for manylane_io::Stream {
+    async fn poll_send_again(&self, io: &manylane_io::Io) {
+        let mut nothing = manylane_buf::Chain::new();
+        let outcome = io.here().timeout(Duration::from_millis(1), self.send(&mut nothing)).await;
+        assert!(outcome.is_err(), "nothing more is sent, and the rest is still on its way");
+    }
+}
+
+fn a_second_receiver_is_refused_with_a_sentence(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = pair(&io);
+        let b = std::rc::Rc::new(b);
+        let first = b.clone();
+        spawn(&io, async move {
+            assert_eq!(&*first.recv().await.unwrap().unwrap(), b"for the first");
+        });
+        io.here().yield_now().await;
+        let error = b.recv().await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "receiving failed: another task waits for the same; let one task receive and one send on a descriptor"
+        );
+        a.send(&mut chain(b"for the first")).await.unwrap();
+        drop(a);
+        while std::rc::Rc::strong_count(&b) > 1 {
+            io.here().sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+fn a_reset_is_an_error_that_names_the_call(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        rustix::net::sockopt::set_socket_linger(&a, Some(Duration::ZERO)).unwrap();
+        drop(a);
+        let error = b.recv().await.unwrap_err();
+        assert_eq!(error.to_string(), "receiving failed: Connection reset by peer (os error 104)");
+        assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::ConnectionReset);
+    });
+}
+
+fn sending_to_a_peer_that_has_gone_is_an_error_and_no_signal(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = pair(&io);
+        drop(b);
+        while io.open() > 1 {
+            io.here().sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..2 {
+            let error = a.send(&mut chain(b"to nobody")).await.unwrap_err();
+            assert_eq!(error.to_string(), "sending failed: Broken pipe (os error 32)");
+        }
+    });
+}
+
+fn connecting_to_a_closed_port_says_so_with_the_address(kind: Kind) {
+    run(kind, |io| async move {
+        let (listener, address) = listener(&io);
+        drop(listener);
+        while io.open() > 0 {
+            io.here().sleep(Duration::from_millis(1)).await;
+        }
+        let socket = manylane_io::tcp_socket(&address).unwrap();
+        let error = io.connect(socket, address).await.map_err(|error| error.at(address)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("cannot connect to {address}: Connection refused (os error 111)")
+        );
+    });
+}
+
+fn a_connect_that_is_dropped_leaves_nothing(kind: Kind) {
+    run(kind, |io| async move {
+        // TEST-NET-1 answers nobody; where there is no route the attempt fails at once, which is as good here.
+        let address: std::net::SocketAddr = "192.0.2.1:9".parse().unwrap();
+        for _ in 0..10 {
+            let socket = manylane_io::tcp_socket(&address).unwrap();
+            let _ = io.here().timeout(Duration::from_millis(1), io.connect(socket, address)).await;
+        }
+    });
+}
+
+fn a_stream_goes_to_another_lane_with_what_it_has_received(kind: Kind) {
+    let (detached, mut partner) = run(kind, |io| async move {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let stream = io.stream(near).unwrap();
+        far.write_all(b"first").unwrap();
+        let first = exactly(&stream, 5).await;
+        assert_eq!(first, b"first");
+        far.write_all(b"second").unwrap();
+        io.here().sleep(Duration::from_millis(1)).await; // a driver that receives on its own account does it now
+        stream.send(&mut chain(b"out")).await.unwrap();
+        let detached = stream.detach().await.unwrap();
+        let early = manylane_buf::Parcel::from(detached.received);
+        ((detached.fd, early), far)
+    });
+    std::thread::spawn(move || {
+        let (fd, early) = detached;
+        let mut all = early.open().to_vec();
+        let rest = run(kind, |io| async move {
+            let stream = io.stream(fd).unwrap();
+            stream.send(&mut chain(b"side")).await.unwrap();
+            let rest = 6 - all.len();
+            all.extend(exactly(&stream, rest).await);
+            all
+        });
+        assert_eq!(rest, b"second");
+    })
+    .join()
+    .unwrap();
+    let mut out = String::new();
+    partner.read_to_string(&mut out).unwrap();
+    assert_eq!(out, "outside");
+}
+
+fn close_waits_for_what_was_handed_over(kind: Kind) {
+    let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        far.read_to_end(&mut all).unwrap();
+        all
+    });
+    let bytes = pattern(2 << 20);
+    let mut sent = chain(&bytes);
+    run(kind, |io| async move {
+        let stream = io.stream(near).unwrap();
+        {
+            let mut sending = pin!(stream.send(&mut sent));
+            let _ = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+        }
+        stream.close().await.unwrap();
+    });
+    assert!(reader.join().unwrap() == bytes);
+}
+
+fn one_socket_does_not_keep_the_others_from_their_turn(kind: Kind) {
+    run(kind, |io| async move {
+        let (flood, drain) = pair(&io);
+        let (a, b) = pair(&io);
+        let stop = std::rc::Rc::new(std::cell::Cell::new(false));
+        let (stopped, flooding) = (stop.clone(), stop.clone());
+        spawn(
+            &io,
+            async move { while !flooding.get() && flood.send(&mut chain(&[0; 16384])).await.is_ok() {} },
+        );
+        spawn(&io, async move {
+            while !stopped.get() && drain.recv().await.is_ok_and(|bytes| bytes.is_some()) {}
+        });
+        for _ in 0..100 {
+            a.send(&mut chain(b"ping")).await.unwrap();
+            exactly(&b, 4).await;
+        }
+        stop.set(true);
+        while io.open() > 2 {
+            io.here().sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+fn closing_while_another_end_sends_leaves_nothing(kind: Kind) {
+    run(kind, |io| async move {
+        for _ in 0..50 {
+            let (a, b) = tcp_pair(&io).await;
+            spawn(&io, async move { while a.send(&mut chain(&[7; 4096])).await.is_ok() {} });
+            exactly_at_least(&b, 4096).await;
+            let mut more = pin!(b.recv());
+            let _ = poll_fn(|context| Poll::Ready(more.as_mut().poll(context))).await;
+        }
+    });
+}
+
+async fn exactly_at_least(stream: &manylane_io::Stream, n: usize) {
+    let mut got = 0;
+    while got < n {
+        got += stream.recv().await.unwrap().expect("the stream goes on").len();
+    }
+}
+
+fn what_arrives_before_it_is_asked_for_is_not_taken_without_bound(kind: Kind) {
+    run(kind, |io| async move {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let stream = io.stream(near).unwrap();
+        far.write_all(b"go").unwrap();
+        exactly(&stream, 2).await;
+        far.set_nonblocking(true).unwrap();
+        // The partner writes as much as anybody takes; this side does not ask.
+        let (mut total, mut idle) = (0, 0);
+        while idle < 20 {
+            match far.write(&[1; 4096]) {
+                Ok(n) => (total, idle) = (total + n, 0),
+                Err(_) => idle += 1,
+            }
+            io.here().sleep(Duration::from_millis(1)).await;
+        }
+        assert!(total < 8 << 20, "{total} bytes were taken from the partner although nobody asked");
+        drop(far);
+        assert_eq!(to_end(&stream).await.len(), total);
+    });
+}
