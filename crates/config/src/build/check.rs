@@ -1,0 +1,379 @@
+//! What can be told only when all files are read: names that are taken twice, references that lead nowhere, settings that
+//! do not fit together.
+
+use super::Builder;
+use crate::diag::Severity;
+use crate::lex::Word;
+use crate::show::Shown;
+use crate::source::Pos;
+use crate::table::Timeout;
+use crate::tree::{LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind};
+use std::collections::HashMap;
+use std::time::Duration;
+
+pub(super) fn check(b: &mut Builder<'_>) {
+    let config = std::mem::take(&mut b.config);
+    let checker = Names::new(b, &config.proxies);
+    checker.twins(b, &config.proxies);
+    for proxy in config.proxies.iter().filter(|proxy| proxy.kind != ProxyKind::Defaults) {
+        checker.backends(b, &config.proxies, proxy);
+        servers(b, &config.proxies, &checker, proxy);
+        fit(b, proxy);
+        timeouts(b, proxy);
+        for statement in &proxy.settings.errorfiles {
+            let Some(name) = statement.words.first() else { continue };
+            if !config.http_errors.iter().any(|section| section.name.bytes() == name.bytes()) {
+                let known = config.http_errors.iter().filter_map(|section| section.name.text());
+                b.found.alert(
+                    name.pos(),
+                    format!("unknown http-errors section '{}'{}", name.shown(), super::proposal(name, known)),
+                );
+            }
+        }
+        for server in &proxy.servers {
+            if let Some(resolvers) = &server.options.resolvers
+                && !config.resolvers.iter().any(|section| section.name.bytes() == resolvers.value.bytes())
+            {
+                let known = config.resolvers.iter().filter_map(|section| section.name.text());
+                let name = &resolvers.value;
+                let message = format!(
+                    "server '{}' : unknown resolvers section '{}'{}",
+                    server.name.shown(),
+                    name.shown(),
+                    super::proposal(name, known)
+                );
+                b.found.alert(name.pos(), message);
+            }
+        }
+    }
+    implicit_defaults(b, &config.proxies);
+    let logs = config.proxies.iter().flat_map(|proxy| &proxy.settings.log).chain(&config.global.log);
+    let mut missing: Vec<&Word> = Vec::new();
+    for target in logs {
+        if let LogTarget::Own(line) = target
+            && let LogSink::Ring(name) = &line.sink
+            && !config.rings.iter().any(|ring| ring.name.bytes() == name.bytes())
+            && !missing.iter().any(|known| known.pos() == name.pos())
+        {
+            missing.push(name);
+        }
+    }
+    for name in missing {
+        let known = config.rings.iter().filter_map(|ring| ring.name.text());
+        b.found.alert(
+            name.pos(),
+            format!("unknown ring section '{}'{}", name.shown(), super::proposal(name, known)),
+        );
+    }
+    for list in &config.userlists {
+        for user in &list.users {
+            for group in &user.groups {
+                if !list.groups.iter().any(|known| known.name.bytes() == group.bytes()) {
+                    let message = format!(
+                        "userlist '{}' : no such group '{}' specified in user '{}'",
+                        list.name.shown(),
+                        group.shown(),
+                        user.name.shown()
+                    );
+                    b.found.alert(group.pos(), message);
+                }
+            }
+        }
+        for group in &list.groups {
+            for user in &group.users {
+                if !list.users.iter().any(|known| known.name.bytes() == user.bytes()) {
+                    let message = format!(
+                        "userlist '{}' : no such user '{}' specified in group '{}'",
+                        list.name.shown(),
+                        user.shown(),
+                        group.name.shown()
+                    );
+                    b.found.alert(user.pos(), message);
+                }
+            }
+        }
+    }
+    b.config = config;
+}
+
+/// Names of proxies, and who has them first.
+struct Names {
+    frontends: HashMap<Vec<u8>, usize>,
+    backends: HashMap<Vec<u8>, usize>,
+}
+
+impl Names {
+    fn new(b: &mut Builder<'_>, proxies: &[Proxy]) -> Self {
+        let mut names = Self { frontends: HashMap::new(), backends: HashMap::new() };
+        for (index, proxy) in proxies.iter().enumerate() {
+            let name = proxy.name.bytes();
+            if name.is_empty() {
+                continue;
+            }
+            let mut twin = None;
+            if proxy.kind.is_frontend() {
+                let first = *names.frontends.entry(name.to_vec()).or_insert(index);
+                twin = twin.or((first != index).then_some(first));
+            }
+            if proxy.kind.is_backend() {
+                let first = *names.backends.entry(name.to_vec()).or_insert(index);
+                twin = twin.or((first != index).then_some(first));
+            }
+            if let Some(first) = twin.map(|index| &proxies[index]) {
+                let message = format!(
+                    "{} '{}' has the same name as {} '{}' declared at {}",
+                    proxy.kind.name(),
+                    proxy.name.shown(),
+                    first.kind.name(),
+                    first.name.shown(),
+                    place(b, first.pos)
+                );
+                b.found.alert(proxy.name.pos(), message);
+            }
+        }
+        names
+    }
+
+    /// Numbers and GUIDs that are taken twice.
+    fn twins(&self, b: &mut Builder<'_>, proxies: &[Proxy]) {
+        let mut ids: HashMap<u32, Pos> = HashMap::new();
+        let mut guids: HashMap<&[u8], Pos> = HashMap::new();
+        for proxy in proxies {
+            if let Some(id) = proxy.id
+                && let Some(first) = ids.insert(id.value, id.pos)
+            {
+                let message = format!("the number {} is taken already at {}", id.value, place(b, first));
+                b.found.alert(id.pos, message);
+            }
+            let servers = proxy.servers.iter().filter_map(|server| server.options.guid.as_ref());
+            for guid in proxy.guid.iter().chain(servers) {
+                if let Some(first) = guids.insert(guid.value.bytes(), guid.pos) {
+                    let message =
+                        format!("the GUID '{}' is taken already at {}", guid.value.shown(), place(b, first));
+                    b.found.alert(guid.pos, message);
+                }
+            }
+        }
+    }
+
+    fn backend<'p>(&self, proxies: &'p [Proxy], name: &[u8]) -> Option<&'p Proxy> {
+        self.backends.get(name).map(|index| &proxies[*index])
+    }
+
+    /// Where a frontend sends requests.
+    fn backends(&self, b: &mut Builder<'_>, proxies: &[Proxy], proxy: &Proxy) {
+        // What a backend took over from its defaults means nothing to it.
+        if !proxy.kind.is_frontend() {
+            return;
+        }
+        let fixed = proxy
+            .use_backend
+            .iter()
+            .filter(|choice| !choice.is_dynamic())
+            .map(|choice| ("use_backend", &choice.target));
+        let default = proxy.settings.default_backend.iter().map(|set| ("default_backend", &set.value));
+        for (keyword, name) in fixed.chain(default) {
+            match self.backend(proxies, name.bytes()) {
+                None => {
+                    let known = self.backends.keys().filter_map(|name| std::str::from_utf8(name).ok());
+                    let mut known: Vec<&str> = known.collect();
+                    known.sort_unstable();
+                    let message = format!(
+                        "proxy '{}' : unable to find required {keyword} '{}'{}",
+                        proxy.name.shown(),
+                        name.shown(),
+                        super::proposal(name, known)
+                    );
+                    b.found.alert(name.pos(), message);
+                }
+                Some(backend)
+                    if backend.settings.mode() != proxy.settings.mode()
+                        && backend.settings.mode() == Mode::Tcp =>
+                {
+                    self.mode_mismatch(b, proxy, backend, keyword, name);
+                }
+                // From TCP to HTTP a connection is upgraded, unless the rule that does it is a static one of TCP mode.
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn mode_mismatch(&self, b: &mut Builder<'_>, proxy: &Proxy, backend: &Proxy, keyword: &str, name: &Word) {
+        let message = format!(
+            "{} {} '{}' ({}) tries to use incompatible {} {} '{}' ({}) in '{keyword}' (see 'mode')",
+            proxy.settings.mode().name(),
+            proxy.kind.name(),
+            proxy.name.shown(),
+            place(b, proxy.pos),
+            backend.settings.mode().name(),
+            backend.kind.name(),
+            backend.name.shown(),
+            place(b, backend.pos),
+        );
+        b.found.alert(name.pos(), message);
+    }
+}
+
+fn place(b: &Builder<'_>, pos: Pos) -> String {
+    format!("{}:{}", Shown(b.sources.name(pos.file)), pos.line)
+}
+
+fn servers(b: &mut Builder<'_>, proxies: &[Proxy], names: &Names, proxy: &Proxy) {
+    let mut known: HashMap<&[u8], Pos> = HashMap::new();
+    let mut ids: HashMap<u32, Pos> = HashMap::new();
+    for server in &proxy.servers {
+        if let Some(first) = known.insert(server.name.bytes(), server.pos) {
+            let message = format!(
+                "{} '{}' has a server named '{}' already at {}",
+                proxy.kind.name(),
+                proxy.name.shown(),
+                server.name.shown(),
+                place(b, first)
+            );
+            b.found.alert(server.name.pos(), message);
+        }
+        if let Some(id) = server.options.id
+            && let Some(first) = ids.insert(id.value, id.pos)
+        {
+            let message = format!("the number {} is taken already at {}", id.value, place(b, first));
+            b.found.alert(id.pos, message);
+        }
+        if let (Some(min), Some(max)) = (server.options.minconn, server.options.maxconn)
+            && max.value > 0
+            && min.value > max.value
+        {
+            b.found
+                .warning(min.pos, format!("server '{}' : 'minconn' is above 'maxconn'", server.name.shown()));
+        }
+        if let Some(track) = &server.options.track {
+            tracked(b, proxies, names, proxy, &track.value);
+        }
+    }
+    for choice in proxy.use_server.iter().filter(|choice| !choice.is_dynamic()) {
+        if !known.contains_key(choice.target.bytes()) {
+            let candidates = proxy.servers.iter().filter_map(|server| server.name.text());
+            let message = format!(
+                "{} '{}' : unable to find server '{}' referenced in a 'use-server' rule{}",
+                proxy.kind.name(),
+                proxy.name.shown(),
+                choice.target.shown(),
+                super::proposal(&choice.target, candidates)
+            );
+            b.found.alert(choice.target.pos(), message);
+        }
+    }
+}
+
+fn tracked(b: &mut Builder<'_>, proxies: &[Proxy], names: &Names, proxy: &Proxy, track: &Word) {
+    let bytes = track.bytes();
+    let (backend, server) = match bytes.iter().position(|byte| *byte == b'/') {
+        Some(slash) => (names.backend(proxies, &bytes[..slash]), &bytes[slash + 1..]),
+        None => (Some(proxy), bytes),
+    };
+    if !backend.is_some_and(|backend| backend.servers.iter().any(|known| known.name.bytes() == server)) {
+        b.found
+            .alert(track.pos(), format!("unable to find server '{}' required for tracking", track.shown()));
+    }
+}
+
+/// Settings that do not fit together.
+fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
+    let settings = &proxy.settings;
+    let kind = proxy.kind.name();
+    let name = proxy.name.shown().to_string();
+    if proxy.kind.is_frontend() && proxy.binds.is_empty() && settings.disabled.is_none_or(|set| !set.value) {
+        let message = format!(
+            "{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended"
+        );
+        b.found.warning(proxy.pos, message);
+    }
+    let own = |pos: Pos| pos.file == proxy.pos.file && pos.line > proxy.pos.line || pos.file > proxy.pos.file;
+    if settings.mode() == Mode::Tcp {
+        if let Some(option) = &settings.log_option
+            && option.value != LogFormatOption::Tcp
+            && own(option.pos)
+        {
+            let message = format!(
+                "'option httplog' not usable with {kind} '{name}' (needs 'mode http'). Falling back to 'option tcplog'"
+            );
+            b.found.warning(option.pos, message);
+        }
+        let cookie = settings.cookie.as_ref().map(|set| set.pos);
+        let forwardfor = settings.forwardfor.as_ref().map(|set| set.pos);
+        let originalto = settings.originalto.as_ref().map(|set| set.pos);
+        let uri = settings.monitor_uri.as_ref().map(|set| set.pos);
+        for (keyword, pos) in [
+            ("cookie", cookie),
+            ("option forwardfor", forwardfor),
+            ("option originalto", originalto),
+            ("monitor-uri", uri),
+        ] {
+            if let Some(pos) = pos.filter(|pos| own(*pos)) {
+                b.found.warning(
+                    pos,
+                    format!("'{keyword}' will be ignored for {kind} '{name}' (needs 'mode http')"),
+                );
+            }
+        }
+        for rule in proxy.rules.iter().filter(|rule| rule.list.name().starts_with("http")) {
+            let message = format!(
+                "'{}' rules will be ignored for {kind} '{name}' (needs 'mode http')",
+                rule.list.name()
+            );
+            b.found.warning(rule.pos, message);
+        }
+    }
+    if let (true, Some(format), true) =
+        (proxy.kind.is_frontend(), &settings.log_format, settings.log.is_empty())
+        && own(format.pos)
+    {
+        let message = format!("log format ignored for {kind} '{name}' since it has no log address");
+        b.found.warning(format.pos, message);
+    }
+}
+
+/// Clients and servers that are waited for without end pile up: HAProxy's warning.
+fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
+    let unset = |timeout: Timeout| proxy.settings.timeout(timeout).is_none_or(|time| time == Duration::ZERO);
+    let front = proxy.kind.is_frontend() && unset(Timeout::Client);
+    let back = proxy.kind.is_backend()
+        && !proxy.servers.is_empty()
+        && (unset(Timeout::Connect) || unset(Timeout::Server));
+    let disabled = proxy.settings.disabled.is_some_and(|set| set.value);
+    if disabled || !(front || back) {
+        return;
+    }
+    let name = match proxy.kind {
+        ProxyKind::Listen => "proxy",
+        kind => kind.name(),
+    };
+    let message = format!(
+        "missing timeouts for {name} '{}'.\n   | It works, but clients or servers that fall silent are never given up.\n   \
+         | Set these to more than zero, in 'defaults' for instance: 'client', 'connect', 'server'.",
+        proxy.name.shown()
+    );
+    b.found.push(Severity::Warning, Some(proxy.pos), message);
+}
+
+/// A `defaults` section that one proxy names and another takes because it is the last one changes for both when it moves.
+fn implicit_defaults(b: &mut Builder<'_>, proxies: &[Proxy]) {
+    for (index, defaults) in proxies.iter().enumerate() {
+        if defaults.kind != ProxyKind::Defaults || defaults.name.bytes().is_empty() {
+            continue;
+        }
+        let users = || proxies.iter().filter(move |proxy| proxy.defaults == Some(index));
+        let explicit = users().find(|proxy| proxy.explicit_defaults);
+        let implicit = users().find(|proxy| !proxy.explicit_defaults);
+        if let (Some(explicit), Some(implicit)) = (explicit, implicit) {
+            let message = format!(
+                "defaults section '{}' is used explicitly by {} '{}' and implicitly by {} '{}'; better name it in both or add one for implicit use",
+                defaults.name.shown(),
+                explicit.kind.name(),
+                explicit.name.shown(),
+                implicit.kind.name(),
+                implicit.name.shown()
+            );
+            b.found.warning(implicit.pos, message);
+        }
+    }
+}

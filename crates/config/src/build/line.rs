@@ -1,0 +1,409 @@
+//! One line: its keyword found, its place and its arguments checked, its code run.
+
+use super::{Builder, proposal};
+use crate::lex::Word;
+use crate::source::Pos;
+use crate::table::{Arg, Count, Keyword, Kind, Place, Repeat, Shape, Status, Table};
+use crate::tree::{Set, Statement};
+use crate::value::{self, Unit, Value, ValueError};
+use std::time::Duration;
+
+/// A line whose shape was checked, or one option of a `bind` or `server` line.
+#[derive(Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) keyword: &'static Keyword,
+    pub(crate) prefix: Prefix,
+    /// The first word of the keyword.
+    pub(crate) head: &'a Word,
+    /// What follows the keyword.
+    pub(crate) words: &'a [Word],
+    /// The arguments of a [`Shape::Args`].
+    pub(crate) values: Vec<Value>,
+}
+
+/// What stands before the keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    None,
+    No,
+    Default,
+}
+
+/// Misplaced keywords that HAProxy refuses; others it ignores with a warning.
+const REFUSED_IN_FRONTENDS: [&str; 6] = [
+    "server",
+    "server-template",
+    "default-server",
+    "retry-on",
+    "tcp-response content",
+    "tcp-response inspect-delay",
+];
+const REFUSED_IN_BACKENDS: [&str; 3] = ["declare capture", "tcp-request connection", "tcp-request session"];
+
+impl Builder<'_> {
+    /// A line that begins no section.
+    pub(super) fn keyword(&mut self, words: &[Word]) {
+        if self.skips() {
+            return;
+        }
+        let place = self.place();
+        if place == Place::Top {
+            let message = format!(
+                "unknown keyword '{}' out of section{}",
+                words[0].shown(),
+                proposal(&words[0], Place::section_names())
+            );
+            return self.found.alert(words[0].pos(), message);
+        }
+        let (prefix, words) = match words {
+            [no, rest @ ..] if *no == "no" && !rest.is_empty() => (Prefix::No, rest),
+            [default, rest @ ..] if *default == "default" && !rest.is_empty() => (Prefix::Default, rest),
+            _ => (Prefix::None, words),
+        };
+        let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
+        let Some((keyword, count)) = Table::get().longest(&bytes, place) else {
+            return self.unknown(words, &bytes, place);
+        };
+        let head = &words[0];
+        if !keyword.places.contains(place) && !self.misplaced(keyword, head, &bytes, place) {
+            return;
+        }
+        if place == Place::Defaults && keyword.named_defaults_only && self.proxy().name.bytes().is_empty() {
+            let message = format!("'{}' not allowed in anonymous 'defaults' section", keyword.name);
+            return self.found.alert(head.pos(), message);
+        }
+        if prefix != Prefix::None
+            && !(keyword.negatable && (prefix == Prefix::No || keyword.name.starts_with("option ")))
+        {
+            let word = if prefix == Prefix::No { "no" } else { "default" };
+            let message = format!("'{word}' cannot stand before '{}'", keyword.name);
+            return self.found.alert(head.pos(), message);
+        }
+        if keyword.repeat == Repeat::Refused && !self.used.insert(keyword.name) {
+            return self
+                .found
+                .alert(head.pos(), format!("'{}' can be given only once in a section", keyword.name));
+        }
+        self.obey(keyword, prefix, head, &words[count..]);
+    }
+
+    fn unknown(&mut self, words: &[Word], bytes: &[&[u8]], place: Place) {
+        let head = &words[0];
+        // `timeout clent`: the first word is known, so the second one is wrong.
+        let begins = |keyword: &&Keyword| {
+            keyword.places.contains(place)
+                && keyword.name.split_once(' ').is_some_and(|(first, _)| first.as_bytes() == head.bytes())
+        };
+        let mut following: Vec<&str> = Table::get()
+            .rows()
+            .iter()
+            .filter(begins)
+            .filter_map(|keyword| keyword.name.split_once(' '))
+            .map(|(_, rest)| rest)
+            .collect();
+        if !following.is_empty() {
+            following.sort_unstable();
+            let got = words.get(1);
+            let pos = got.map_or(head.pos(), Word::pos);
+            let guess = Table::get().nearest(bytes, place).filter(|name| name.contains(' ') && got.is_some());
+            let rest = match guess {
+                Some(name) => format!("; did you mean '{name}' maybe ?"),
+                None => format!(", there are '{}'", following.join("', '")),
+            };
+            let shown = got.map_or(String::new(), |word| word.shown().to_string());
+            return self.found.alert(
+                pos,
+                format!("unknown {} '{shown}' in '{}' section{rest}", head.shown(), place.name()),
+            );
+        }
+        let guess = match Table::get().nearest(bytes, place) {
+            Some(name) => format!("; did you mean '{name}' maybe ?"),
+            None => String::new(),
+        };
+        let message = format!("unknown keyword '{}' in '{}' section{guess}", head.shown(), place.name());
+        self.found.alert(head.pos(), message);
+    }
+
+    /// Reports a keyword that is not legal here. Whether the line is still to be checked: never.
+    fn misplaced(&mut self, keyword: &'static Keyword, head: &Word, bytes: &[&[u8]], place: Place) -> bool {
+        let name = keyword.name;
+        let warns = match place {
+            Place::Frontend => {
+                keyword.places.contains(Place::Backend) && !REFUSED_IN_FRONTENDS.contains(&name)
+            }
+            Place::Backend => {
+                keyword.places.contains(Place::Frontend) && !REFUSED_IN_BACKENDS.contains(&name)
+            }
+            _ => false,
+        };
+        if warns {
+            let (own, missing, hint) = match (place, name) {
+                (Place::Frontend, "fullconn") => {
+                    ("frontend", "backend", ". Maybe you want 'maxconn' instead ?")
+                }
+                (Place::Frontend, _) => ("frontend", "backend", ""),
+                (_, "maxconn") => ("backend", "frontend", ". Maybe you want 'fullconn' instead ?"),
+                _ => ("backend", "frontend", ""),
+            };
+            let proxy = self.proxy().name.shown().to_string();
+            let message =
+                format!("'{name}' ignored because {own} '{proxy}' has no {missing} capability{hint}");
+            self.found.warning(head.pos(), message);
+            return false;
+        }
+        let legal: Vec<&str> =
+            keyword.places.iter().filter(|place| *place < Place::BindOption).map(Place::name).collect();
+        if legal.is_empty() {
+            let words: Vec<Word> = bytes.iter().map(|bytes| Word::plain(*bytes, head.pos())).collect();
+            self.unknown(&words, bytes, place);
+            return false;
+        }
+        let message = format!(
+            "'{name}' not allowed in '{}' section; it belongs into {}",
+            place.name(),
+            legal.join(", ")
+        );
+        self.found.alert(head.pos(), message);
+        false
+    }
+
+    /// Checks the words behind a keyword and runs its code.
+    pub(super) fn obey(&mut self, keyword: &'static Keyword, prefix: Prefix, head: &Word, words: &[Word]) {
+        let handler = match keyword.status {
+            Status::Built(handler) | Status::Words(handler) => handler,
+            Status::Idle(reason) => {
+                return self
+                    .found
+                    .warning(head.pos(), format!("'{}' has no effect here: {reason}", keyword.name));
+            }
+            Status::Refused(reason) => {
+                let message =
+                    format!("'{}' is a keyword of HAProxy that this program refuses: {reason}", keyword.name);
+                return self.found.alert(head.pos(), message);
+            }
+        };
+        let mut line = Line { keyword, prefix, head, words, values: Vec::new() };
+        match &keyword.shape {
+            Shape::Flag => line.no_more(self, 0),
+            Shape::Own(usage, min) => {
+                // What is switched off needs no arguments.
+                if words.len() < *min && prefix == Prefix::None {
+                    return self.found.alert(line.end(), format!("'{}' expects {usage}", keyword.name));
+                }
+            }
+            Shape::Args(args) => {
+                let Some(values) = self.values(&line, args) else { return };
+                line.values = values;
+            }
+        }
+        (handler.0)(self, &line);
+    }
+
+    fn values(&mut self, line: &Line<'_>, args: &[Arg]) -> Option<Vec<Value>> {
+        let mut values = Vec::new();
+        let mut complete = true;
+        for (index, arg) in args.iter().enumerate() {
+            match line.words.get(index) {
+                Some(word) => match arg.kind.read(word) {
+                    Ok(value) => values.push(value),
+                    Err(error) => {
+                        let message =
+                            format!("'{}' : '{}' {}", line.keyword.name, word.shown(), error.message);
+                        self.found.alert(word.pos_at(error.at), message);
+                        complete = false;
+                    }
+                },
+                None if arg.count == Count::Optional => {}
+                None => {
+                    self.found
+                        .alert(line.end(), format!("'{}' expects {}", line.keyword.name, arg.expected()));
+                    return None;
+                }
+            }
+        }
+        line.no_more(self, args.len());
+        complete.then_some(values)
+    }
+}
+
+impl Kind {
+    fn read(&self, word: &Word) -> Result<Value, ValueError> {
+        let bytes = word.bytes();
+        let one_of = |words: &'static [&'static str]| {
+            words.iter().copied().find(|known| known.as_bytes() == bytes).ok_or_else(|| ValueError {
+                at: 0,
+                message: format!(
+                    "is not one of {}{}",
+                    words.join(", "),
+                    proposal(word, words.iter().copied())
+                ),
+            })
+        };
+        Ok(match *self {
+            Self::Int(min, max) => Value::Int(value::integer(bytes, min, max)?),
+            Self::Time(unit) => Value::Time(value::time(bytes, unit)?),
+            Self::Size(min, max) => Value::Size(value::size(bytes, min, max)?),
+            Self::Choice(words) => Value::Choice(one_of(words)?),
+            Self::Switch => Value::Switch(one_of(&["on", "off"])? == "on"),
+            Self::Text if bytes.is_empty() => {
+                return Err(ValueError { at: 0, message: "must not be empty".into() });
+            }
+            Self::Text => Value::Text(word.clone()),
+        })
+    }
+}
+
+impl Arg {
+    /// For messages: a sentence part that says what belongs here.
+    pub(crate) fn expected(&self) -> String {
+        match self.kind {
+            Kind::Int(..) => format!("<{}>, an integer", self.name),
+            Kind::Time(unit) => format!("<{}>, a time (in {} without a unit)", self.name, unit.suffix()),
+            Kind::Size(..) => format!("<{}>, a size", self.name),
+            Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::Switch => "on or off".into(),
+            Kind::Text => format!("<{}>", self.name),
+        }
+    }
+}
+
+/// A handler asks for what its row's shape has.
+const SHAPED: &str = "the row's shape has this argument";
+
+impl Line<'_> {
+    pub(crate) fn pos(&self) -> Pos {
+        self.head.pos()
+    }
+
+    /// Where a further word would stand.
+    pub(crate) fn end(&self) -> Pos {
+        let last = self.words.last().unwrap_or(self.head);
+        if self.words.is_empty() { self.head.pos() } else { last.pos_at(usize::MAX) }
+    }
+
+    pub(crate) fn set<T>(&self, value: T) -> Set<T> {
+        Set { value, pos: self.pos() }
+    }
+
+    /// The flag is there.
+    pub(crate) fn given(&self) -> bool {
+        true
+    }
+
+    /// The flag is there, without `no`.
+    pub(crate) fn on(&self) -> bool {
+        self.prefix == Prefix::None
+    }
+
+    pub(crate) fn int(&self, index: usize) -> i64 {
+        let Some(Value::Int(value)) = self.values.get(index) else { panic!("{SHAPED}") };
+        *value
+    }
+
+    pub(crate) fn time(&self, index: usize) -> Duration {
+        let Some(Value::Time(value)) = self.values.get(index) else { panic!("{SHAPED}") };
+        *value
+    }
+
+    pub(crate) fn size(&self, index: usize) -> u64 {
+        let Some(Value::Size(value)) = self.values.get(index) else { panic!("{SHAPED}") };
+        *value
+    }
+
+    pub(crate) fn choice(&self, index: usize) -> &'static str {
+        let Some(Value::Choice(value)) = self.values.get(index) else { panic!("{SHAPED}") };
+        value
+    }
+
+    pub(crate) fn switch(&self, index: usize) -> bool {
+        let Some(Value::Switch(value)) = self.values.get(index) else { panic!("{SHAPED}") };
+        *value
+    }
+
+    /// A word behind the keyword. Rows say how many there are at least.
+    pub(crate) fn text(&self, index: usize) -> &Word {
+        &self.words[index]
+    }
+
+    /// The same, as a value of the tree.
+    pub(crate) fn word(&self, index: usize) -> Word {
+        self.words[index].clone()
+    }
+
+    /// Words from `index` on, as one text.
+    pub(crate) fn sentence(&self, index: usize) -> Word {
+        Word::join(self.words.get(index..).unwrap_or_default(), self.end())
+    }
+
+    pub(crate) fn statement(&self) -> Statement {
+        Statement { keyword: self.keyword.name, words: self.words.to_vec(), pos: self.pos() }
+    }
+
+    /// Reports words beyond the first `count`.
+    pub(crate) fn no_more(&self, b: &mut Builder<'_>, count: usize) {
+        if let Some(extra) = self.words.get(count) {
+            let message =
+                format!("'{}' cannot handle unexpected argument '{}'", self.keyword.name, extra.shown());
+            b.found.alert(extra.pos(), message);
+        }
+    }
+
+    fn own<T>(
+        &self,
+        b: &mut Builder<'_>,
+        index: usize,
+        read: impl FnOnce(&[u8]) -> Result<T, ValueError>,
+    ) -> Option<T> {
+        let Some(word) = self.words.get(index) else {
+            b.found.alert(self.end(), format!("'{}' expects a further argument", self.keyword.name));
+            return None;
+        };
+        match read(word.bytes()) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let message = format!("'{}' : '{}' {}", self.keyword.name, word.shown(), error.message);
+                b.found.alert(word.pos_at(error.at), message);
+                None
+            }
+        }
+    }
+
+    /// The word at `index` as an integer, or a report.
+    pub(crate) fn own_int(&self, b: &mut Builder<'_>, index: usize, min: i64, max: i64) -> Option<i64> {
+        self.own(b, index, |bytes| value::integer(bytes, min, max))
+    }
+
+    /// The word at `index` as a time in milliseconds, or a report.
+    pub(crate) fn own_time(&self, b: &mut Builder<'_>, index: usize) -> Option<Duration> {
+        self.own_time_in(b, index, Unit::Ms)
+    }
+
+    /// The word at `index` as a time, or a report.
+    pub(crate) fn own_time_in(&self, b: &mut Builder<'_>, index: usize, unit: Unit) -> Option<Duration> {
+        self.own(b, index, |bytes| value::time(bytes, unit))
+    }
+
+    /// The word at `index` as a size, or a report.
+    pub(crate) fn own_size(&self, b: &mut Builder<'_>, index: usize, min: u64, max: u64) -> Option<u64> {
+        self.own(b, index, |bytes| value::size(bytes, min, max))
+    }
+
+    /// The word at `index` as one of these, or a report.
+    pub(crate) fn own_choice(
+        &self,
+        b: &mut Builder<'_>,
+        index: usize,
+        words: &'static [&'static str],
+    ) -> Option<&'static str> {
+        let word = self.words.get(index)?;
+        match Kind::Choice(words).read(word) {
+            Ok(Value::Choice(choice)) => Some(choice),
+            Ok(_) => None,
+            Err(error) => {
+                let message = format!("'{}' : '{}' {}", self.keyword.name, word.shown(), error.message);
+                b.found.alert(word.pos(), message);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `bind` and `stats socket`.
+
+use super::{Builder, Line, address, options};
+use crate::table::{BindOptions, Place};
+use crate::tree::Bind;
+use manylane_net::Rules;
+use manylane_net::address::LONGEST_BOUND_PATH;
+
+pub(crate) fn bind(b: &mut Builder<'_>, line: &Line<'_>) {
+    if let Some(bind) = bind_line(b, line) {
+        b.proxy().binds.push(bind);
+    }
+}
+
+/// The addresses and options of a line; `None` if no address is right.
+pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Bind> {
+    let rules = Rules { statement: line.keyword.name, longest_path: LONGEST_BOUND_PATH, ..Rules::BIND };
+    let list = &line.words[0];
+    let mut addresses = Vec::new();
+    let mut start = 0;
+    for part in list.bytes().split(|byte| *byte == b',') {
+        let word = list.slice(start..start + part.len());
+        start += part.len() + 1;
+        if part.is_empty() {
+            let message = format!("'{}' : an address is missing in '{}'", line.keyword.name, list.shown());
+            b.found.alert(word.pos(), message);
+            continue;
+        }
+        addresses.extend(address(b, line.keyword.name, &word, &rules));
+    }
+    b.bind = BindOptions::default();
+    let owner = format!("{} {}", line.keyword.name, list.shown());
+    options(b, &owner, Place::BindOption, &line.words[1..]);
+    let options = std::mem::take(&mut b.bind);
+    (!addresses.is_empty()).then(|| Bind { addresses, options, pos: line.pos() })
+}
+
+/// Access rights in octal.
+pub(crate) fn octal(b: &mut Builder<'_>, line: &Line<'_>, index: usize) -> Option<u32> {
+    let word = line.words.get(index)?;
+    let digits = word.text().filter(|text| text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()));
+    let mode = digits.and_then(|text| u32::from_str_radix(text, 8).ok()).filter(|mode| *mode <= 0o7777);
+    if mode.is_none() {
+        let message = format!("'{}' : '{}' is no mode in octal such as 660", line.keyword.name, word.shown());
+        b.found.alert(word.pos(), message);
+    }
+    mode
+}

@@ -1,0 +1,402 @@
+//! Conditions at the end of lines, and keywords of proxies with several words.
+
+use super::{Builder, Line, address, at, got};
+use crate::lex::{Word, arguments};
+use crate::tree::{
+    Algorithm, Balance, Capture, CaptureKind, Choice, Condition, Cookie, CookieMode, RetryOn, Source,
+};
+use crate::value;
+use manylane_net::Rules;
+use std::time::Duration;
+
+/// The words before `if` or `unless`, and what follows. The first of either word ends the arguments, as in HAProxy: a text
+/// that is one of these words must be quoted together with something else.
+pub(crate) fn split_condition(b: &mut Builder<'_>, line: &Line<'_>) -> (Vec<Word>, Option<Condition>) {
+    let Some(index) = line.words.iter().position(|word| *word == "if" || *word == "unless") else {
+        return (line.words.to_vec(), None);
+    };
+    let word = &line.words[index];
+    let words = line.words[index + 1..].to_vec();
+    if words.is_empty() {
+        b.found
+            .alert(word.pos(), format!("'{}' : '{}' expects a condition", line.keyword.name, word.shown()));
+        return (line.words[..index].to_vec(), None);
+    }
+    let condition = Condition { unless: *word == "unless", words, pos: word.pos() };
+    (line.words[..index].to_vec(), Some(condition))
+}
+
+fn choose(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Choice> {
+    let (words, condition) = split_condition(b, line);
+    match &words[..] {
+        [target] if !target.bytes().is_empty() => {
+            Some(Choice { target: target.clone(), condition, pos: line.pos() })
+        }
+        [_, extra, ..] => {
+            let message = format!(
+                "'{}' expects 'if' or 'unless' behind the name and got '{}'",
+                line.keyword.name,
+                extra.shown()
+            );
+            b.found.alert(extra.pos(), message);
+            None
+        }
+        _ => {
+            b.found.alert(line.pos(), format!("'{}' expects a name", line.keyword.name));
+            None
+        }
+    }
+}
+
+pub(crate) fn use_backend(b: &mut Builder<'_>, line: &Line<'_>) {
+    let choice = choose(b, line);
+    b.proxy().use_backend.extend(choice);
+}
+
+pub(crate) fn use_server(b: &mut Builder<'_>, line: &Line<'_>) {
+    let choice = choose(b, line);
+    if choice.as_ref().is_some_and(|choice| choice.condition.is_none()) {
+        return b.found.alert(line.pos(), "'use-server' expects 'if' or 'unless' and a condition");
+    }
+    b.proxy().use_server.extend(choice);
+}
+
+/// Names of algorithms; those with `(` take an argument.
+const ALGORITHMS: [&str; 14] = [
+    "ewma",
+    "first",
+    "hash",
+    "hdr",
+    "leastconn",
+    "maglev",
+    "random",
+    "rdp-cookie",
+    "roundrobin",
+    "source",
+    "static-rr",
+    "sticky",
+    "uri",
+    "url_param",
+];
+
+pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
+    let word = &line.words[0];
+    let open = word.bytes().iter().position(|byte| *byte == b'(');
+    let name = &word.bytes()[..open.unwrap_or(word.bytes().len())];
+    let argument = match open {
+        None => None,
+        Some(open) => match arguments(word.bytes(), open) {
+            Ok(found) if found.end == word.bytes().len() && found.list.len() <= 1 => {
+                // A text that cannot be empty is as good as none.
+                found.list.into_iter().next().filter(|argument| !argument.bytes.is_empty())
+            }
+            Ok(found) => {
+                let message = format!("'balance' : '{}' expects one argument in parentheses", word.shown());
+                return b.found.alert(word.pos_at(found.end.min(word.bytes().len() - 1)), message);
+            }
+            Err(error) => return b.found.alert(word.pos_at(error.at()), format!("'balance' : {error}")),
+        },
+    };
+    let rest = &line.words[1..];
+    let needs = |b: &mut Builder<'_>, what: &str| {
+        b.found.alert(line.end(), format!("'balance {}' expects {what}", word.shown()));
+    };
+    if open.is_some() && !matches!(name, b"hdr" | b"random" | b"rdp-cookie") {
+        let message = format!("'balance {}' takes no argument in parentheses", crate::show::Shown(name));
+        return b.found.alert(word.pos_at(name.len()), message);
+    }
+    let (algorithm, allowed): (Algorithm, fn(&mut Builder<'_>, &Line<'_>) -> bool) = match name {
+        b"roundrobin" => (Algorithm::Roundrobin, no_options),
+        b"static-rr" => (Algorithm::StaticRr, no_options),
+        b"leastconn" => (Algorithm::Leastconn, no_options),
+        b"first" => (Algorithm::First, no_options),
+        b"source" => (Algorithm::Source, no_options),
+        b"ewma" => (Algorithm::Ewma, no_options),
+        b"maglev" => (Algorithm::Maglev, |_, _| true),
+        b"uri" => (Algorithm::Uri, uri_options),
+        b"url_param" if rest.is_empty() => return needs(b, "the name of a parameter"),
+        b"url_param" => (Algorithm::UrlParam, url_param_options),
+        b"hdr" if argument.is_none() => return needs(b, "the name of a header field in parentheses"),
+        b"hdr" => (Algorithm::Hdr, header_options),
+        b"hash" if rest.is_empty() => return needs(b, "an expression"),
+        b"hash" => (Algorithm::Hash, |_, _| true),
+        b"random" => {
+            let draws = match &argument {
+                None => Ok(2),
+                Some(argument) => value::integer(&argument.bytes, 1, i64::from(i32::MAX)),
+            };
+            match draws {
+                Ok(draws) => (Algorithm::Random(draws as u32), no_options),
+                Err(error) => {
+                    return b
+                        .found
+                        .alert(word.pos_at(name.len() + 1), format!("'balance random' {}", error.message));
+                }
+            }
+        }
+        b"rdp-cookie" => {
+            return b
+                .found
+                .alert(word.pos(), "'balance rdp-cookie' is an algorithm of HAProxy that is not built yet");
+        }
+        b"sticky" => {
+            return b.found.alert(
+                word.pos(),
+                "'balance sticky' is an algorithm of HAProxy's mode log, which is not built yet",
+            );
+        }
+        _ => {
+            let head = Word::plain(name, word.pos());
+            let guess = super::super::proposal(&head, ALGORITHMS);
+            let rest =
+                if guess.is_empty() { format!(", there are {}", ALGORITHMS.join(", ")) } else { guess };
+            return b.found.alert(word.pos(), format!("'balance' does not know '{}'{rest}", word.shown()));
+        }
+    };
+    if !allowed(b, line) {
+        return;
+    }
+    let mut words = rest.to_vec();
+    if let (Algorithm::Hdr, Some(argument)) = (algorithm, &argument) {
+        let from = argument.at;
+        let _ = from;
+        words.insert(0, Word::plain(argument.bytes.clone(), word.pos_at(argument.at)));
+    }
+    let value = line.set(Balance { algorithm, words });
+    b.settings().balance = Some(value);
+}
+
+fn no_options(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
+    line.no_more(b, 1);
+    line.words.len() == 1
+}
+
+/// `[whole] [path-only] [len n] [depth n]`
+fn uri_options(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
+    options_with_numbers(b, line, 1, &["whole", "path-only"], &["len", "depth"])
+}
+
+/// `name [check_post [max]]`
+fn url_param_options(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
+    match line.words.get(2) {
+        None => true,
+        Some(word) if *word == "check_post" => {
+            let fine = line.words.len() == 3 || line.own_int(b, 3, 0, i64::from(i32::MAX)).is_some();
+            line.no_more(b, 4);
+            fine && line.words.len() <= 4
+        }
+        Some(word) => {
+            b.found.alert(
+                word.pos(),
+                format!("'balance url_param' does not know '{}', there is check_post", word.shown()),
+            );
+            false
+        }
+    }
+}
+
+/// `[use_domain_only]`
+fn header_options(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
+    options_with_numbers(b, line, 1, &["use_domain_only"], &[])
+}
+
+fn options_with_numbers(
+    b: &mut Builder<'_>,
+    line: &Line<'_>,
+    from: usize,
+    flags: &[&str],
+    numbers: &[&str],
+) -> bool {
+    let mut index = from;
+    while let Some(word) = line.words.get(index) {
+        if flags.iter().any(|flag| *word == **flag) {
+            index += 1;
+        } else if numbers.iter().any(|name| *word == **name) {
+            if line.own_int(b, index + 1, 1, i64::from(i32::MAX)).is_none() {
+                return false;
+            }
+            index += 2;
+        } else {
+            let known = flags.iter().chain(numbers).copied();
+            let message = format!(
+                "'balance {}' does not know '{}'{}",
+                line.words[0].shown(),
+                word.shown(),
+                super::super::proposal(word, known)
+            );
+            b.found.alert(word.pos(), message);
+            return false;
+        }
+    }
+    true
+}
+
+pub(crate) fn retry_on(b: &mut Builder<'_>, line: &Line<'_>) {
+    const EVENTS: [&str; 8] = [
+        "0rtt-rejected",
+        "all-retryable-errors",
+        "conn-failure",
+        "empty-response",
+        "junk-response",
+        "none",
+        "receive-timeout",
+        "response-timeout",
+    ];
+    const STATUS: [u16; 14] = [401, 403, 404, 408, 421, 425, 429, 500, 501, 502, 503, 504, 405, 410];
+    let mut events = Vec::new();
+    for word in line.words {
+        let status =
+            word.text().and_then(|text| text.parse().ok()).filter(|code| STATUS[..12].contains(code));
+        match (EVENTS.into_iter().find(|event| *word == **event), status) {
+            (Some(event), _) => events.push(RetryOn::Event(event)),
+            (None, Some(code)) => events.push(RetryOn::Status(code)),
+            (None, None) => {
+                let message = format!(
+                    "'retry-on' does not know '{}'{}",
+                    word.shown(),
+                    super::super::proposal(word, EVENTS)
+                );
+                b.found.alert(word.pos(), message);
+            }
+        }
+    }
+    if events.contains(&RetryOn::Event("none")) && events.len() > 1 {
+        return b.found.alert(line.pos(), "'retry-on none' cannot stand with other events");
+    }
+    let events = line.set(events);
+    b.settings().retry_on = Some(events);
+}
+
+pub(crate) fn cookie(b: &mut Builder<'_>, line: &Line<'_>) {
+    let name = line.word(0);
+    if name.bytes().is_empty() {
+        return b.found.alert(name.pos(), "'cookie' expects a name that is not empty");
+    }
+    let mut cookie = Cookie {
+        name,
+        mode: None,
+        indirect: false,
+        nocache: false,
+        postonly: false,
+        preserve: false,
+        httponly: false,
+        secure: false,
+        dynamic: false,
+        domains: Vec::new(),
+        attributes: Vec::new(),
+        maxidle: None,
+        maxlife: None,
+    };
+    let mut index = 1;
+    while let Some(word) = line.words.get(index) {
+        index += 1;
+        let mut mode = |b: &mut Builder<'_>, mode: CookieMode| {
+            if cookie.mode.is_some_and(|known| known != mode) {
+                b.found.alert(word.pos(), "'cookie' takes only one of 'rewrite', 'insert' and 'prefix'");
+            }
+            cookie.mode = Some(mode);
+        };
+        match word.bytes() {
+            b"rewrite" => mode(b, CookieMode::Rewrite),
+            b"insert" => mode(b, CookieMode::Insert),
+            b"prefix" => mode(b, CookieMode::Prefix),
+            b"indirect" => cookie.indirect = true,
+            b"nocache" => cookie.nocache = true,
+            b"postonly" => cookie.postonly = true,
+            b"preserve" => cookie.preserve = true,
+            b"httponly" => cookie.httponly = true,
+            b"secure" => cookie.secure = true,
+            b"dynamic" => cookie.dynamic = true,
+            b"domain" | b"attr" => {
+                let Some(value) = line.words.get(index).filter(|value| !value.bytes().is_empty()) else {
+                    return b
+                        .found
+                        .alert(word.pos(), format!("'cookie' : '{}' expects a value", word.shown()));
+                };
+                index += 1;
+                if value.bytes().iter().any(|byte| *byte < 0x20 || *byte == b';' || *byte == 0x7f) {
+                    let message = format!(
+                        "'cookie' : '{}' has a character that would end the attribute",
+                        value.shown()
+                    );
+                    return b.found.alert(value.pos(), message);
+                }
+                if *word == "domain" {
+                    cookie.domains.push(value.clone())
+                } else {
+                    cookie.attributes.push(value.clone())
+                }
+            }
+            b"maxidle" | b"maxlife" => {
+                let time: Option<Duration> = line.own_time_in(b, index, value::Unit::S);
+                index += 1;
+                if *word == "maxidle" { cookie.maxidle = time } else { cookie.maxlife = time }
+            }
+            _ => {
+                const KNOWN: [&str; 14] = [
+                    "attr", "domain", "dynamic", "httponly", "indirect", "insert", "maxidle", "maxlife",
+                    "nocache", "postonly", "prefix", "preserve", "rewrite", "secure",
+                ];
+                let message = format!(
+                    "'cookie' does not know '{}'{}",
+                    word.shown(),
+                    super::super::proposal(word, KNOWN)
+                );
+                b.found.alert(word.pos(), message);
+            }
+        }
+    }
+    if cookie.mode == Some(CookieMode::Rewrite) && (cookie.indirect || cookie.preserve) {
+        b.found.alert(line.pos(), "'cookie' : 'rewrite' cannot stand with 'indirect' or 'preserve'");
+    }
+    let cookie = line.set(cookie);
+    b.settings().cookie = Some(cookie);
+}
+
+pub(crate) fn source(b: &mut Builder<'_>, line: &Line<'_>) {
+    let Some(address) = address(b, "source", &line.words[0], &Rules::SOURCE) else { return };
+    let mut source = Source { address, usesrc: None, interface: None };
+    let mut index = 1;
+    while let Some(word) = line.words.get(index) {
+        let value = line.words.get(index + 1);
+        match (word.bytes(), value) {
+            (b"usesrc", Some(value)) => source.usesrc = Some(value.clone()),
+            (b"interface", Some(value)) => source.interface = Some(value.clone()),
+            (b"usesrc" | b"interface", None) => {
+                return b.found.alert(word.pos(), format!("'source' : '{}' expects a value", word.shown()));
+            }
+            _ => {
+                let message =
+                    format!("'source' does not know '{}', there are usesrc and interface", word.shown());
+                return b.found.alert(word.pos(), message);
+            }
+        }
+        index += 2;
+    }
+    let source = line.set(source);
+    b.settings().source = Some(source);
+}
+
+pub(crate) fn capture(b: &mut Builder<'_>, line: &Line<'_>) {
+    let (kind, name, rest) = match line.keyword.name {
+        "capture cookie" => (CaptureKind::Cookie, line.word(0), 1),
+        "capture request header" => (CaptureKind::RequestHeader, line.word(0), 1),
+        "capture response header" => (CaptureKind::ResponseHeader, line.word(0), 1),
+        _ => match line.own_choice(b, 0, &["request", "response"]) {
+            None => return,
+            Some("request") => (CaptureKind::RequestSlot, Word::plain("", line.pos()), 1),
+            Some(_) => (CaptureKind::ResponseSlot, Word::plain("", line.pos()), 1),
+        },
+    };
+    let len = line.words.get(rest);
+    if !len.is_some_and(|word| *word == "len") {
+        return b.found.alert(
+            at(len, line),
+            format!("'{}' expects 'len' and a number of bytes{}", line.keyword.name, got(len)),
+        );
+    }
+    let Some(length) = line.own_int(b, rest + 1, 1, i64::from(u16::MAX)) else { return };
+    line.no_more(b, rest + 2);
+    let capture = Capture { kind, name, length: length as u32, pos: line.pos() };
+    b.proxy().captures.push(capture);
+}

@@ -1,0 +1,189 @@
+//! `server`, `default-server`, `server-template`, name servers, and options of servers with more than one value.
+
+use super::{Builder, Line, address, bad_name_byte, options};
+use crate::lex::Word;
+use crate::limits::MAX_TEMPLATE_SERVERS;
+use crate::show::Shown;
+use crate::table::Place;
+use crate::tree::{Nameserver, Server, Source};
+use crate::value;
+use manylane_net::Rules;
+
+pub(crate) fn server(b: &mut Builder<'_>, line: &Line<'_>) {
+    let name = line.word(0);
+    if !check_name(b, line, &name) {
+        return;
+    }
+    let address = address(b, line.keyword.name, &line.words[1], &Rules::SERVER);
+    let backend = b.proxy().name.shown().to_string();
+    let base = b.settings().default_server.clone();
+    b.server = base;
+    options(b, &format!("server {backend}/{}", name.shown()), Place::ServerOption, &line.words[2..]);
+    let options = std::mem::take(&mut b.server);
+    let Some(address) = address else { return };
+    let server = Server { name, address, options, pos: line.pos(), template: None };
+    b.proxy().servers.push(server);
+}
+
+fn check_name(b: &mut Builder<'_>, line: &Line<'_>, name: &Word) -> bool {
+    if name.bytes().is_empty() {
+        b.found.alert(name.pos(), format!("'{}' expects a name that is not empty", line.keyword.name));
+        return false;
+    }
+    if let Some(at) = bad_name_byte(name.bytes()) {
+        let message = format!(
+            "character '{}' is not permitted in server name '{}'",
+            Shown(&name.bytes()[at..=at]),
+            name.shown()
+        );
+        b.found.alert(name.pos_at(at), message);
+        return false;
+    }
+    true
+}
+
+pub(crate) fn default_server(b: &mut Builder<'_>, line: &Line<'_>) {
+    b.server = std::mem::take(&mut b.settings().default_server);
+    options(b, "default-server", Place::ServerOption, line.words);
+    b.settings().default_server = std::mem::take(&mut b.server);
+    if let Some(id) = b.settings().default_server.id.take() {
+        b.found.alert(id.pos, "'id' cannot be the same for all servers");
+    }
+}
+
+pub(crate) fn server_template(b: &mut Builder<'_>, line: &Line<'_>) {
+    let [prefix, numbers, place, rest @ ..] = line.words else { return };
+    if !check_name(b, line, prefix) {
+        return;
+    }
+    let Some((low, high)) = template_range(b, line, numbers) else { return };
+    let address = address(b, line.keyword.name, place, &Rules::SERVER);
+    let backend = b.proxy().name.shown().to_string();
+    b.server = b.settings().default_server.clone();
+    options(b, &format!("server-template {backend}/{}", prefix.shown()), Place::ServerOption, rest);
+    let options = std::mem::take(&mut b.server);
+    let Some(address) = address else { return };
+    // The bound holds for the proxy, so that many lines make no more than one.
+    let room = (MAX_TEMPLATE_SERVERS as usize).saturating_sub(b.proxy().servers.len()) as u64;
+    if high - low >= room {
+        let message =
+            format!("'server-template' makes more than {MAX_TEMPLATE_SERVERS} servers in a backend");
+        return b.found.alert(numbers.pos(), message);
+    }
+    for number in low..=high {
+        let name = Word::plain([prefix.bytes(), number.to_string().as_bytes()].concat(), prefix.pos());
+        let mut options = options.clone();
+        if number != low {
+            // The number is the first one's; the others get free ones.
+            options.id = None;
+        }
+        let server =
+            Server { name, address: address.clone(), options, pos: line.pos(), template: Some(number) };
+        b.proxy().servers.push(server);
+    }
+}
+
+/// `count` or `low-high`.
+fn template_range(b: &mut Builder<'_>, line: &Line<'_>, numbers: &Word) -> Option<(u64, u64)> {
+    let max = i64::from(i32::MAX);
+    let read = |bytes: &[u8]| value::integer(bytes, 0, max).ok().map(|number| number as u64);
+    let range = match numbers.bytes().split_once_byte(b'-') {
+        None => read(numbers.bytes()).map(|count| (1, count)),
+        Some((low, high)) => read(low).zip(read(high)),
+    };
+    match range {
+        Some((low, high)) if low <= high => Some((low, high)),
+        _ => {
+            let message = format!(
+                "'{}' : '{}' is no count and no range such as 1-10",
+                line.keyword.name,
+                numbers.shown()
+            );
+            b.found.alert(numbers.pos(), message);
+            None
+        }
+    }
+}
+
+trait SplitOnce {
+    fn split_once_byte(&self, byte: u8) -> Option<(&[u8], &[u8])>;
+}
+
+impl SplitOnce for [u8] {
+    fn split_once_byte(&self, byte: u8) -> Option<(&[u8], &[u8])> {
+        let at = self.iter().position(|b| *b == byte)?;
+        Some((&self[..at], &self[at + 1..]))
+    }
+}
+
+pub(crate) fn proxy_v2_options(b: &mut Builder<'_>, line: &Line<'_>) {
+    const KNOWN: [&str; 8] =
+        ["ssl", "cert-cn", "ssl-cipher", "cert-sig", "cert-key", "authority", "crc32c", "unique-id"];
+    let list = line.word(0);
+    let mut start = 0;
+    for part in list.bytes().split(|byte| *byte == b',') {
+        let word = list.slice(start..start + part.len());
+        start += part.len() + 1;
+        if !KNOWN.iter().any(|known| word == **known) {
+            let message = format!(
+                "'proxy-v2-options' does not know '{}'{}",
+                word.shown(),
+                crate::build::proposal(&word, KNOWN)
+            );
+            b.found.alert(word.pos(), message);
+        } else if KNOWN[..5].iter().any(|known| word == **known) {
+            b.found.alert(
+                word.pos(),
+                format!("'proxy-v2-options {}' needs TLS, which is not built yet", word.shown()),
+            );
+        }
+    }
+    b.server.proxy_v2_options = Some(line.set(list));
+}
+
+pub(crate) fn server_source(b: &mut Builder<'_>, line: &Line<'_>) {
+    if let Some(address) = address(b, "source", &line.words[0], &Rules::SOURCE) {
+        b.server.source = Some(line.set(Source { address, usesrc: None, interface: None }));
+    }
+}
+
+pub(crate) fn server_usesrc(b: &mut Builder<'_>, line: &Line<'_>) {
+    match &mut b.server.source {
+        Some(source) => source.value.usesrc = Some(line.word(0)),
+        None => b.found.alert(line.pos(), "'usesrc' stands behind 'source' and its address"),
+    }
+}
+
+pub(crate) fn server_interface(b: &mut Builder<'_>, line: &Line<'_>) {
+    match &mut b.server.source {
+        Some(source) => source.value.interface = Some(line.word(0)),
+        None => b.found.alert(line.pos(), "'interface' stands behind 'source' and its address"),
+    }
+}
+
+pub(crate) fn nameserver(b: &mut Builder<'_>, line: &Line<'_>) {
+    let name = line.word(0);
+    line.no_more(b, 2);
+    let Some(address) = address(b, "nameserver", &line.words[1], &Rules::NAMESERVER) else { return };
+    let section = b.resolvers();
+    if section.nameservers.iter().any(|known| known.name.bytes() == name.bytes()) {
+        let message = format!("there is a name server '{}' in this section already", name.shown());
+        return b.found.alert(name.pos(), message);
+    }
+    section.nameservers.push(Nameserver { name, address });
+}
+
+pub(crate) fn ring_server(b: &mut Builder<'_>, line: &Line<'_>) {
+    let name = line.word(0);
+    if !check_name(b, line, &name) {
+        return;
+    }
+    let address = address(b, "server", &line.words[1], &Rules { port_needed: true, ..Rules::SERVER });
+    b.server = Default::default();
+    options(b, &format!("server {}", name.shown()), Place::ServerOption, &line.words[2..]);
+    let options = std::mem::take(&mut b.server);
+    if let Some(address) = address {
+        let server = Server { name, address, options, pos: line.pos(), template: None };
+        b.ring().servers.push(server);
+    }
+}

@@ -1,0 +1,294 @@
+//! Sections: their headers, and what is at work between two of them.
+
+use super::{Builder, proposal};
+use crate::lex::Word;
+use crate::show::Shown;
+use crate::table::{Place, Status, Table};
+use crate::tree::{Config, HttpErrors, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist};
+
+/// The section at work; numbers are indexes of the tree's lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Current {
+    /// None yet in this file.
+    Top,
+    Global,
+    Proxy(usize),
+    Userlist(usize),
+    HttpErrors(usize),
+    Resolvers(usize),
+    Ring(usize),
+    /// One that was refused: its lines are part of what was refused.
+    Skipped,
+}
+
+impl Current {
+    pub(super) fn place(self, config: &Config) -> Place {
+        match self {
+            Self::Top | Self::Skipped => Place::Top,
+            Self::Global => Place::Global,
+            Self::Proxy(index) => match config.proxies[index].kind {
+                ProxyKind::Defaults => Place::Defaults,
+                ProxyKind::Frontend => Place::Frontend,
+                ProxyKind::Backend => Place::Backend,
+                ProxyKind::Listen => Place::Listen,
+            },
+            Self::Userlist(_) => Place::Userlist,
+            Self::HttpErrors(_) => Place::HttpErrors,
+            Self::Resolvers(_) => Place::Resolvers,
+            Self::Ring(_) => Place::Ring,
+        }
+    }
+}
+
+impl Builder<'_> {
+    /// What `.SECTION` shows on the next line.
+    pub(super) fn section_name(&self) -> Vec<u8> {
+        let name = match self.current {
+            Current::Top | Current::Skipped => return Vec::new(),
+            Current::Global => return b"global".to_vec(),
+            Current::Proxy(index) => &self.config.proxies[index].name,
+            Current::Userlist(index) => &self.config.userlists[index].name,
+            Current::HttpErrors(index) => &self.config.http_errors[index].name,
+            Current::Resolvers(index) => &self.config.resolvers[index].name,
+            Current::Ring(index) => &self.config.rings[index].name,
+        };
+        if name.bytes().is_empty() { self.place().name().as_bytes().to_vec() } else { name.bytes().to_vec() }
+    }
+
+    pub(super) fn begin_section(&mut self, place: Place, words: &[Word]) {
+        self.used.clear();
+        if let Some(row) = Table::get().find(place.name(), Place::Top)
+            && let Status::Refused(reason) = row.status
+        {
+            let message =
+                format!("section '{}' is a section of HAProxy that this program refuses: {reason}", row.name);
+            self.found.alert(words[0].pos(), message);
+            self.current = Current::Skipped;
+            return;
+        }
+        let kind = match place {
+            Place::Global => {
+                if let Some(extra) = words.get(1) {
+                    self.found.alert(
+                        extra.pos(),
+                        format!("'global' cannot handle unexpected argument '{}'", extra.shown()),
+                    );
+                }
+                self.current = Current::Global;
+                return;
+            }
+            Place::Defaults => ProxyKind::Defaults,
+            Place::Frontend => ProxyKind::Frontend,
+            Place::Backend => ProxyKind::Backend,
+            Place::Listen => ProxyKind::Listen,
+            _ => return self.begin_named(place, words),
+        };
+        self.begin_proxy(kind, words);
+    }
+
+    /// The name in a header; one is made up for a section without, so that its lines are still read.
+    fn name(&mut self, words: &[Word]) -> Word {
+        let header = &words[0];
+        let Some(name) = words.get(1) else {
+            self.found.alert(header.pos(), format!("'{}' expects a name", header.shown()));
+            return Word::plain("", header.pos());
+        };
+        self.check_name(header, name);
+        name.clone()
+    }
+
+    fn check_name(&mut self, header: &Word, name: &Word) {
+        if name.bytes().is_empty() {
+            self.found.alert(name.pos(), format!("'{}' expects a name that is not empty", header.shown()));
+        } else if let Some(at) = super::parse::bad_name_byte(name.bytes()) {
+            let message = format!(
+                "character '{}' is not permitted in '{}' name '{}', use letters, digits and . : _ -",
+                Shown(&name.bytes()[at..=at]),
+                header.shown(),
+                name.shown()
+            );
+            self.found.alert(name.pos_at(at), message);
+        }
+    }
+
+    fn begin_proxy(&mut self, kind: ProxyKind, words: &[Word]) {
+        let header = &words[0];
+        let named = words.get(1).is_some_and(|word| *word != "from" || kind != ProxyKind::Defaults);
+        let (name, rest) = match kind {
+            ProxyKind::Defaults if !named => (Word::plain("", header.pos()), &words[1..]),
+            ProxyKind::Defaults => (words[1].clone(), &words[2..]),
+            _ => (self.name(words), words.get(2..).unwrap_or_default()),
+        };
+        let mut explicit = None;
+        match rest {
+            [] => {}
+            [from, base, more @ ..] if *from == "from" => {
+                explicit = Some(base);
+                if let Some(extra) = more.first() {
+                    self.unexpected(header, extra);
+                }
+            }
+            [from] if *from == "from" => {
+                self.found.alert(from.pos(), "'from' expects the name of a 'defaults' section");
+            }
+            [extra, ..] if kind != ProxyKind::Defaults => {
+                let message = format!(
+                    "unexpected '{}', please use the 'bind' keyword for listening addresses",
+                    extra.shown()
+                );
+                self.found.alert(extra.pos(), message);
+            }
+            [extra, ..] => self.unexpected(header, extra),
+        }
+        let defaults = match explicit {
+            Some(base) => self.named_defaults(kind, &name, base),
+            // A `defaults` section begins with nothing unless it names another.
+            None if kind == ProxyKind::Defaults => None,
+            None => self.config.proxies.iter().rposition(|proxy| proxy.kind == ProxyKind::Defaults),
+        };
+        let settings =
+            defaults.map_or_else(Settings::default, |index| self.config.proxies[index].settings.clone());
+        self.config.proxies.push(Proxy {
+            kind,
+            name,
+            pos: header.pos(),
+            defaults,
+            explicit_defaults: explicit.is_some(),
+            settings,
+            id: None,
+            guid: None,
+            description: None,
+            binds: Vec::new(),
+            servers: Vec::new(),
+            acls: Vec::new(),
+            rules: Vec::new(),
+            use_backend: Vec::new(),
+            use_server: Vec::new(),
+            captures: Vec::new(),
+            monitor_fail: Vec::new(),
+            force_persist: Vec::new(),
+            ignore_persist: Vec::new(),
+        });
+        self.current = Current::Proxy(self.config.proxies.len() - 1);
+    }
+
+    fn unexpected(&mut self, header: &Word, extra: &Word) {
+        self.found.alert(
+            extra.pos(),
+            format!("'{}' cannot handle unexpected argument '{}'", header.shown(), extra.shown()),
+        );
+    }
+
+    fn named_defaults(&mut self, kind: ProxyKind, name: &Word, base: &Word) -> Option<usize> {
+        let proxies = &self.config.proxies;
+        let is_meant = |index: &usize| {
+            let proxy = &proxies[*index];
+            proxy.kind == ProxyKind::Defaults
+                && !base.bytes().is_empty()
+                && proxy.name.bytes() == base.bytes()
+        };
+        let mut meant = (0..proxies.len()).filter(is_meant);
+        match (meant.next(), meant.next()) {
+            (Some(index), None) => {
+                let header = Word::plain("defaults", base.pos());
+                self.check_name(&header, base);
+                Some(index)
+            }
+            (Some(first), Some(second)) => {
+                let at = |index: usize| {
+                    let pos = self.config.proxies[index].pos;
+                    format!("{}:{}", Shown(self.sources.name(pos.file)), pos.line)
+                };
+                let message = format!(
+                    "ambiguous defaults section name '{}' referenced by {} '{}' exists at least at {} and {}",
+                    base.shown(),
+                    kind.name(),
+                    name.shown(),
+                    at(first),
+                    at(second)
+                );
+                self.found.alert(base.pos(), message);
+                None
+            }
+            (None, _) => {
+                let known: Vec<String> = proxies
+                    .iter()
+                    .filter(|p| p.kind == ProxyKind::Defaults)
+                    .filter_map(|p| p.name.text().map(str::to_owned))
+                    .collect();
+                let message = format!(
+                    "defaults section '{}' not found for {} '{}'{}",
+                    base.shown(),
+                    kind.name(),
+                    name.shown(),
+                    proposal(base, known.iter().map(String::as_str))
+                );
+                self.found.alert(base.pos(), message);
+                None
+            }
+        }
+    }
+
+    /// Sections that have a name and nothing else in their header.
+    fn begin_named(&mut self, place: Place, words: &[Word]) {
+        let name = self.name(words);
+        if let Some(extra) = words.get(2) {
+            self.unexpected(&words[0], extra);
+        }
+        let config = &mut self.config;
+        let same = |known: &Word| known.bytes() == name.bytes() && !name.bytes().is_empty();
+        let twin = match place {
+            Place::Userlist => config.userlists.iter().any(|section| same(&section.name)),
+            Place::HttpErrors => config.http_errors.iter().any(|section| same(&section.name)),
+            Place::Resolvers => config.resolvers.iter().any(|section| same(&section.name)),
+            _ => config.rings.iter().any(|section| same(&section.name)),
+        };
+        if twin {
+            let message =
+                format!("there is a '{}' section named '{}' already", words[0].shown(), name.shown());
+            self.found.alert(name.pos(), message);
+        }
+        self.current = match place {
+            Place::Userlist => {
+                config.userlists.push(Userlist { name, groups: Vec::new(), users: Vec::new() });
+                Current::Userlist(config.userlists.len() - 1)
+            }
+            Place::HttpErrors => {
+                config.http_errors.push(HttpErrors { name, files: Vec::new() });
+                Current::HttpErrors(config.http_errors.len() - 1)
+            }
+            Place::Resolvers => {
+                config.resolvers.push(Resolvers {
+                    name,
+                    nameservers: Vec::new(),
+                    system: false,
+                    holds: Vec::new(),
+                    payload: None,
+                    retries: None,
+                    timeout_resolve: None,
+                    timeout_retry: None,
+                });
+                Current::Resolvers(config.resolvers.len() - 1)
+            }
+            _ => {
+                config.rings.push(Ring {
+                    name,
+                    description: None,
+                    format: None,
+                    maxlen: None,
+                    size: None,
+                    backing_file: None,
+                    servers: Vec::new(),
+                    timeout_connect: None,
+                    timeout_server: None,
+                });
+                Current::Ring(config.rings.len() - 1)
+            }
+        };
+    }
+
+    /// Whether lines belong to a section that was refused.
+    pub(super) fn skips(&self) -> bool {
+        self.current == Current::Skipped
+    }
+}

@@ -1,0 +1,210 @@
+//! The reference manual and `--help KEYWORD`, made from the table.
+
+use crate::cond::Predicate;
+use crate::nearest::nearest;
+use crate::table::{Arg, Count, Keyword, Kind, Repeat, Shape, Status, Table};
+use std::fmt::Write;
+
+/// What `--help KEYWORD` shows: every row of the name, or the nearest names.
+///
+/// # Errors
+/// When nothing has this name; the text says so and proposes one.
+pub fn help(name: &str) -> Result<String, String> {
+    let words: Vec<&str> = name.split_whitespace().collect();
+    let name = words.join(" ");
+    let table = Table::get();
+    let begins = format!("{name} ");
+    let mut rows: Vec<&Keyword> = table.named(&name).collect();
+    if rows.is_empty() && !name.is_empty() {
+        rows = table.rows().iter().filter(|row| row.name.starts_with(&begins)).collect();
+    }
+    if rows.is_empty() {
+        let guess = nearest(name.as_bytes(), table.rows().iter().map(|row| row.name));
+        let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}' maybe ?"));
+        return Err(format!("there is no keyword '{name}'{guess}"));
+    }
+    Ok(rows.into_iter().map(plain).collect::<Vec<_>>().join("\n"))
+}
+
+fn plain(row: &Keyword) -> String {
+    let mut out = format!("{}\n    {}.\n", usage(row), sentence(row.help));
+    for (what, text) in facts(row) {
+        out += &format!("    {what}: {text}\n");
+    }
+    out
+}
+
+/// The keyword with its arguments.
+fn usage(row: &Keyword) -> String {
+    let mut text = if row.negatable { format!("[no] {}", row.name) } else { row.name.to_owned() };
+    match &row.shape {
+        Shape::Flag | Shape::Own("", _) => {}
+        Shape::Own(usage, _) => text += &format!(" {usage}"),
+        Shape::Args(args) => args.iter().for_each(|arg| text += &format!(" {}", argument(arg))),
+    }
+    text
+}
+
+fn argument(arg: &Arg) -> String {
+    let text = match arg.kind {
+        Kind::Choice(words) => words.join("|"),
+        Kind::Switch => "on|off".into(),
+        _ => format!("<{}>", arg.name),
+    };
+    if arg.count == Count::Optional { format!("[{text}]") } else { text }
+}
+
+/// Type, unit and range of an argument.
+fn kind(arg: &Arg) -> Option<String> {
+    Some(match arg.kind {
+        Kind::Int(min, max) if max >= i64::from(i32::MAX) => {
+            format!("<{}> is an integer of at least {min}", arg.name)
+        }
+        Kind::Int(min, max) => format!("<{}> is an integer from {min} to {max}", arg.name),
+        Kind::Time(unit) => format!("<{}> is a time, in {} without a unit", arg.name, unit.suffix()),
+        Kind::Size(min, max) => format!("<{}> is a size from {min} to {max} bytes", arg.name),
+        Kind::Choice(_) | Kind::Switch | Kind::Text => return None,
+    })
+}
+
+fn facts(row: &Keyword) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    let places: Vec<&str> = row.places.iter().map(|place| place.name()).collect();
+    if row.family == "Bind options" || row.family == "Server options" {
+        facts.push(("An option of", format!("{} lines", places.join(", "))));
+    } else if row.family != "Sections" {
+        let named = if row.named_defaults_only { " (defaults only with a name)" } else { "" };
+        facts.push(("Sections", format!("{}{named}", places.join(", "))));
+    }
+    if let Shape::Args(args) = &row.shape {
+        let kinds: Vec<String> = args.iter().filter_map(kind).collect();
+        if !kinds.is_empty() {
+            facts.push(("Values", kinds.join("; ")));
+        }
+    }
+    if !row.default.is_empty() {
+        facts.push(("Default", row.default.to_owned()));
+    }
+    if row.inherited() && row.places.iter().count() > 1 {
+        facts.push(("Inherited", "from the proxy's defaults".into()));
+    }
+    match row.repeat {
+        Repeat::Replaces => {}
+        Repeat::Adds => facts.push(("Repeated", "each line adds to those before it".into())),
+        Repeat::Refused => facts.push(("Repeated", "an error".into())),
+    }
+    facts.push((
+        "Status",
+        match row.status {
+            Status::Built(_) | Status::Words(_) => row.status.name().into(),
+            Status::Idle(reason) | Status::Refused(reason) => format!("{}: {reason}", row.status.name()),
+        },
+    ));
+    facts
+}
+
+/// With a capital letter.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// The configuration reference as Markdown: `docs/configuration.md`.
+pub fn markdown() -> String {
+    let mut out = String::from(INTRODUCTION);
+    let put = |out: &mut String, text: std::fmt::Arguments<'_>| {
+        let _ = out.write_fmt(text); // writing to a String cannot fail
+    };
+    out += "\n## Predicates of conditions\n\n| predicate | arguments | true when |\n|---|---|---|\n";
+    for (name, arity, help) in Predicate::table() {
+        put(&mut out, format_args!("| `{name}` | {arity} | {help} |\n"));
+    }
+    let rows = Table::get().rows();
+    let built = rows.iter().filter(|row| matches!(row.status, Status::Built(_) | Status::Words(_))).count();
+    let idle = rows.iter().filter(|row| matches!(row.status, Status::Idle(_))).count();
+    let refused = rows.len() - built - idle;
+    put(
+        &mut out,
+        format_args!(
+            "\n## Keywords\n\nOf {} entries, {built} are read, {idle} are accepted without effect and {refused} are refused by name.\n",
+            rows.len()
+        ),
+    );
+    let mut families: Vec<&str> = rows.iter().map(|row| row.family).collect();
+    families.dedup();
+    for family in families {
+        put(&mut out, format_args!("\n### {family}\n"));
+        let mut rows: Vec<&Keyword> = rows.iter().filter(|row| row.family == family).collect();
+        rows.sort_by_key(|row| row.name);
+        let (refused, others): (Vec<&Keyword>, Vec<&Keyword>) =
+            rows.into_iter().partition(|row| matches!(row.status, Status::Refused(_)));
+        for row in others {
+            put(&mut out, format_args!("\n**`{}`**\\\n{}.\n", usage(row), sentence(row.help)));
+            for (what, text) in facts(row) {
+                put(&mut out, format_args!("- {what}: {text}\n"));
+            }
+        }
+        if refused.is_empty() {
+            continue;
+        }
+        out += "\nRefused:\n\n| keyword | what it is | why |\n|---|---|---|\n";
+        for row in refused {
+            let usage = usage(row).replace('|', "\\|");
+            put(
+                &mut out,
+                format_args!("| `{usage}` | {} | {} |\n", row.help, row.status.reason().unwrap_or_default()),
+            );
+        }
+    }
+    out
+}
+
+const INTRODUCTION: &str = "\
+# Configuration reference
+
+<!-- Made from the table of keywords in crates/config; `MANYLANE_BLESS=1 cargo test -p manylane-config --test table` writes it. -->
+
+Manylane reads HAProxy's configuration language, as of version 3.4. This page lists every keyword of it: what is read, what is
+accepted without effect and why, and what is refused by name. Nothing is ignored silently.
+
+## Lines
+
+- A statement is one line; words are separated by white space; an unprotected `#` begins a comment.
+- `\\` protects the next character; `\\n`, `\\r`, `\\t` and `\\xNN` are the usual bytes. A backslash before any other character stays.
+- `\"weak quotes\"` protect everything but variables and escapes, `'strong quotes'` everything.
+- Variables are put in between weak quotes: `\"$NAME\"`, `\"${NAME}\"`, `\"${NAME-default}\"`, and as several words `\"${NAME[*]}\"`.
+  `.FILE`, `.LINE` and `.SECTION` tell the place.
+- The last line needs its line feed.
+- Times: digits and `us`, `ms`, `s`, `m`, `h` or `d`; without a unit what the entry says. At most 2147483647 ms.
+- Sizes: digits and `k`, `m` or `g` for 2^10, 2^20 and 2^30.
+
+## Conditional blocks
+
+`.if CONDITION`, `.elif CONDITION`, `.else`, `.endif`; `.diag`, `.notice`, `.warning` and `.alert` with one text. A condition is empty
+(false), an integer (0 is false), a predicate, or those combined by `!`, `&&`, `||` and parentheses. The program's option `-cc CONDITION`
+answers with its exit code: 0 for true, 1 for false, 2 for an error.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_shows_every_row_of_a_name() {
+        let text = help("maxconn").unwrap();
+        assert!(text.contains("Sections: global") && text.contains("defaults, frontend, listen"), "{text}");
+        assert!(help("timeout client").unwrap().contains("in ms without a unit"));
+        assert!(help(" timeout  client ").is_ok());
+        assert!(help("timeout").unwrap().contains("timeout tunnel"));
+        assert!(help("ssl-server-verify").unwrap().contains("refused: TLS is not built yet"));
+    }
+
+    #[test]
+    fn unknown_names_get_the_nearest() {
+        assert_eq!(
+            help("maxcon").unwrap_err(),
+            "there is no keyword 'maxcon'; did you mean 'maxconn' maybe ?"
+        );
+        assert_eq!(help("").unwrap_err(), "there is no keyword ''");
+    }
+}

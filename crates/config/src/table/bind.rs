@@ -1,0 +1,176 @@
+//! Options behind the addresses of a `bind` line; of `stats socket`, too.
+
+use super::place::BIND;
+use super::{Keyword, choice, flag, int, own, text, time};
+use crate::build::{Builder, Line, parse};
+use crate::lex::Word;
+use crate::tree::Set;
+use std::time::Duration;
+
+const MANY: i64 = i32::MAX as i64;
+
+/// From each line a field of the options, a row of the table and the code that stores the value.
+macro_rules! options {
+    (values { $($field:ident: $type:ty = $arg:expr, $get:ident, $name:literal, $help:literal;)* }
+     flags { $($flag:ident, $on:literal, $flag_help:literal;)* }) => {
+        /// Options of one `bind` line; `None` is what the table shows as the default, or nothing.
+        #[derive(Clone, Debug, Default)]
+        pub struct BindOptions {
+            $(#[doc = concat!("`", $name, "`: ", $help, ".")]
+            pub $field: Option<Set<$type>>,)*
+            $(#[doc = concat!("`", $on, "`: ", $flag_help, ".")]
+            pub $flag: Option<Set<bool>>,)*
+            /// `mode`: access rights of a unix socket's file.
+            pub mode: Option<Set<u32>>,
+            /// `thread`: which lanes accept, as written.
+            pub thread: Option<Set<Word>>,
+        }
+
+        fn built() -> Vec<Keyword> {
+            let mut rows = vec![$(super::args($name, BIND, [$arg], $help).built(|b, line| {
+                b.bind.$field = Some(line.set(line.$get(0) as $type));
+            })),*];
+            rows.extend([$(flag($on, BIND, $flag_help).built(|b, line| b.bind.$flag = Some(line.set(true)))),*]);
+            rows
+        }
+    };
+}
+
+options! {
+    values {
+    backlog: u32 = int("number", 0, MANY), int, "backlog", "connections that the system keeps until they are accepted";
+    id: u32 = int("number", 1, MANY), int, "id", "the listener's number";
+    guid_prefix: Word = text("prefix"), word, "guid-prefix", "begins the listeners' names";
+    interface: Word = text("name"), word, "interface", "listens on this network interface only";
+    label: Word = text("name"), word, "label", "a name that statistics group listeners by";
+    level: &'static str = choice("level", &["user", "operator", "admin"]), choice, "level", "what run-time clients may do";
+    maxconn: u32 = int("number", 0, MANY), int, "maxconn", "connections of the listener at once";
+    mss: i64 = int("bytes", -65_535, 65_535), int, "mss", "largest TCP segment; negative for so much less than the route allows";
+    name: Word = text("name"), word, "name", "the listener's name in statistics";
+    namespace: Word = text("name"), word, "namespace", "the network namespace that is listened in";
+    nice: i64 = int("nice", -1024, 1024), int, "nice", "priority of the listener's tasks; lower is earlier";
+    severity_output: &'static str = choice("form", &["none", "number", "string"]), choice, "severity-output", "how severities stand before run-time answers";
+    shards: Word = text("number"), word, "shards", "sockets that share the address: a number, by-thread or by-group";
+    tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a connection";
+    user: Word = text("name"), word, "user", "owner of a unix socket's file, by name";
+    uid: u32 = int("number", 0, u32::MAX as i64), int, "uid", "owner of a unix socket's file, by number";
+    group: Word = text("name"), word, "group", "group of a unix socket's file, by name";
+    gid: u32 = int("number", 0, u32::MAX as i64), int, "gid", "group of a unix socket's file, by number";
+    proto: &'static str = choice("protocol", &["h1", "none"]), choice, "proto", "the protocol that is spoken, whatever is negotiated";
+    cc: Word = text("name"), word, "cc", "congestion control";
+    }
+    flags {
+    accept_proxy, "accept-proxy", "connections begin with the PROXY protocol";
+    defer_accept, "defer-accept", "a connection is accepted when it has sent a byte";
+    tfo, "tfo", "TCP Fast Open";
+    transparent, "transparent", "addresses that are not the host's are listened on";
+    v4v6, "v4v6", "an IPv6 address takes IPv4, too";
+    v6only, "v6only", "an IPv6 address takes no IPv4";
+    }
+}
+
+pub(super) fn rows() -> Vec<Keyword> {
+    let mut rows = built();
+    let tls = super::ssl::TLS;
+    let quic = "QUIC is not built yet";
+    rows.extend([
+        own("mode", BIND, "octal", 1, "access rights of a unix socket's file").built(|b, line| {
+            if let Some(mode) = parse::octal(b, line, 0) {
+                b.bind.mode = Some(line.set(mode));
+            }
+        }),
+        own("thread", BIND, "[group/]lanes", 1, "which lanes accept")
+            .built(|b, line| b.bind.thread = Some(line.set(line.word(0)))),
+        own("process", BIND, "[all|number]/lanes", 1, "older form of thread")
+            .refused("use thread; HAProxy has removed it"),
+        own("accept-netscaler-cip", BIND, "number", 1, "connections begin with NetScaler's client address")
+            .refused("it is not built"),
+        own("expose-fd", BIND, "listeners", 1, "run-time clients may take over listeners").built(
+            |b, line| {
+                let _ = line.own_choice(b, 0, &["listeners"]);
+            },
+        ),
+        own(
+            "idle-ping",
+            BIND,
+            "time",
+            1,
+            "time after which an idle HTTP/2 connection is asked whether it lives",
+        )
+        .refused("HTTP/2 is not built yet"),
+        own("tcp-ss", BIND, "number", 1, "the first packet is kept").refused("it is not built yet"),
+        own("tcp-md5sig", BIND, "key", 1, "TCP segments are signed").refused("it is not built yet"),
+        own("ktls", BIND, "on|off", 1, "TLS in the kernel").refused(tls),
+        own("quic-cc-algo", BIND, "name", 1, "congestion control of QUIC").refused(quic),
+        own("quic-force-retry", BIND, "", 0, "clients must prove their address").refused(quic),
+        own("quic-socket", BIND, "kind", 1, "whether each connection has a socket").refused(quic),
+        own("nbconn", BIND, "number", 1, "connections that a reverse listener keeps")
+            .refused("reverse HTTP is not built"),
+    ]);
+    for (name, words) in super::server::TLS_BOTH.iter().chain(TLS_BIND) {
+        rows.push(
+            own(name, BIND, if *words > 0 { "value" } else { "" }, *words, "an option of TLS").refused(tls),
+        );
+    }
+    rows
+}
+
+const TLS_BIND: &[(&str, usize)] = &[
+    ("acme", 1),
+    ("ca-ignore-err", 1),
+    ("ca-sign-file", 1),
+    ("ca-sign-pass", 1),
+    ("ca-verify-file", 1),
+    ("crt-ignore-err", 1),
+    ("crt-list", 1),
+    ("default-crt", 1),
+    ("ecdhe", 1),
+    ("ech", 1),
+    ("generate-certificates", 0),
+    ("no-alpn", 0),
+    ("no-ca-names", 0),
+    ("ocsp", 1),
+    ("ocsp-update", 1),
+    ("prefer-client-ciphers", 0),
+    ("strict-sni", 0),
+    ("no-strict-sni", 0),
+    ("tls-ticket-keys", 1),
+];
+
+pub(super) fn stats_socket(b: &mut Builder<'_>, line: &Line<'_>) {
+    if let Some(bind) = parse::bind_line(b, line) {
+        b.config.global.stats_sockets.push(bind);
+    }
+}
+
+/// What all unix listeners have in common.
+pub(super) fn unix_bind(b: &mut Builder<'_>, line: &Line<'_>) {
+    let mut common = crate::tree::UnixBind::default();
+    let mut at = 0;
+    while let Some(word) = line.words.get(at) {
+        const KNOWN: [&str; 6] = ["prefix", "mode", "user", "uid", "group", "gid"];
+        if !KNOWN.iter().any(|known| *word == **known) {
+            let message = format!(
+                "'unix-bind' does not know '{}'{}",
+                word.shown(),
+                crate::build::proposal(word, KNOWN)
+            );
+            return b.found.alert(word.pos(), message);
+        }
+        let Some(value) = line.words.get(at + 1).cloned() else {
+            return b.found.alert(word.pos(), format!("'unix-bind' : '{}' expects a value", word.shown()));
+        };
+        let number =
+            |b: &mut Builder<'_>| line.own_int(b, at + 1, 0, i64::from(u32::MAX)).map(|number| number as u32);
+        match word.bytes() {
+            b"prefix" => common.prefix = Some(value),
+            b"mode" => common.mode = parse::octal(b, line, at + 1),
+            b"user" => common.user = Some(value),
+            b"uid" => common.uid = number(b),
+            b"group" => common.group = Some(value),
+            _ => common.gid = number(b),
+        }
+        at += 2;
+    }
+    b.config.global.unix_bind = Some(line.set(common));
+}

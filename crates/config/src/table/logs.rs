@@ -1,0 +1,118 @@
+//! Where log lines go and what is in them.
+
+use super::place::{DFL, DFLB, GLOBAL, Place, Places};
+use super::{Keyword, own, text};
+use crate::build::{Builder, Line, parse};
+
+pub(super) fn rows() -> Vec<Keyword> {
+    let ring = Places::of(&[Place::Ring]);
+    let forward = Places::of(&[Place::LogForward]);
+    let profile = Places::of(&[Place::LogProfile]);
+    let later = "forwarding of logs is not built yet";
+    vec![
+        own(
+            "log",
+            GLOBAL,
+            "target [len length] [format format] [sample ranges:size] facility [level [minimum]]",
+            1,
+            "where log lines go",
+        )
+        .adds()
+        .negatable()
+        .built(parse::log),
+        own(
+            "log",
+            DFLB,
+            "global | target [len length] [format format] [sample ranges:size] facility [level [minimum]]",
+            1,
+            "where log lines go",
+        )
+        .adds()
+        .negatable()
+        .built(parse::log),
+        own("log-send-hostname", GLOBAL, "[name]", 0, "the host's name stands in log lines")
+            .default("the system's name")
+            .built(|b, line| {
+                b.config.global.log_send_hostname = Some(line.set(line.words.first().cloned()));
+                line.no_more(b, 1);
+            }),
+        super::args("log-tag", GLOBAL, [text("name")], "the program's name in log lines")
+            .default("the program's name")
+            .built(|b, line| {
+                b.config.global.log_tag = Some(line.set(line.word(0)));
+            }),
+        super::args("log-tag", DFLB, [text("name")], "the program's name in log lines")
+            .default("the process's")
+            .built(|b, line| {
+                let tag = line.set(line.word(0));
+                b.settings().log_tag = Some(tag);
+            }),
+        own("log-format", DFLB, "format", 1, "what a log line holds").words(format),
+        own("log-format-sd", DFLB, "format", 1, "structured data of log lines after RFC 5424").words(format),
+        own("error-log-format", DFLB, "format", 1, "what a log line about a failed connection holds")
+            .words(format),
+        own("log-steps", DFL, "step[,...]", 1, "moments at which a line is logged")
+            .refused("log profiles are not built yet"),
+        own("dgram-bind", forward, "address [option...]", 1, "where datagrams are received").refused(later),
+        own("backing-file", ring, "file", 1, "the file behind the ring, which survives the process")
+            .built(ring_word),
+        own("format", ring, "format", 1, "how lines are stored").default("raw").built(ring_word),
+        own("maxlen", ring, "bytes", 1, "bytes of a line").default("1024").built(ring_word),
+        own("size", ring, "bytes", 1, "bytes of the ring").default("16384").built(ring_word),
+        own("description", ring, "text...", 1, "a sentence about the ring").built(ring_word),
+        own("server", ring, "name address:port [option...]", 2, "where the ring's lines are sent")
+            .adds()
+            .built(parse::ring_server),
+        own("on", profile, "step [format format] [sd format]", 1, "what is logged at a step")
+            .refused("log profiles are not built yet"),
+    ]
+    .into_iter()
+    .filter(|row| !row.help.is_empty())
+    .collect()
+}
+
+fn format(b: &mut Builder<'_>, line: &Line<'_>) {
+    let format = line.set(line.word(0));
+    line.no_more(b, 1);
+    if b.place() == Place::Backend {
+        let message = format!(
+            "backend '{}' : '{}' directive is ignored in backends",
+            b.proxy().name.shown(),
+            line.keyword.name
+        );
+        return b.found.warning(line.pos(), message);
+    }
+    let settings = b.settings();
+    match line.keyword.name {
+        "log-format" => settings.log_format = Some(format),
+        "log-format-sd" => settings.log_format_sd = Some(format),
+        _ => settings.error_log_format = Some(format),
+    }
+}
+
+fn ring_word(b: &mut Builder<'_>, line: &Line<'_>) {
+    let size = |b: &mut Builder<'_>| line.own_size(b, 0, 1, 1 << 32);
+    match line.keyword.name {
+        "size" => {
+            if let Some(bytes) = size(b) {
+                b.ring().size = Some(line.set(bytes));
+            }
+        }
+        "maxlen" => {
+            if let Some(bytes) = size(b) {
+                b.ring().maxlen = Some(line.set(bytes));
+            }
+        }
+        "format" => {
+            if let Some(format) = line.own_choice(b, 0, parse::LOG_FORMATS) {
+                b.ring().format = Some(line.set(format));
+            }
+        }
+        "backing-file" => b.ring().backing_file = Some(line.set(line.word(0))),
+        _ => {
+            b.ring().description = Some(line.set(line.sentence(0)));
+            return;
+        }
+    }
+    line.no_more(b, 1);
+}

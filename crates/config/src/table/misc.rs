@@ -1,0 +1,223 @@
+//! Sections beside proxies: users, error files, resolvers, and those that are not built.
+
+use super::place::{Place, Places};
+use super::{Keyword, Timeout, int, own};
+use crate::build::{Builder, Line, parse};
+use crate::tree::{Group, Hold, Password, User};
+
+pub(super) fn rows() -> Vec<Keyword> {
+    let userlist = Places::of(&[Place::Userlist]);
+    let errors = Places::of(&[Place::HttpErrors]);
+    let resolvers = Places::of(&[Place::Resolvers]);
+    let mut rows = vec![
+        own("group", userlist, "name [users user,...]", 1, "a group of users").adds().built(group),
+        own("user", userlist, "name [password|insecure-password text] [groups group,...]", 1, "a user")
+            .adds()
+            .built(user),
+        own("errorfile", errors, "code file", 2, "a file that is the answer to an error")
+            .adds()
+            .built(super::proxy::section_error_file),
+        own("nameserver", resolvers, "name address:port [option...]", 2, "a name server")
+            .adds()
+            .built(parse::nameserver),
+        own(
+            "parse-resolv-conf",
+            resolvers,
+            "",
+            0,
+            "the name servers of the system's resolv.conf are used, too",
+        )
+        .built(|b, line| {
+            b.resolvers().system = true;
+            line.no_more(b, 0);
+        }),
+        own("hold", resolvers, "kind time", 2, "how long an answer of a kind holds").adds().built(hold),
+        super::args("accepted_payload_size", resolvers, [int("bytes", 512, 65_535)], "bytes of an answer")
+            .default("512")
+            .built(|b, line| {
+                b.resolvers().payload = Some(line.set(line.int(0) as u16));
+            }),
+        super::args(
+            "resolve_retries",
+            resolvers,
+            [int("number", 1, 65_535)],
+            "tries before a name counts as lost",
+        )
+        .default("3")
+        .built(|b, line| {
+            b.resolvers().retries = Some(line.set(line.int(0) as u32));
+        }),
+    ];
+    for (place, reason, names) in [
+        (
+            Place::Cache,
+            "the cache is not built yet",
+            &["max-age", "max-object-size", "max-secondary-entries", "process-vary", "total-max-size"][..],
+        ),
+        (
+            Place::Program,
+            "programs are started by the service manager",
+            &["command", "group", "option start-on-reload", "user"],
+        ),
+        (
+            Place::FcgiApp,
+            "FastCGI is not built",
+            &[
+                "acl",
+                "docroot",
+                "index",
+                "log-stderr",
+                "option get-values",
+                "option keep-conn",
+                "option max-reqs",
+                "option mpxs-conns",
+                "pass-header",
+                "path-info",
+                "set-param",
+            ],
+        ),
+        (Place::CrtStore, super::ssl::TLS, &["crt-base", "key-base", "load"]),
+        (Place::Traces, "traces are not built", &["trace"]),
+        (Place::LogProfile, "log profiles are not built yet", &["log-tag"]),
+        (
+            Place::LogForward,
+            "forwarding of logs is not built yet",
+            &[
+                "backlog",
+                "bind",
+                "log",
+                "maxconn",
+                "option assume-rfc6587-ntf",
+                "option dont-parse-log",
+                "option host",
+                "timeout client",
+            ],
+        ),
+        (
+            Place::Acme,
+            super::ssl::TLS,
+            &[
+                "account-key",
+                "acme-vars",
+                "bits",
+                "challenge",
+                "challenge-ready",
+                "contact",
+                "curves",
+                "directory",
+                "dns-delay",
+                "keytype",
+                "map",
+                "profile",
+                "provider-name",
+                "reuse-key",
+            ],
+        ),
+    ] {
+        for name in names {
+            rows.push(
+                own(name, Places::of(&[place]), "value...", 0, "a setting of this section")
+                    .adds()
+                    .refused(reason),
+            );
+        }
+    }
+    rows
+}
+
+fn names(b: &mut Builder<'_>, line: &Line<'_>, index: usize) -> Vec<crate::lex::Word> {
+    let word = &line.words[index];
+    let mut names = Vec::new();
+    let mut start = 0;
+    for part in word.bytes().split(|byte| *byte == b',') {
+        if part.is_empty() {
+            b.found.alert(
+                word.pos_at(start),
+                format!("'{}' : a name is missing in '{}'", line.keyword.name, word.shown()),
+            );
+        } else {
+            names.push(word.slice(start..start + part.len()));
+        }
+        start += part.len() + 1;
+    }
+    names
+}
+
+fn group(b: &mut Builder<'_>, line: &Line<'_>) {
+    let name = line.word(0);
+    let mut users = Vec::new();
+    match line.words.get(1) {
+        None => {}
+        Some(word) if *word == "users" && line.words.len() > 2 => {
+            users = names(b, line, 2);
+            line.no_more(b, 3);
+        }
+        Some(word) => {
+            let message = format!("'group' expects 'users' and a list of names and got '{}'", word.shown());
+            return b.found.alert(word.pos(), message);
+        }
+    }
+    let section = b.userlist();
+    if section.groups.iter().any(|group| group.name.bytes() == name.bytes()) {
+        let message = format!("group '{}' is already in userlist '{}'", name.shown(), section.name.shown());
+        return b.found.warning(name.pos(), message);
+    }
+    section.groups.push(Group { name, users });
+}
+
+fn user(b: &mut Builder<'_>, line: &Line<'_>) {
+    let mut user = User { name: line.word(0), password: None, groups: Vec::new() };
+    let mut at = 1;
+    while let Some(word) = line.words.get(at) {
+        let known = ["password", "insecure-password", "groups"];
+        if !known.iter().any(|name| *word == **name) {
+            let message =
+                format!("'user' does not know '{}'{}", word.shown(), crate::build::proposal(word, known));
+            return b.found.alert(word.pos(), message);
+        }
+        let Some(value) = line.words.get(at + 1) else {
+            return b.found.alert(word.pos(), format!("'user' : '{}' expects a value", word.shown()));
+        };
+        match word.bytes() {
+            b"groups" => user.groups = names(b, line, at + 1),
+            b"password" => user.password = Some(Password::Hash(value.clone())),
+            _ => user.password = Some(Password::Plain(value.clone())),
+        }
+        at += 2;
+    }
+    let section = b.userlist();
+    if section.users.iter().any(|known| known.name.bytes() == user.name.bytes()) {
+        let message =
+            format!("user '{}' is already in userlist '{}'", user.name.shown(), section.name.shown());
+        return b.found.warning(user.name.pos(), message);
+    }
+    section.users.push(user);
+}
+
+fn hold(b: &mut Builder<'_>, line: &Line<'_>) {
+    const KINDS: &[&str] = &["nx", "obsolete", "other", "refused", "timeout", "valid"];
+    if let (Some(kind), Some(time)) = (line.own_choice(b, 0, KINDS), line.own_time(b, 1)) {
+        line.no_more(b, 2);
+        b.resolvers().holds.push(Hold { kind, time });
+    }
+}
+
+pub(super) fn resolver_timeout(b: &mut Builder<'_>, line: &Line<'_>) {
+    let value = line.set(line.time(0));
+    let section = b.resolvers();
+    if line.keyword.name == "timeout retry" {
+        section.timeout_retry = Some(value)
+    } else {
+        section.timeout_resolve = Some(value)
+    }
+}
+
+pub(super) fn ring_timeout(b: &mut Builder<'_>, line: &Line<'_>) {
+    let value = line.set(line.time(0));
+    let ring = b.ring();
+    if line.keyword.name == Timeout::Connect.name() {
+        ring.timeout_connect = Some(value)
+    } else {
+        ring.timeout_server = Some(value)
+    }
+}

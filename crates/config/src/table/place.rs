@@ -1,0 +1,185 @@
+//! Where keywords stand: sections, and the option lists of `bind` and `server` lines.
+
+use super::{Keyword, own};
+
+/// A kind of section, or of a list of options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Place {
+    /// `global`
+    Global,
+    /// `defaults`
+    Defaults,
+    /// `frontend`
+    Frontend,
+    /// `listen`
+    Listen,
+    /// `backend`
+    Backend,
+    /// `userlist`
+    Userlist,
+    /// `peers`
+    Peers,
+    /// `mailers`
+    Mailers,
+    /// `resolvers`
+    Resolvers,
+    /// `ring`
+    Ring,
+    /// `http-errors`
+    HttpErrors,
+    /// `log-forward`
+    LogForward,
+    /// `cache`
+    Cache,
+    /// `program`
+    Program,
+    /// `fcgi-app`
+    FcgiApp,
+    /// `crt-store`
+    CrtStore,
+    /// `traces`
+    Traces,
+    /// `log-profile`
+    LogProfile,
+    /// `acme`
+    Acme,
+    /// Options behind the addresses of a `bind` line.
+    BindOption,
+    /// Options behind the address of a `server` line.
+    ServerOption,
+    /// Before the first section, and the headers of sections anywhere.
+    Top,
+}
+
+/// Every place with its word.
+const ALL: [(Place, &str); 22] = [
+    (Place::Global, "global"),
+    (Place::Defaults, "defaults"),
+    (Place::Frontend, "frontend"),
+    (Place::Listen, "listen"),
+    (Place::Backend, "backend"),
+    (Place::Userlist, "userlist"),
+    (Place::Peers, "peers"),
+    (Place::Mailers, "mailers"),
+    (Place::Resolvers, "resolvers"),
+    (Place::Ring, "ring"),
+    (Place::HttpErrors, "http-errors"),
+    (Place::LogForward, "log-forward"),
+    (Place::Cache, "cache"),
+    (Place::Program, "program"),
+    (Place::FcgiApp, "fcgi-app"),
+    (Place::CrtStore, "crt-store"),
+    (Place::Traces, "traces"),
+    (Place::LogProfile, "log-profile"),
+    (Place::Acme, "acme"),
+    (Place::BindOption, "bind"),
+    (Place::ServerOption, "server"),
+    (Place::Top, "top"),
+];
+
+impl Place {
+    /// The word that begins the section.
+    pub fn name(self) -> &'static str {
+        ALL.iter().find(|(place, _)| *place == self).map_or("", |(_, name)| name)
+    }
+
+    /// The section that a word begins.
+    pub(crate) fn section(word: &[u8]) -> Option<Self> {
+        let sections = ALL.iter().filter(|(place, _)| *place < Self::BindOption);
+        sections.clone().find(|(_, name)| name.as_bytes() == word).map(|(place, _)| *place)
+    }
+
+    /// Words that begin sections.
+    pub(crate) fn section_names() -> impl Iterator<Item = &'static str> {
+        ALL.iter().filter(|(place, _)| *place < Self::BindOption).map(|(_, name)| *name)
+    }
+}
+
+/// A set of places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places(u32);
+
+impl Places {
+    pub(super) const fn of(places: &[Place]) -> Self {
+        let mut bits = 0;
+        let mut index = 0;
+        while index < places.len() {
+            bits |= 1 << places[index] as u8;
+            index += 1;
+        }
+        Self(bits)
+    }
+
+    /// Whether a place is in the set.
+    pub fn contains(self, place: Place) -> bool {
+        self.0 & 1 << place as u8 != 0
+    }
+
+    /// The places of the set.
+    pub fn iter(self) -> impl Iterator<Item = Place> {
+        ALL.iter().map(|(place, _)| *place).filter(move |place| self.contains(*place))
+    }
+}
+
+use Place::*;
+
+pub(super) const GLOBAL: Places = Places::of(&[Global]);
+/// The manual's columns: `D` defaults, `F` frontend, `L` listen, `B` backend.
+pub(super) const DFLB: Places = Places::of(&[Defaults, Frontend, Listen, Backend]);
+pub(super) const DFL: Places = Places::of(&[Defaults, Frontend, Listen]);
+pub(super) const DLB: Places = Places::of(&[Defaults, Listen, Backend]);
+pub(super) const FLB: Places = Places::of(&[Frontend, Listen, Backend]);
+pub(super) const FL: Places = Places::of(&[Frontend, Listen]);
+pub(super) const LB: Places = Places::of(&[Listen, Backend]);
+pub(super) const BIND: Places = Places::of(&[BindOption]);
+pub(super) const SERVER: Places = Places::of(&[ServerOption]);
+
+/// The headers of sections.
+pub(super) fn rows() -> Vec<Keyword> {
+    const TOP: Places = Places::of(&[Top]);
+    let read = |_: &mut crate::build::Builder<'_>, _: &crate::build::Line<'_>| {};
+    vec![
+        own("global", TOP, "", 0, "settings of the process; may be repeated").adds().built(read),
+        own("defaults", TOP, "[name] [from name]", 0, "settings that following proxies begin with")
+            .adds()
+            .built(read),
+        own("frontend", TOP, "name [from name]", 1, "listens, and chooses a backend for each request")
+            .adds()
+            .built(read),
+        own("backend", TOP, "name [from name]", 1, "servers, and how one of them is chosen")
+            .adds()
+            .built(read),
+        own("listen", TOP, "name [from name]", 1, "a frontend and its backend in one").adds().built(read),
+        own("userlist", TOP, "name", 1, "users, their passwords and groups").adds().built(read),
+        own("peers", TOP, "name", 1, "processes that share stick tables")
+            .adds()
+            .refused("stick tables are not built yet"),
+        own("mailers", TOP, "name", 1, "mail servers for alerts")
+            .adds()
+            .refused("alerts by mail are not built"),
+        own("resolvers", TOP, "name", 1, "name servers, and how long their answers hold").adds().built(read),
+        own("ring", TOP, "name", 1, "a buffer for log lines, and servers that they are sent to")
+            .adds()
+            .built(read),
+        own("http-errors", TOP, "name", 1, "a named group of error files").adds().built(read),
+        own("log-forward", TOP, "name", 1, "forwards syslog messages")
+            .adds()
+            .refused("forwarding of logs is not built yet"),
+        own("cache", TOP, "name", 1, "keeps small responses").adds().refused("the cache is not built yet"),
+        own("program", TOP, "name", 1, "starts a program beside the proxy")
+            .adds()
+            .refused("a service manager starts programs better; newer versions of HAProxy have removed it"),
+        own("fcgi-app", TOP, "name", 1, "describes a FastCGI application")
+            .adds()
+            .refused("FastCGI is not built"),
+        own("crt-store", TOP, "[name]", 0, "certificates and where they are found")
+            .adds()
+            .refused(super::ssl::TLS),
+        own("traces", TOP, "", 0, "traces for developers").adds().refused("traces are not built"),
+        own("log-profile", TOP, "name", 1, "log formats by step")
+            .adds()
+            .refused("log profiles are not built yet"),
+        own("acme", TOP, "name", 1, "an authority that issues certificates").adds().refused(super::ssl::TLS),
+    ]
+}

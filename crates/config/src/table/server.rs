@@ -1,0 +1,227 @@
+//! Options behind the address of a `server`, `server-template` or `default-server` line.
+
+use super::place::SERVER;
+use super::{Keyword, choice, flag, int, own, text, time};
+use crate::build::parse;
+use crate::lex::Word;
+use crate::tree::{ProxyHeader, Set, Source};
+use std::time::Duration;
+
+const MANY: i64 = i32::MAX as i64;
+
+macro_rules! options {
+    (values { $($field:ident: $type:ty = $arg:expr, $get:ident, $name:literal, $help:literal;)* }
+     flags { $($flag:ident, $on:literal, $off:literal, $flag_help:literal;)* }) => {
+        /// Options of one server, those of `default-server` included; `None` was not given.
+        #[derive(Clone, Debug, Default)]
+        pub struct ServerOptions {
+            $(#[doc = concat!("`", $name, "`: ", $help, ".")]
+            pub $field: Option<Set<$type>>,)*
+            $(#[doc = concat!("`", $on, "` and `", $off, "`: ", $flag_help, ".")]
+            pub $flag: Option<Set<bool>>,)*
+            /// `send-proxy` and its versions.
+            pub send_proxy: Option<Set<ProxyHeader>>,
+            /// `proxy-v2-options`: what a PROXY header tells beside the addresses.
+            pub proxy_v2_options: Option<Set<Word>>,
+            /// `set-proxy-v2-tlv-fmt(id)`: further fields of a PROXY header, with their log formats.
+            pub proxy_tlvs: Vec<(u8, Word)>,
+            /// `source`: the address that the server sees.
+            pub source: Option<Set<Source>>,
+        }
+
+        fn built() -> Vec<Keyword> {
+            let mut rows = vec![$(super::args($name, SERVER, [$arg], $help).built(|b, line| {
+                b.server.$field = Some(line.set(line.$get(0) as $type));
+            })),*];
+            $(rows.push(flag($on, SERVER, $flag_help).built(|b, line| b.server.$flag = Some(line.set(true))));
+            rows.push(flag($off, SERVER, concat!("undoes ", $on)).built(|b, line| b.server.$flag = Some(line.set(false))));)*
+            rows
+        }
+    };
+}
+
+options! {
+    values {
+    cookie: Word = text("value"), word, "cookie", "the server's value of the proxy's cookie";
+    error_limit: u32 = int("number", 1, MANY), int, "error-limit", "errors of live traffic after which on-error acts";
+    guid: Word = text("name"), word, "guid", "a name that nothing else in the process has";
+    hash_key: &'static str = choice("key", &["id", "addr", "addr-port", "guid"]), choice, "hash-key", "what a consistent hash knows the server by";
+    id: u32 = int("number", 1, MANY), int, "id", "the server's number";
+    init_addr: Word = text("method[,...]"), word, "init-addr", "how a name is resolved at the start: last, libc, none or an address, in order";
+    init_state: &'static str = choice("state", &["fully-up", "up", "down", "fully-down"]), choice, "init-state", "the state that the server begins in";
+    log_bufsize: u32 = int("lines", 0, MANY), int, "log-bufsize", "lines kept for a server of a log backend";
+    log_proto: &'static str = choice("form", &["legacy", "octet-count"]), choice, "log-proto", "how log lines are framed on a stream";
+    max_reuse: i64 = int("number", -1, MANY), int, "max-reuse", "requests that a connection carries after its first";
+    maxconn: u32 = int("number", 0, MANY), int, "maxconn", "connections or requests of the server at once; 0 for no bound";
+    maxqueue: u32 = int("number", 0, MANY), int, "maxqueue", "requests that may wait for the server; 0 for no bound";
+    minconn: u32 = int("number", 0, MANY), int, "minconn", "maxconn while the backend is hardly loaded";
+    namespace: Word = text("name"), word, "namespace", "the network namespace of connections; * for the client's";
+    observe: &'static str = choice("layer", &["layer4", "layer7"]), choice, "observe", "errors of live traffic count as failed checks";
+    on_error: &'static str = choice("action", &["fastinter", "fail-check", "sudden-death", "mark-down"]), choice, "on-error", "what too many errors of live traffic do";
+    on_marked_down: &'static str = choice("action", &["shutdown-sessions"]), choice, "on-marked-down", "what happens to sessions when the server goes down";
+    on_marked_up: &'static str = choice("action", &["shutdown-backup-sessions"]), choice, "on-marked-up", "what happens to sessions on backup servers when the server comes up";
+    pool_conn_name: Word = text("expression"), word, "pool-conn-name", "what idle connections are told apart by";
+    pool_low_conn: u32 = int("number", 0, MANY), int, "pool-low-conn", "idle connections below which other lanes' are not taken";
+    pool_max_conn: i64 = int("number", -1, MANY), int, "pool-max-conn", "idle connections that are kept; -1 for no bound";
+    pool_purge_delay: Duration = time("delay"), time, "pool-purge-delay", "time between purges of half of the idle connections";
+    proto: &'static str = choice("protocol", &["h1", "none"]), choice, "proto", "the protocol that is spoken";
+    redir: Word = text("prefix"), word, "redir", "GET and HEAD requests are redirected to the server with this prefix";
+    resolve_net: Word = text("network[,...]"), word, "resolve-net", "networks whose addresses are preferred";
+    resolve_opts: Word = text("option[,...]"), word, "resolve-opts", "how answers of name servers are used";
+    resolve_prefer: &'static str = choice("family", &["ipv4", "ipv6"]), choice, "resolve-prefer", "the family of addresses that is preferred";
+    resolvers: Word = text("section"), word, "resolvers", "the name servers that keep the address up to date";
+    shard: u32 = int("number", 0, MANY), int, "shard", "the part of a table that a peer gets";
+    slowstart: Duration = time("delay"), time, "slowstart", "time over which a server that came up reaches its weight";
+    tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a connection";
+    track: Word = text("[backend/]server"), word, "track", "the server takes the state of another";
+    weight: u32 = int("weight", 0, 256), int, "weight", "share of the load";
+    cc: Word = text("name"), word, "cc", "congestion control";
+    }
+    flags {
+    backup, "backup", "no-backup", "the server is used when all others are down";
+    disabled, "disabled", "enabled", "the server begins in maintenance";
+    non_stick, "non-stick", "stick", "the server is not stored in stick tables";
+    tfo, "tfo", "no-tfo", "TCP Fast Open";
+    }
+}
+
+/// Names of TLS options that `bind` and `server` share, and how many words follow each.
+pub(super) const TLS_BOTH: &[(&str, usize)] = &[
+    ("allow-0rtt", 0),
+    ("alpn", 1),
+    ("ca-file", 1),
+    ("ciphers", 1),
+    ("ciphersuites", 1),
+    ("client-sigalgs", 1),
+    ("crl-file", 1),
+    ("crt", 1),
+    ("curves", 1),
+    ("force-sslv3", 0),
+    ("force-tlsv10", 0),
+    ("force-tlsv11", 0),
+    ("force-tlsv12", 0),
+    ("force-tlsv13", 0),
+    ("no-sslv3", 0),
+    ("no-tls-tickets", 0),
+    ("no-tlsv10", 0),
+    ("no-tlsv11", 0),
+    ("no-tlsv12", 0),
+    ("no-tlsv13", 0),
+    ("npn", 1),
+    ("renegotiate", 0),
+    ("no-renegotiate", 0),
+    ("sigalgs", 1),
+    ("ssl", 0),
+    ("ssl-max-ver", 1),
+    ("ssl-min-ver", 1),
+    ("tls-tickets", 0),
+    ("verify", 1),
+];
+
+const TLS_SERVER: &[(&str, usize)] = &[
+    ("check-sni", 1),
+    ("check-ssl", 0),
+    ("ktls", 1),
+    ("no-check-sni-auto", 0),
+    ("no-check-ssl", 0),
+    ("no-sni-auto", 0),
+    ("no-ssl", 0),
+    ("no-ssl-reuse", 0),
+    ("check-sni-auto", 0),
+    ("sni", 1),
+    ("sni-auto", 0),
+    ("ssl-reuse", 0),
+    ("verifyhost", 1),
+];
+
+const CHECKS: &[(&str, usize)] = &[
+    ("addr", 1),
+    ("agent-addr", 1),
+    ("agent-check", 0),
+    ("agent-inter", 1),
+    ("agent-port", 1),
+    ("agent-send", 1),
+    ("check", 0),
+    ("check-alpn", 1),
+    ("check-pool-conn-name", 1),
+    ("check-proto", 1),
+    ("check-reuse-pool", 0),
+    ("check-send-proxy", 0),
+    ("downinter", 1),
+    ("fall", 1),
+    ("fastinter", 1),
+    ("healthcheck", 1),
+    ("inter", 1),
+    ("no-agent-check", 0),
+    ("no-check", 0),
+    ("no-check-reuse-pool", 0),
+    ("no-check-send-proxy", 0),
+    ("port", 1),
+    ("rise", 1),
+];
+
+pub(super) fn rows() -> Vec<Keyword> {
+    let mut rows = built();
+    rows.extend([
+        flag("send-proxy", SERVER, "connections begin with the PROXY protocol, version 1")
+            .built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::V1))),
+        flag("send-proxy-v2", SERVER, "connections begin with the PROXY protocol, version 2")
+            .built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::V2))),
+        flag("no-send-proxy", SERVER, "undoes send-proxy")
+            .built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::None))),
+        flag("no-send-proxy-v2", SERVER, "undoes send-proxy-v2")
+            .built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::None))),
+        own("proxy-v2-options", SERVER, "option[,...]", 1, "what a PROXY header tells beside the addresses")
+            .built(parse::proxy_v2_options),
+        own("source", SERVER, "address[:port[-port]]", 1, "the address that the server sees")
+            .built(parse::server_source),
+        own(
+            "usesrc",
+            SERVER,
+            "address|client|clientip|hdr_ip(...)",
+            1,
+            "the source address is somebody else's",
+        )
+        .built(parse::server_usesrc),
+        own("interface", SERVER, "name", 1, "the interface that connections leave by")
+            .built(parse::server_interface),
+        own("socks4", SERVER, "address:port", 1, "a SOCKS4 proxy in between").refused("it is not built"),
+        own("check-via-socks4", SERVER, "", 0, "checks go through the SOCKS4 proxy")
+            .refused("it is not built"),
+        own("ws", SERVER, "auto|h1|h2", 1, "the protocol of WebSocket streams").built(|b, line| {
+            if line.own_choice(b, 0, &["auto", "h1", "h2"]) == Some("h2") {
+                b.found.alert(line.words[0].pos(), "'ws h2' needs HTTP/2, which is not built yet");
+            }
+        }),
+        own("tcp-md5sig", SERVER, "key", 1, "TCP segments are signed").refused("it is not built yet"),
+        own("quic-cc-algo", SERVER, "name", 1, "congestion control of QUIC").refused("QUIC is not built yet"),
+        own(
+            "idle-ping",
+            SERVER,
+            "time",
+            1,
+            "time after which an idle HTTP/2 connection is asked whether it lives",
+        )
+        .refused("HTTP/2 is not built yet"),
+        own("strict-maxconn", SERVER, "", 0, "idle connections count for maxconn")
+            .refused("it is not built yet"),
+    ]);
+    let tls = super::ssl::TLS;
+    for (name, words) in TLS_BOTH.iter().chain(TLS_SERVER) {
+        rows.push(
+            own(name, SERVER, if *words > 0 { "value" } else { "" }, *words, "an option of TLS").refused(tls),
+        );
+    }
+    for name in
+        ["send-proxy-v2-ssl", "send-proxy-v2-ssl-cn", "no-send-proxy-v2-ssl", "no-send-proxy-v2-ssl-cn"]
+    {
+        rows.push(own(name, SERVER, "", 0, "the PROXY protocol tells about TLS").refused(tls));
+    }
+    for (name, words) in CHECKS {
+        rows.push(
+            own(name, SERVER, if *words > 0 { "value" } else { "" }, *words, "an option of health checks")
+                .refused("health checks are not built yet"),
+        );
+    }
+    rows
+}

@@ -1,0 +1,144 @@
+//! `timeout ...`: how long is waited for what.
+
+use super::place::{DFL, DFLB, DLB, Place, Places};
+use super::{Keyword, time};
+use crate::build::{Builder, Line};
+
+/// A timeout of a proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Timeout {
+    /// For the answer of a health check.
+    Check,
+    /// For bytes of the client.
+    Client,
+    /// For bytes of the client after half of the connection was closed.
+    ClientFin,
+    /// For the PROXY protocol's and TLS's greeting of a client.
+    ClientHs,
+    /// For a connection to a server.
+    Connect,
+    /// For the next request on an idle connection.
+    HttpKeepAlive,
+    /// For the whole head of a request.
+    HttpRequest,
+    /// For a free place at a server.
+    Queue,
+    /// For bytes of the server.
+    Server,
+    /// For bytes of the server after half of the connection was closed.
+    ServerFin,
+    /// Until a tarpitted request is answered.
+    Tarpit,
+    /// For bytes of either side of a tunnel.
+    Tunnel,
+}
+
+use Timeout::*;
+
+const TABLE: [(Timeout, &str, Places, &str, &str); 12] = [
+    (
+        Check,
+        "timeout check",
+        DLB,
+        "timeout connect and inter",
+        "how long a health check waits for an answer once it is connected",
+    ),
+    (Client, "timeout client", DFL, "none", "how long a client may be silent when it should send or receive"),
+    (
+        ClientFin,
+        "timeout client-fin",
+        DFL,
+        "timeout client",
+        "how long a client may be silent after one side was closed",
+    ),
+    (ClientHs, "timeout client-hs", DFL, "timeout client", "how long the handshake of a client may take"),
+    (Connect, "timeout connect", DLB, "none", "how long a connection to a server may take"),
+    (
+        HttpKeepAlive,
+        "timeout http-keep-alive",
+        DFLB,
+        "timeout http-request",
+        "how long a client's connection may wait for its next request",
+    ),
+    (HttpRequest, "timeout http-request", DFLB, "timeout client", "how long the head of a request may take"),
+    (Queue, "timeout queue", DLB, "timeout connect", "how long a request waits for a place at a server"),
+    (Server, "timeout server", DLB, "none", "how long a server may be silent when it should send or receive"),
+    (
+        ServerFin,
+        "timeout server-fin",
+        DLB,
+        "timeout server",
+        "how long a server may be silent after one side was closed",
+    ),
+    (Tarpit, "timeout tarpit", DFLB, "timeout connect", "how long a tarpitted client waits for its answer"),
+    (Tunnel, "timeout tunnel", DLB, "timeout client and server", "how long a tunnel may be silent"),
+];
+
+impl Timeout {
+    /// How many there are.
+    pub const COUNT: usize = TABLE.len();
+
+    /// All, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.0)
+    }
+
+    /// The keyword.
+    pub fn name(self) -> &'static str {
+        TABLE[self as usize].1
+    }
+}
+
+fn store(b: &mut Builder<'_>, line: &Line<'_>) {
+    if let Some(row) = TABLE.iter().find(|row| row.1 == line.keyword.name) {
+        let value = line.set(line.time(0));
+        b.settings().timeouts[row.0 as usize] = Some(value);
+    }
+}
+
+pub(super) fn rows() -> Vec<Keyword> {
+    let mut rows: Vec<Keyword> = TABLE
+        .iter()
+        .map(|&(_, name, places, default, help)| {
+            super::args(name, places, [time("delay")], help).default(default).built(store)
+        })
+        .collect();
+    let resolvers = Places::of(&[Place::Resolvers]);
+    for name in ["timeout resolve", "timeout retry"] {
+        rows.push(
+            super::args(name, resolvers, [time("delay")], "how long until a name is asked for again")
+                .default("1s")
+                .built(super::misc::resolver_timeout),
+        );
+    }
+    let ring = Places::of(&[Place::Ring]);
+    for name in ["timeout connect", "timeout server"] {
+        rows.push(
+            super::args(name, ring, [time("delay")], "how long a server of the ring is waited for")
+                .built(super::misc::ring_timeout),
+        );
+    }
+    let renamed = "older name; HAProxy itself has removed it, use the keyword that begins with timeout";
+    for (name, places) in [("clitimeout", DFL), ("contimeout", DLB), ("srvtimeout", DLB)] {
+        rows.push(super::args(name, places, [time("delay")], "older name of a timeout").refused(renamed));
+    }
+    let mailers = Places::of(&[Place::Mailers]);
+    rows.push(
+        super::args("timeout mail", mailers, [time("delay")], "how long a mail may take")
+            .refused("alerts by mail are not built"),
+    );
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_timeout_is_its_row() {
+        for (index, timeout) in Timeout::all().enumerate() {
+            assert_eq!(timeout as usize, index);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! `tune.*`: sizes and counts of the process. One definition a setting: its field, name, type, range, default and help.
+
+use super::place::GLOBAL;
+use super::{Keyword, args, choice, int, own, size, switch, time};
+use crate::tree::Set;
+use std::time::Duration;
+
+/// From each line a field of [`Tune`], a row of the table and the code that stores the value.
+macro_rules! tune {
+    ($($field:ident: $type:ty = $arg:expr, $get:ident, $name:literal, $default:literal, $help:literal;)*) => {
+        /// The `tune.*` settings that were given; what is `None` has the default that the table shows.
+        #[derive(Clone, Debug, Default)]
+        pub struct Tune {
+            $(#[doc = concat!("`", $name, "`: ", $help, ". Default: ", $default, ".")]
+            pub $field: Option<Set<$type>>,)*
+        }
+
+        fn built() -> Vec<Keyword> {
+            vec![$(args($name, GLOBAL, [$arg], $help).default($default).built(|b, line| {
+                b.config.global.tune.$field = Some(line.set(line.$get(0) as $type));
+            })),*]
+        }
+    };
+}
+
+const K: u64 = 1 << 10;
+const M: u64 = 1 << 20;
+const G: u64 = 1 << 30;
+const MANY: i64 = i32::MAX as i64;
+
+tune! {
+    buffers_limit: u64 = int("number", 0, MANY), int, "tune.buffers.limit", "none", "bounds the buffers of a lane; 0 for no bound";
+    buffers_reserve: u64 = int("number", 0, MANY), int, "tune.buffers.reserve", "2", "buffers kept for the moment when memory runs out";
+    bufsize: u64 = size("bytes", K, 64 * M), size, "tune.bufsize", "16k", "bytes of a buffer, which bounds the head of a message";
+    bufsize_large: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.large", "0", "bytes of a large buffer; 0 for none";
+    bufsize_small: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.small", "1k", "bytes of a buffer for short texts";
+    events_max_at_once: u64 = int("number", 1, 10_000), int, "tune.events.max-events-at-once", "100", "internal events handled in one go";
+    fail_alloc: u64 = int("percent", 0, 100), int, "tune.fail-alloc", "0", "share of allocations that fail, for tests";
+    glitches_kill_cpu: u64 = int("percent", 0, 100), int, "tune.glitches.kill.cpu-usage", "0", "processor load from which connections with too many protocol glitches are closed";
+    h1_zero_copy_recv: bool = switch("state"), switch, "tune.h1.zero-copy-fwd-recv", "on", "HTTP/1 bytes are received without copying";
+    h1_zero_copy_send: bool = switch("state"), switch, "tune.h1.zero-copy-fwd-send", "on", "HTTP/1 bytes are sent without copying";
+    h1_be_glitches: u64 = int("number", 0, MANY), int, "tune.h1.be.glitches-threshold", "0", "glitches after which a server's connection is closed; 0 for never";
+    h1_fe_glitches: u64 = int("number", 0, MANY), int, "tune.h1.fe.glitches-threshold", "0", "glitches after which a client's connection is closed; 0 for never";
+    http_cookielen: u64 = int("bytes", 1, 65_535), int, "tune.http.cookielen", "63", "bytes of a captured cookie";
+    http_logurilen: u64 = int("bytes", 1, 65_535), int, "tune.http.logurilen", "1024", "bytes of a URI in a log line";
+    http_maxhdr: u64 = int("number", 1, 32_767), int, "tune.http.maxhdr", "101", "header fields of a message";
+    idle_pool_shared: &'static str = choice("state", &["on", "off", "full", "auto"]), choice, "tune.idle-pool.shared", "on", "lanes may take idle server connections of other lanes";
+    idletimer: Duration = time("delay"), time, "tune.idletimer", "1000", "idle time after which a stream counts as idle; 0 for never";
+    listener_multi_queue: &'static str = choice("state", &["on", "off", "fair"]), choice, "tune.listener.multi-queue", "on", "accepted connections are given to the least loaded lane";
+    max_checks_per_thread: u64 = int("number", 0, MANY), int, "tune.max-checks-per-thread", "0", "health checks that a lane runs at once; 0 for no bound";
+    max_rules_at_once: u64 = int("number", 0, MANY), int, "tune.max-rules-at-once", "50", "rules evaluated in one go before others get their turn";
+    maxaccept: i64 = int("number", -1, MANY), int, "tune.maxaccept", "4", "connections that a lane accepts in one go; -1 for no bound";
+    maxpollevents: u64 = int("number", 1, 1_000_000), int, "tune.maxpollevents", "200", "events taken from the system in one go";
+    maxrewrite: u64 = size("bytes", 0, 64 * M), size, "tune.maxrewrite", "1024", "bytes of a buffer kept free for edits of a head";
+    notsent_lowat_client: u64 = size("bytes", 0, G), size, "tune.notsent-lowat.client", "system's", "bytes not sent up to which a client's socket can be written";
+    notsent_lowat_server: u64 = size("bytes", 0, G), size, "tune.notsent-lowat.server", "system's", "bytes not sent up to which a server's socket can be written";
+    pattern_cache_size: u64 = int("number", 0, MANY), int, "tune.pattern.cache-size", "10000", "entries in the cache of pattern look-ups; 0 for none";
+    pipesize: u64 = size("bytes", 0, G), size, "tune.pipesize", "system's", "bytes of a pipe for splicing";
+    pool_high_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-high-fd-ratio", "25", "share of descriptors above which idle connections are closed instead of kept";
+    pool_low_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-low-fd-ratio", "20", "share of descriptors below which idle connections are kept without restraint";
+    rcvbuf_client: u64 = size("bytes", 0, G), size, "tune.rcvbuf.client", "system's", "bytes of the receive buffer of client sockets";
+    rcvbuf_server: u64 = size("bytes", 0, G), size, "tune.rcvbuf.server", "system's", "bytes of the receive buffer of server sockets";
+    rcvbuf_backend: u64 = size("bytes", 0, G), size, "tune.rcvbuf.backend", "system's", "bytes of the receive buffer of datagram sockets towards servers";
+    rcvbuf_frontend: u64 = size("bytes", 0, G), size, "tune.rcvbuf.frontend", "system's", "bytes of the receive buffer of datagram sockets towards clients";
+    recv_enough: u64 = size("bytes", 0, G), size, "tune.recv_enough", "10136", "bytes after which a receive is not tried again at once; 0 for always";
+    renice_runtime: i64 = int("nice", -20, 19), int, "tune.renice.runtime", "unchanged", "the process's nice value while it runs";
+    renice_startup: i64 = int("nice", -20, 19), int, "tune.renice.startup", "unchanged", "the process's nice value while it starts";
+    runqueue_depth: u64 = int("number", 1, 10_000), int, "tune.runqueue-depth", "40", "tasks that a lane runs before it polls (R-F4)";
+    sched_low_latency: bool = switch("state"), switch, "tune.sched.low-latency", "off", "the scheduler prefers response time to throughput (R-F3)";
+    sndbuf_client: u64 = size("bytes", 0, G), size, "tune.sndbuf.client", "system's", "bytes of the send buffer of client sockets";
+    sndbuf_server: u64 = size("bytes", 0, G), size, "tune.sndbuf.server", "system's", "bytes of the send buffer of server sockets";
+    sndbuf_backend: u64 = size("bytes", 0, G), size, "tune.sndbuf.backend", "system's", "bytes of the send buffer of datagram sockets towards servers";
+    sndbuf_frontend: u64 = size("bytes", 0, G), size, "tune.sndbuf.frontend", "system's", "bytes of the send buffer of datagram sockets towards clients";
+    stick_counters: u64 = int("number", 0, 15), int, "tune.stick-counters", "3", "stick counters that a stream can have";
+    takeover_other_tg: &'static str = choice("state", &["none", "restricted", "full"]), choice, "tune.takeover-other-tg-connections", "restricted", "idle connections may be taken from other groups of lanes";
+    vars_check: u64 = size("bytes", 0, G), size, "tune.vars.check-max-size", "0", "bytes of variables of a health check; 0 for no bound";
+    vars_global: u64 = size("bytes", 0, G), size, "tune.vars.global-max-size", "0", "bytes of all variables; 0 for no bound";
+    vars_proc: u64 = size("bytes", 0, G), size, "tune.vars.proc-max-size", "0", "bytes of variables of the process; 0 for no bound";
+    vars_reqres: u64 = size("bytes", 0, G), size, "tune.vars.reqres-max-size", "0", "bytes of variables of a request or response; 0 for no bound";
+    vars_sess: u64 = size("bytes", 0, G), size, "tune.vars.sess-max-size", "0", "bytes of variables of a session; 0 for no bound";
+    vars_txn: u64 = size("bytes", 0, G), size, "tune.vars.txn-max-size", "0", "bytes of variables of a transaction; 0 for no bound";
+}
+
+/// Settings of things that are not built, and of things that this program has not by design.
+pub(super) fn rows() -> Vec<Keyword> {
+    let mut rows = built();
+    let edge = "descriptors are always registered edge-triggered";
+    rows.push(
+        args("tune.fd.edge-triggered", GLOBAL, [switch("state")], "edge-triggered polling")
+            .default("on")
+            .idle(edge),
+    );
+    let http2 = "HTTP/2 is not built yet";
+    for (name, help) in [
+        ("tune.h2.be.glitches-threshold", "glitches after which a server's HTTP/2 connection is closed"),
+        ("tune.h2.be.initial-window-size", "bytes that a server may send on a new HTTP/2 stream"),
+        ("tune.h2.be.max-concurrent-streams", "streams at once on a server's HTTP/2 connection"),
+        ("tune.h2.be.max-frames-at-once", "frames of a server's HTTP/2 connection handled in one go"),
+        ("tune.h2.be.rxbuf", "bytes that a server's HTTP/2 connection may buffer"),
+        ("tune.h2.fe.glitches-threshold", "glitches after which a client's HTTP/2 connection is closed"),
+        ("tune.h2.fe.initial-window-size", "bytes that a client may send on a new HTTP/2 stream"),
+        ("tune.h2.fe.max-concurrent-streams", "streams at once on a client's HTTP/2 connection"),
+        ("tune.h2.fe.max-frames-at-once", "frames of a client's HTTP/2 connection handled in one go"),
+        ("tune.h2.fe.max-rst-at-once", "stream resets of a client handled in one go"),
+        ("tune.h2.fe.max-total-streams", "streams after which a client's HTTP/2 connection is closed"),
+        ("tune.h2.fe.rxbuf", "bytes that a client's HTTP/2 connection may buffer"),
+        ("tune.h2.header-table-size", "bytes of the HPACK table"),
+        ("tune.h2.initial-window-size", "bytes that may be sent on a new HTTP/2 stream"),
+        ("tune.h2.max-concurrent-streams", "streams at once on an HTTP/2 connection"),
+        ("tune.h2.max-frame-size", "bytes of an HTTP/2 frame"),
+        ("tune.h2.log-errors", "which HTTP/2 errors are logged"),
+        ("tune.h2.zero-copy-fwd-send", "HTTP/2 bytes are sent without copying"),
+        ("tune.pt.zero-copy-forwarding", "bytes of TCP proxies are forwarded without copying"),
+    ] {
+        rows.push(own(name, GLOBAL, "value", 1, help).refused(http2));
+    }
+    for (name, help) in [
+        ("tune.comp.maxlevel", "highest level of compression"),
+        ("tune.zlib.memlevel", "memory of a zlib stream"),
+        ("tune.zlib.windowsize", "window of a zlib stream"),
+    ] {
+        rows.push(args(name, GLOBAL, [int("level", 1, 15)], help).refused("compression is not built yet"));
+    }
+    for (name, help) in [
+        ("tune.lua.bool-sample-conversion", "how Lua sees boolean samples"),
+        ("tune.lua.burst-timeout", "time that Lua code may run without a pause"),
+        ("tune.lua.forced-yield", "Lua instructions between forced pauses"),
+        ("tune.lua.log.loggers", "whether Lua's messages go to the loggers"),
+        ("tune.lua.log.stderr", "whether Lua's messages go to standard error"),
+        ("tune.lua.maxmem", "megabytes of memory for Lua"),
+        ("tune.lua.openlibs", "libraries that Lua code may use"),
+        ("tune.lua.service-timeout", "time of a Lua service"),
+        ("tune.lua.session-timeout", "time of a Lua action"),
+        ("tune.lua.task-timeout", "time of a Lua task"),
+    ] {
+        rows.push(own(name, GLOBAL, "value", 1, help).refused("Lua is not built yet"));
+    }
+    let allocator = "memory comes from lane caches in front of the program's allocator";
+    rows.push(own("tune.memory.hot-size", GLOBAL, "bytes", 1, "bytes that a thread caches").idle(allocator));
+    rows.push(
+        own("tune.peers.max-updates-at-once", GLOBAL, "number", 1, "updates sent to a peer in one go")
+            .refused("stick tables are not built yet"),
+    );
+    rows.push(
+        own(
+            "tune.applet.zero-copy-forwarding",
+            GLOBAL,
+            "on|off",
+            1,
+            "internal services send without copying",
+        )
+        .idle("internal services always send by reference"),
+    );
+    rows.push(
+        own("tune.ring.queues", GLOBAL, "number", 1, "queues of writers in front of a ring")
+            .idle("a ring takes the lines of a lane's whole batch at once"),
+    );
+    rows.push(
+        own(
+            "tune.epoll.mask-events",
+            GLOBAL,
+            "event[,...]",
+            1,
+            "events that epoll does not report, for tests",
+        )
+        .refused("events cannot be masked here"),
+    );
+    for (name, help) in [
+        ("tune.quic.be.cc.cubic.min-losses", "losses that count as congestion"),
+        ("tune.quic.be.cc.hystart", "gentler slow start"),
+        ("tune.quic.be.cc.max-frame-loss", "lost frames after which a connection is closed"),
+        ("tune.quic.be.cc.max-win-size", "bytes in flight"),
+        ("tune.quic.be.cc.reorder-ratio", "share of packets that may come late"),
+        ("tune.quic.be.max-idle-timeout", "idle time of a server's connection"),
+        ("tune.quic.be.sec.glitches-threshold", "glitches after which a connection is closed"),
+        ("tune.quic.be.stream.data-ratio", "share of the buffer for one stream"),
+        ("tune.quic.be.stream.max-concurrent", "streams at once"),
+        ("tune.quic.be.stream.rxbuf", "bytes that a stream may buffer"),
+        ("tune.quic.be.tx.pacing", "packets are spread over time"),
+        ("tune.quic.be.tx.udp-gso", "packets are given to the system in batches"),
+        ("tune.quic.cc-hystart", "gentler slow start"),
+        ("tune.quic.cc.cubic.min-losses", "losses that count as congestion"),
+        ("tune.quic.disable-tx-pacing", "packets are not spread over time"),
+        ("tune.quic.disable-udp-gso", "packets are given to the system one by one"),
+        ("tune.quic.fe.cc.cubic.min-losses", "losses that count as congestion"),
+        ("tune.quic.fe.cc.hystart", "gentler slow start"),
+        ("tune.quic.fe.cc.max-frame-loss", "lost frames after which a connection is closed"),
+        ("tune.quic.fe.cc.max-win-size", "bytes in flight"),
+        ("tune.quic.fe.cc.reorder-ratio", "share of packets that may come late"),
+        ("tune.quic.fe.max-idle-timeout", "idle time of a client's connection"),
+        ("tune.quic.fe.sec.glitches-threshold", "glitches after which a connection is closed"),
+        (
+            "tune.quic.fe.sec.retry-threshold",
+            "half-open connections from which clients must prove their address",
+        ),
+        ("tune.quic.fe.sock-per-conn", "whether each connection has a socket of its own"),
+        ("tune.quic.fe.stream.data-ratio", "share of the buffer for one stream"),
+        ("tune.quic.fe.stream.max-concurrent", "streams at once"),
+        ("tune.quic.fe.stream.max-total", "streams after which a connection is closed"),
+        ("tune.quic.fe.stream.rxbuf", "bytes that a stream may buffer"),
+        ("tune.quic.fe.tx.pacing", "packets are spread over time"),
+        ("tune.quic.fe.tx.udp-gso", "packets are given to the system in batches"),
+        ("tune.quic.frontend.conn-tx-buffers.limit", "buffers of a connection"),
+        ("tune.quic.frontend.default-max-window-size", "bytes in flight"),
+        ("tune.quic.frontend.glitches-threshold", "glitches after which a connection is closed"),
+        ("tune.quic.frontend.max-data-size", "bytes that a connection may buffer"),
+        ("tune.quic.frontend.max-idle-timeout", "idle time of a client's connection"),
+        ("tune.quic.frontend.max-streams-bidi", "streams at once"),
+        ("tune.quic.frontend.max-tx-mem", "bytes of all send buffers"),
+        ("tune.quic.frontend.stream-data-ratio", "share of the buffer for one stream"),
+        ("tune.quic.listen", "whether QUIC listens"),
+        ("tune.quic.max-frame-loss", "lost frames after which a connection is closed"),
+        ("tune.quic.mem.tx-max", "bytes of all send buffers"),
+        ("tune.quic.reorder-ratio", "share of packets that may come late"),
+        ("tune.quic.retry-threshold", "half-open connections from which clients must prove their address"),
+        ("tune.quic.socket-owner", "whether each connection has a socket of its own"),
+        ("tune.quic.zero-copy-fwd-send", "bytes are sent without copying"),
+    ] {
+        rows.push(own(name, GLOBAL, "value", 1, help).refused("QUIC is not built yet"));
+    }
+    rows
+}

@@ -1,0 +1,883 @@
+//! The checked configuration: what the file means, typed, each value with the place that it comes from.
+//!
+//! Expressions (conditions, log formats, samples, patterns) are words with positions: the crate `expr` reads them with
+//! its own registries and reports with the same places.
+
+pub use crate::table::{BindOptions, ServerOptions, Tune};
+
+use crate::lex::{Environment, Word};
+use crate::source::Pos;
+use crate::table::{Ruleset, Timeout, Toggle};
+use manylane_net::Address;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A value and the line's keyword that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Set<T> {
+    /// The value.
+    pub value: T,
+    /// Where it was given.
+    pub pos: Pos,
+}
+
+/// A whole configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// `global`
+    pub global: Global,
+    /// All proxies in the order of the files, `defaults` among them.
+    pub proxies: Vec<Proxy>,
+    /// `userlist`
+    pub userlists: Vec<Userlist>,
+    /// `http-errors`
+    pub http_errors: Vec<HttpErrors>,
+    /// `resolvers`
+    pub resolvers: Vec<Resolvers>,
+    /// `ring`
+    pub rings: Vec<Ring>,
+    /// The environment after the last line: what programs and `defined()` at run time see.
+    pub environment: Environment,
+}
+
+/// A line kept as it is: its keyword's arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// The keyword, of one or more words.
+    pub keyword: &'static str,
+    /// What follows it.
+    pub words: Vec<Word>,
+    /// Where the keyword stands.
+    pub pos: Pos,
+}
+
+/// `if` or `unless` and what follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `unless`: the rule applies when the condition does not hold.
+    pub unless: bool,
+    /// The words of the condition, at least one.
+    pub words: Vec<Word>,
+    /// Where `if` or `unless` stands.
+    pub pos: Pos,
+}
+
+/// `hard-stop-after`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HardStop {
+    /// Time from the request to stop.
+    pub after: Duration,
+}
+
+/// `unix-bind`: what all unix listeners have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // the words of the option, as for `bind`
+pub struct UnixBind {
+    pub prefix: Option<Word>,
+    pub mode: Option<u32>,
+    pub user: Option<Word>,
+    pub uid: Option<u32>,
+    pub group: Option<Word>,
+    pub gid: Option<u32>,
+}
+
+/// Settings of the process; what is `None` has the default that the table shows. Fields have the keywords' names.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)] // the table of keywords documents them
+pub struct Global {
+    pub busy_polling: Option<Set<bool>>,
+    pub chroot: Option<Set<Word>>,
+    /// `None` inside: infinite.
+    pub close_spread_time: Option<Set<Option<Duration>>>,
+    /// `cpu-map`, `cpu-policy`, `cpu-set`, `cpu-affinity` in order.
+    pub cpu_placement: Vec<Statement>,
+    pub daemon: Option<Set<bool>>,
+    pub default_path: Option<Statement>,
+    pub description: Option<Set<Word>>,
+    pub disable_fast_forward: Option<Set<bool>>,
+    pub disable_zero_copy: Option<Set<bool>>,
+    pub dns_accept_family: Option<Set<Word>>,
+    pub expose_deprecated: Option<Set<bool>>,
+    pub expose_experimental: Option<Set<bool>>,
+    pub fd_hard_limit: Option<Set<u32>>,
+    pub gid: Option<Set<u32>>,
+    pub grace: Option<Set<Duration>>,
+    pub group: Option<Set<Word>>,
+    pub h1_accept_payload: Option<Set<bool>>,
+    /// Name and spelling.
+    pub h1_case_adjust: Vec<(Word, Word)>,
+    pub h1_case_adjust_file: Option<Set<Word>>,
+    pub hard_stop_after: Option<Set<HardStop>>,
+    pub localpeer: Option<Set<Word>>,
+    pub log: Vec<LogTarget>,
+    pub log_send_hostname: Option<Set<Option<Word>>>,
+    pub log_tag: Option<Set<Word>>,
+    pub max_spread_checks: Option<Set<Duration>>,
+    pub maxconn: Option<Set<u32>>,
+    pub maxconnrate: Option<Set<u32>>,
+    pub maxpipes: Option<Set<u32>>,
+    pub maxsessrate: Option<Set<u32>>,
+    pub mworker_max_reloads: Option<Set<u32>>,
+    pub nbthread: Option<Set<u32>>,
+    pub node: Option<Set<Word>>,
+    pub noreuseport: Option<Set<bool>>,
+    pub nosplice: Option<Set<bool>>,
+    pub numa_cpu_mapping: Option<Set<bool>>,
+    pub pidfile: Option<Set<Word>>,
+    pub pp2_never_send_local: Option<Set<bool>>,
+    pub profiling_memory: Option<Set<bool>>,
+    pub profiling_tasks: Option<Set<&'static str>>,
+    pub quiet: Option<Set<bool>>,
+    pub reject_privileged_tcp: Option<Set<bool>>,
+    pub server_state_base: Option<Set<Word>>,
+    pub server_state_file: Option<Set<Word>>,
+    pub set_dumpable: Option<Set<bool>>,
+    pub spread_checks: Option<Set<u32>>,
+    pub stats_maxconn: Option<Set<u32>>,
+    pub stats_sockets: Vec<Bind>,
+    pub stats_timeout: Option<Set<Duration>>,
+    pub strict_limits: Option<Set<bool>>,
+    pub thread_group: Vec<Statement>,
+    pub thread_groups: Option<Set<u32>>,
+    pub thread_hard_limit: Option<Set<u32>>,
+    pub tune: Tune,
+    pub uid: Option<Set<u32>>,
+    pub ulimit_n: Option<Set<u32>>,
+    pub unix_bind: Option<Set<UnixBind>>,
+    pub user: Option<Set<Word>>,
+    /// `set-var` and `set-var-fmt` in order.
+    pub variables: Vec<Statement>,
+    pub warn_blocked_after: Option<Set<Duration>>,
+    pub zero_warning: Option<Set<bool>>,
+}
+
+/// What a proxy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProxyKind {
+    /// Settings for others.
+    Defaults,
+    /// Listens.
+    Frontend,
+    /// Has servers.
+    Backend,
+    /// Both.
+    Listen,
+}
+
+impl ProxyKind {
+    /// Whether it listens.
+    pub fn is_frontend(self) -> bool {
+        matches!(self, Self::Frontend | Self::Listen)
+    }
+
+    /// Whether it has servers.
+    pub fn is_backend(self) -> bool {
+        matches!(self, Self::Backend | Self::Listen)
+    }
+
+    /// The word that begins its section.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Defaults => "defaults",
+            Self::Frontend => "frontend",
+            Self::Backend => "backend",
+            Self::Listen => "listen",
+        }
+    }
+}
+
+/// A proxy, or a `defaults` section.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// What it is.
+    pub kind: ProxyKind,
+    /// Its name; empty for a `defaults` section without one.
+    pub name: Word,
+    /// Where its section begins.
+    pub pos: Pos,
+    /// The `defaults` section that it begins with, as an index of [`Config::proxies`]; the rules and ACLs of a named one come
+    /// before the proxy's own.
+    pub defaults: Option<usize>,
+    /// Its header names that section.
+    pub explicit_defaults: bool,
+    /// What it can take over from `defaults`.
+    pub settings: Settings,
+    /// `id`
+    pub id: Option<Set<u32>>,
+    /// `guid`
+    pub guid: Option<Set<Word>>,
+    /// `description`
+    pub description: Option<Set<Word>>,
+    /// `bind`
+    pub binds: Vec<Bind>,
+    /// `server`, and those that `server-template` lines made.
+    pub servers: Vec<Server>,
+    /// `acl`
+    pub acls: Vec<Acl>,
+    /// Rules of all lists in order.
+    pub rules: Vec<Rule>,
+    /// `use_backend`
+    pub use_backend: Vec<Choice>,
+    /// `use-server`
+    pub use_server: Vec<Choice>,
+    /// `capture` and `declare capture`
+    pub captures: Vec<Capture>,
+    /// `monitor fail`
+    pub monitor_fail: Vec<Condition>,
+    /// `force-persist`
+    pub force_persist: Vec<Condition>,
+    /// `ignore-persist`
+    pub ignore_persist: Vec<Condition>,
+}
+
+/// `mode`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Bytes.
+    Tcp,
+    /// Messages.
+    Http,
+}
+
+impl Mode {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// What a proxy takes over from its `defaults`; what is `None` has the default that the table shows. Fields have the
+/// keywords' names.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // the table of keywords documents them
+pub struct Settings {
+    pub backlog: Option<Set<u32>>,
+    pub balance: Option<Set<Balance>>,
+    pub client_keep_alive: KeepAlive,
+    pub cookie: Option<Set<Cookie>>,
+    pub default_backend: Option<Set<Word>>,
+    pub default_server: ServerOptions,
+    pub disabled: Option<Set<bool>>,
+    pub error_files: Vec<ErrorFile>,
+    pub error_log_format: Option<Set<Word>>,
+    pub errorfiles: Vec<Statement>,
+    pub forwardfor: Option<Set<AddressHeader>>,
+    pub fullconn: Option<Set<u32>>,
+    pub hash_balance_factor: Option<Set<u32>>,
+    pub hash_preserve_affinity: Option<Set<&'static str>>,
+    pub hash_type: Option<Set<HashType>>,
+    /// `http-error` lines.
+    pub http_errors: Vec<Statement>,
+    pub http_reuse: Option<Set<&'static str>>,
+    /// `None` inside: the header field is not sent.
+    pub http_send_name_header: Option<Set<Word>>,
+    pub inspect_request: Option<Set<Duration>>,
+    pub inspect_response: Option<Set<Duration>>,
+    pub load_server_state: Option<Set<&'static str>>,
+    /// `no log` empties it.
+    pub log: Vec<LogTarget>,
+    pub log_format: Option<Set<Word>>,
+    pub log_format_sd: Option<Set<Word>>,
+    pub log_option: Option<Set<LogFormatOption>>,
+    pub log_tag: Option<Set<Word>>,
+    pub max_keep_alive_queue: Option<Set<i32>>,
+    pub max_session_srv_conns: Option<Set<u32>>,
+    pub maxconn: Option<Set<u32>>,
+    pub mode: Option<Set<Mode>>,
+    pub monitor_uri: Option<Set<Word>>,
+    /// By [`Toggle`]; see [`Settings::option`].
+    pub(crate) options: [Option<Set<bool>>; Toggle::COUNT],
+    pub originalto: Option<Set<AddressHeader>>,
+    pub rate_limit: Option<Set<u32>>,
+    /// `option redispatch`: the interval in retries; -1 for the last one only.
+    pub redispatch: Option<Set<i32>>,
+    pub restrict_header_names: Option<Set<&'static str>>,
+    pub retries: Option<Set<u32>>,
+    pub retry_on: Option<Set<Vec<RetryOn>>>,
+    pub server_keep_alive: KeepAlive,
+    pub server_state_file: Option<Statement>,
+    pub source: Option<Set<Source>>,
+    /// `stats ...` lines in order.
+    pub stats: Vec<Statement>,
+    /// By [`Timeout`]; see [`Settings::timeout`].
+    pub(crate) timeouts: [Option<Set<Duration>>; Timeout::COUNT],
+    pub unique_id_format: Option<Set<Word>>,
+    pub unique_id_header: Option<Set<Word>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            backlog: None,
+            balance: None,
+            client_keep_alive: KeepAlive::default(),
+            cookie: None,
+            default_backend: None,
+            default_server: ServerOptions::default(),
+            disabled: None,
+            error_files: Vec::new(),
+            error_log_format: None,
+            errorfiles: Vec::new(),
+            forwardfor: None,
+            fullconn: None,
+            hash_balance_factor: None,
+            hash_preserve_affinity: None,
+            hash_type: None,
+            http_errors: Vec::new(),
+            http_reuse: None,
+            http_send_name_header: None,
+            inspect_request: None,
+            inspect_response: None,
+            load_server_state: None,
+            log: Vec::new(),
+            log_format: None,
+            log_format_sd: None,
+            log_option: None,
+            log_tag: None,
+            max_keep_alive_queue: None,
+            max_session_srv_conns: None,
+            maxconn: None,
+            mode: None,
+            monitor_uri: None,
+            options: [None; Toggle::COUNT],
+            originalto: None,
+            rate_limit: None,
+            redispatch: None,
+            restrict_header_names: None,
+            retries: None,
+            retry_on: None,
+            server_keep_alive: KeepAlive::default(),
+            server_state_file: None,
+            source: None,
+            stats: Vec::new(),
+            timeouts: [None; Timeout::COUNT],
+            unique_id_format: None,
+            unique_id_header: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether a switch is on.
+    pub fn option(&self, toggle: Toggle) -> bool {
+        self.options[toggle.index()].is_some_and(|set| set.value)
+    }
+
+    /// A timeout as it was given; `Some` of zero is as good as none for most of them, but was meant.
+    pub fn timeout(&self, timeout: Timeout) -> Option<Duration> {
+        self.timeouts[timeout as usize].map(|set| set.value)
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Mode {
+        self.mode.map_or(Mode::Tcp, |set| set.value)
+    }
+}
+
+/// TCP keep-alive of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Packets without an answer.
+    pub count: Option<Set<u32>>,
+    /// Silence before the first.
+    pub idle: Option<Set<Duration>>,
+    /// Time between two.
+    pub interval: Option<Set<Duration>>,
+}
+
+/// A `bind` line, or a `stats socket`.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    /// Where, at least one.
+    pub addresses: Vec<Set<Address>>,
+    /// How.
+    pub options: BindOptions,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+/// A server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its name.
+    pub name: Word,
+    /// Where it is.
+    pub address: Set<Address>,
+    /// Its options, those of `default-server` lines before it included.
+    pub options: ServerOptions,
+    /// Where the line is.
+    pub pos: Pos,
+    /// Made by a `server-template` line: the number behind its prefix.
+    pub template: Option<u64>,
+}
+
+/// An `acl` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acl {
+    /// Its name; lines of one name are alternatives.
+    pub name: Word,
+    /// Criterion, flags and patterns.
+    pub words: Vec<Word>,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its list.
+    pub list: Ruleset,
+    /// The action's name; one that ends with `(` has arguments in the first of `words`.
+    pub action: &'static str,
+    /// The action as written, and its arguments.
+    pub words: Vec<Word>,
+    /// When.
+    pub condition: Option<Condition>,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+/// A `use_backend` or `use-server` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The name; a log format when it contains `%`.
+    pub target: Word,
+    /// When.
+    pub condition: Option<Condition>,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+impl Choice {
+    /// Whether the name is made at run time.
+    pub fn is_dynamic(&self) -> bool {
+        self.target.bytes().contains(&b'%')
+    }
+}
+
+/// A `capture` or `declare capture` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// What.
+    pub kind: CaptureKind,
+    /// The name of the cookie or header field; empty for `declare capture`.
+    pub name: Word,
+    /// Bytes that are kept.
+    pub length: u32,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+/// What is captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CaptureKind {
+    /// A cookie.
+    Cookie,
+    /// A field of requests.
+    RequestHeader,
+    /// A field of responses.
+    ResponseHeader,
+    /// A place for a rule of requests.
+    RequestSlot,
+    /// A place for a rule of responses.
+    ResponseSlot,
+}
+
+/// `errorfile`, `errorloc`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorFile {
+    /// The status it answers for.
+    pub code: u16,
+    /// A redirection, else a file.
+    pub redirect: Option<Redirection>,
+    /// The file or the URL.
+    pub target: Word,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+/// `errorloc`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirection {
+    /// The status of the answer: 302 or 303.
+    pub status: u16,
+}
+
+/// `option forwardfor`, `option originalto`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressHeader {
+    /// Addresses for which nothing is added (R-G7).
+    pub except: Vec<ExceptNetwork>,
+    /// The header field; `None` for the usual one.
+    pub name: Option<Word>,
+    /// Nothing is added when it is there.
+    pub if_none: bool,
+}
+
+/// A network of IPv4 or IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ExceptNetwork {
+    /// An address of the network.
+    pub address: IpAddr,
+    /// Bits that its addresses share.
+    pub prefix: u8,
+}
+
+impl ExceptNetwork {
+    /// Reads `address`, `address/bits`, or `address/mask` for IPv4.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match bits {
+            None => width,
+            Some(bits) if bits.contains('.') && address.is_ipv4() => {
+                let mask = u32::from(bits.parse::<std::net::Ipv4Addr>().ok()?);
+                if mask.leading_ones() + mask.trailing_zeros() < 32 {
+                    return None;
+                }
+                mask.leading_ones() as u8
+            }
+            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bits.parse().ok().filter(|bits| *bits <= width)?
+            }
+            Some(_) => return None,
+        };
+        Some(Self { address, prefix })
+    }
+}
+
+/// `option httplog`, `option tcplog`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LogFormatOption {
+    /// `option tcplog`
+    Tcp,
+    /// `option httplog`
+    Http,
+    /// `option httplog clf`
+    HttpClf,
+}
+
+/// `hash-type`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashType {
+    /// `consistent`, else `map-based`.
+    pub consistent: bool,
+    /// The function.
+    pub function: &'static str,
+    /// `avalanche`
+    pub avalanche: bool,
+}
+
+/// `balance`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balance {
+    /// What.
+    pub algorithm: Algorithm,
+    /// Arguments that `expr` or the algorithm reads: an expression, or options.
+    pub words: Vec<Word>,
+}
+
+/// An algorithm of `balance`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the words themselves
+pub enum Algorithm {
+    Roundrobin,
+    StaticRr,
+    Leastconn,
+    First,
+    Source,
+    Uri,
+    UrlParam,
+    /// `hdr(name)`: the argument is the first of the words.
+    Hdr,
+    /// `hash` and an expression.
+    Hash,
+    /// `random(draws)`
+    Random(u32),
+    /// Our own: least time of the last answers, weighted.
+    Ewma,
+    /// Our own: Maglev's table.
+    Maglev,
+}
+
+/// `cookie`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// Its name.
+    pub name: Word,
+    /// What is done with it; `None`: it is only read.
+    pub mode: Option<CookieMode>,
+    /// `indirect`
+    pub indirect: bool,
+    /// `nocache`
+    pub nocache: bool,
+    /// `postonly`
+    pub postonly: bool,
+    /// `preserve`
+    pub preserve: bool,
+    /// `httponly`
+    pub httponly: bool,
+    /// `secure`
+    pub secure: bool,
+    /// `dynamic`
+    pub dynamic: bool,
+    /// `domain`, several.
+    pub domains: Vec<Word>,
+    /// `attr`, several.
+    pub attributes: Vec<Word>,
+    /// `maxidle`
+    pub maxidle: Option<Duration>,
+    /// `maxlife`
+    pub maxlife: Option<Duration>,
+}
+
+/// What is done with a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the words themselves
+pub enum CookieMode {
+    Rewrite,
+    Insert,
+    Prefix,
+}
+
+/// An event of `retry-on`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RetryOn {
+    /// A named event.
+    Event(&'static str),
+    /// An answer with this status.
+    Status(u16),
+}
+
+/// `source`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The address and perhaps a range of ports.
+    pub address: Set<Address>,
+    /// `usesrc`: whose address is used instead, as written.
+    pub usesrc: Option<Word>,
+    /// `interface`
+    pub interface: Option<Word>,
+}
+
+/// `send-proxy` and its versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // versions of the protocol
+pub enum ProxyHeader {
+    None,
+    V1,
+    V2,
+}
+
+/// A `log` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// `log global`: the targets of `global`.
+    Global(Pos),
+    /// A target of its own.
+    Own(Box<LogLine>),
+}
+
+/// A target of log lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// Where to.
+    pub sink: LogSink,
+    /// `len`: bytes of a line.
+    pub length: Option<u32>,
+    /// `format`
+    pub format: Option<&'static str>,
+    /// `sample`: ranges of line numbers and the length of their round.
+    pub sample: Option<LogSample>,
+    /// Facility, 0 to 23.
+    pub facility: u8,
+    /// Lines of less importance are left out: 0 (emerg) to 7 (debug).
+    pub level: u8,
+    /// Lines are never more important than this.
+    pub min_level: u8,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+/// Where log lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogSink {
+    /// An address; a UDP port that was left out is 514.
+    Address(Address),
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A `ring` section.
+    Ring(Word),
+}
+
+/// `sample ranges:size`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSample {
+    /// Ranges of numbers, both ends included, ascending and apart.
+    pub ranges: Vec<(u32, u32)>,
+    /// Lines of a round.
+    pub size: u32,
+}
+
+/// A `userlist` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Userlist {
+    /// Its name.
+    pub name: Word,
+    /// Groups.
+    pub groups: Vec<Group>,
+    /// Users.
+    pub users: Vec<User>,
+}
+
+/// A group of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: Word,
+    /// `users`
+    pub users: Vec<Word>,
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The name.
+    pub name: Word,
+    /// The password; without one nobody is this user.
+    pub password: Option<Password>,
+    /// `groups`
+    pub groups: Vec<Word>,
+}
+
+/// A password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Password {
+    /// As crypt(3) hashes it.
+    Hash(Word),
+    /// As it is.
+    Plain(Word),
+}
+
+impl std::fmt::Debug for Password {
+    /// Secrets do not get into logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Hash(_) => "Hash(..)",
+            Self::Plain(_) => "Plain(..)",
+        })
+    }
+}
+
+/// An `http-errors` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpErrors {
+    /// Its name.
+    pub name: Word,
+    /// `errorfile`
+    pub files: Vec<ErrorFile>,
+}
+
+/// A `resolvers` section.
+#[derive(Clone, Debug)]
+pub struct Resolvers {
+    /// Its name.
+    pub name: Word,
+    /// `nameserver`
+    pub nameservers: Vec<Nameserver>,
+    /// `parse-resolv-conf`
+    pub system: bool,
+    /// `hold`
+    pub holds: Vec<Hold>,
+    /// `accepted_payload_size`
+    pub payload: Option<Set<u16>>,
+    /// `resolve_retries`
+    pub retries: Option<Set<u32>>,
+    /// `timeout resolve`
+    pub timeout_resolve: Option<Set<Duration>>,
+    /// `timeout retry`
+    pub timeout_retry: Option<Set<Duration>>,
+}
+
+/// A name server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nameserver {
+    /// Its name.
+    pub name: Word,
+    /// Where it is.
+    pub address: Set<Address>,
+}
+
+/// How long an answer of a kind holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The kind.
+    pub kind: &'static str,
+    /// How long.
+    pub time: Duration,
+}
+
+/// A `ring` section.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    /// Its name.
+    pub name: Word,
+    /// `description`
+    pub description: Option<Set<Word>>,
+    /// `format`
+    pub format: Option<Set<&'static str>>,
+    /// `maxlen`
+    pub maxlen: Option<Set<u64>>,
+    /// `size`
+    pub size: Option<Set<u64>>,
+    /// `backing-file`
+    pub backing_file: Option<Set<Word>>,
+    /// `server`
+    pub servers: Vec<Server>,
+    /// `timeout connect`
+    pub timeout_connect: Option<Set<Duration>>,
+    /// `timeout server`
+    pub timeout_server: Option<Set<Duration>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn except_lists_take_networks_of_both_families() {
+        for (text, address, prefix) in [
+            ("127.0.0.0/8", "127.0.0.0", 8),
+            ("10.0.0.1", "10.0.0.1", 32),
+            ("10.0.0.0/255.0.0.0", "10.0.0.0", 8),
+            ("2001:db8::/32", "2001:db8::", 32),
+            ("::1", "::1", 128),
+        ] {
+            assert_eq!(
+                ExceptNetwork::parse(text),
+                Some(ExceptNetwork { address: address.parse().unwrap(), prefix }),
+                "{text}"
+            );
+        }
+        for text in ["", "x", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/255.0.255.0", "::/129", "10.0.0.0/"] {
+            assert_eq!(ExceptNetwork::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_shown_by_accident() {
+        let mut sources = crate::source::Sources::new();
+        let file = sources.add("x", "").unwrap();
+        let word = Word::plain("secret", Pos { file, line: 1, column: 1 });
+        assert!(!format!("{:?}", Password::Plain(word)).contains("secret"));
+    }
+}

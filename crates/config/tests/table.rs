@@ -1,0 +1,223 @@
+//! The table of keywords: complete, consistent, and the source of the reference.
+
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_config::reference;
+use manylane_config::table::{Arg, Kind, Place, Shape, Status, Table};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn every_keyword_is_there_once_per_place_with_a_help_of_its_own() {
+    let mut seen = BTreeSet::new();
+    for row in Table::get().rows() {
+        assert!(!row.help.is_empty() && !row.help.ends_with('.'), "{}", row.name);
+        assert!(row.name.split(' ').all(|word| !word.is_empty()), "{:?}", row.name);
+        assert!(row.places.iter().count() > 0, "{}", row.name);
+        if let Some(reason) = row.status.reason() {
+            assert!(reason.len() > 5, "{}", row.name);
+        }
+        for place in row.places.iter() {
+            assert!(seen.insert((row.name, place)), "{} is there twice in {}", row.name, place.name());
+        }
+        if let Shape::Args(args) = &row.shape {
+            args.iter().for_each(|arg| check_arg(row.name, arg));
+        }
+    }
+}
+
+fn check_arg(name: &str, arg: &Arg) {
+    match arg.kind {
+        Kind::Int(min, max) => assert!(min <= max, "{name}"),
+        Kind::Size(min, max) => assert!(min <= max, "{name}"),
+        Kind::Choice(words) => assert!(!words.is_empty(), "{name}"),
+        Kind::Time(_) | Kind::Switch | Kind::Text => {}
+    }
+}
+
+#[test]
+fn options_of_lines_take_a_fixed_number_of_words() {
+    for row in Table::get().rows() {
+        let option = row.places.contains(Place::BindOption) || row.places.contains(Place::ServerOption);
+        if let (true, Shape::Args(args)) = (option, &row.shape) {
+            assert!(args.iter().all(|arg| arg.count == manylane_config::table::Count::One), "{}", row.name);
+        }
+        assert!(!option || !row.name.contains(' '), "{}", row.name);
+    }
+}
+
+/// `docs/configuration.md` is made from the table; `MANYLANE_BLESS=1` writes it.
+#[test]
+fn the_reference_is_up_to_date() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap().join("../../docs/configuration.md");
+    let made = reference::markdown();
+    if std::env::var_os("MANYLANE_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == made,
+        "docs/configuration.md is stale: MANYLANE_BLESS=1 cargo test -p manylane-config --test table"
+    );
+}
+
+/// The manual that Debian installs with haproxy, or nothing.
+fn manual() -> Option<String> {
+    let path = Path::new("/usr/share/doc/haproxy/configuration.txt.gz");
+    if !path.exists() {
+        eprintln!("haproxy's manual is not installed: its keywords are not compared with the table");
+        return None;
+    }
+    let out = Command::new("gzip").arg("-dc").arg(path).output().ok()?;
+    Some(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Whether the table knows a name at a place: whole, or as the beginning of longer ones.
+fn known(name: &str, place: Place) -> bool {
+    let begins = format!("{name} ");
+    Table::get()
+        .rows()
+        .iter()
+        .any(|row| row.places.contains(place) && (row.name == name || row.name.starts_with(&begins)))
+}
+
+#[test]
+fn every_keyword_of_the_manuals_matrix_is_known_where_the_matrix_says() {
+    let Some(manual) = manual() else { return };
+    let columns = [Place::Defaults, Place::Frontend, Place::Listen, Place::Backend];
+    let mut rows = 0;
+    let mut missing = Vec::new();
+    let start = manual.rfind("4.1. Proxy keywords matrix").unwrap();
+    for line in manual[start..]
+        .lines()
+        .skip_while(|line| !line.starts_with("-----------------------------"))
+        .take_while(|line| !line.starts_with("4.2."))
+    {
+        let clean = line.replace("(*)", "").replace("(!)", "").replace("(deprecated)", "");
+        let words: Vec<&str> = clean.split_whitespace().collect();
+        if words.len() < 5
+            || line.starts_with(['-', ' '])
+            || !words[words.len() - 4..].iter().all(|word| ["X", "-"].contains(word))
+        {
+            continue;
+        }
+        rows += 1;
+        let name = words[..words.len() - 4].join(" ");
+        for (mark, place) in words[words.len() - 4..].iter().zip(columns) {
+            if *mark == "X" && !known(&name, place) {
+                missing.push(format!("{name} in {}", place.name()));
+            }
+        }
+    }
+    assert!(rows > 150, "the matrix was not found: {rows}");
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn every_keyword_of_the_manuals_list_of_global_is_known() {
+    let Some(manual) = manual() else { return };
+    let start = manual.rfind("3. Global parameters\n").unwrap();
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for line in manual[start..].lines().take_while(|line| !line.starts_with("3.1. Process management")) {
+        if let Some(name) = line.strip_prefix("   - ") {
+            count += 1;
+            let name = name.split_whitespace().next().unwrap();
+            if !known(name, Place::Global) {
+                missing.push(name);
+            }
+        }
+    }
+    assert!(count > 100, "the list was not found: {count}");
+    assert_eq!(missing, Vec::<&str>::new());
+}
+
+/// What the installed program has registered: newer than its manual in places.
+#[test]
+fn every_keyword_that_the_installed_haproxy_registers_is_known() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/minimal.cfg");
+    let dump = Command::new("haproxy").args(["-dKall", "-c", "-f", config]).stdin(Stdio::null()).output();
+    let Ok(dump) = dump else {
+        eprintln!("haproxy is not installed: its registered keywords are not compared with the table");
+        return;
+    };
+    let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
+    let mut section = "";
+    let mut missing = BTreeSet::new();
+    let mut count = 0;
+    let lines =
+        dump.lines().skip_while(|line| !line.starts_with("# List of registered configuration keywords"));
+    for line in lines.skip(1).take_while(|line| !line.starts_with('#')) {
+        let Some(entry) = line.strip_prefix('\t') else {
+            section = line;
+            continue;
+        };
+        let words: Vec<&str> = entry.split_whitespace().collect();
+        count += 1;
+        match (section, &words[..]) {
+            ("global", [name, ..]) if !known(name, Place::Global) => {
+                missing.insert(format!("global: {name}"));
+            }
+            ("listen", ["bind", "<addr>", rest @ ..]) => {
+                let name = rest.iter().find(|word| **word != "ssl" || rest.len() == 1).unwrap();
+                if !known(name, Place::BindOption) {
+                    missing.insert(format!("bind: {name}"));
+                }
+            }
+            ("listen", ["server", "<name>", "<addr>", name, ..]) if !known(name, Place::ServerOption) => {
+                missing.insert(format!("server: {name}"));
+            }
+            ("listen", ["server", ..]) => {}
+            ("listen", [list @ ("http-request" | "http-response" | "http-after-response"), action, ..]) => {
+                check_action(list, action, &mut missing);
+            }
+            ("listen", [list @ ("tcp-request" | "tcp-response"), kind, action, ..]) => {
+                check_action(&format!("{list} {kind}"), action, &mut missing);
+            }
+            ("listen", [name, ..]) if !known(name, Place::Listen) => {
+                missing.insert(format!("listen: {name}"));
+            }
+            _ => {}
+        }
+    }
+    assert!(count > 300, "the dump was not understood: {count}");
+    assert_eq!(missing, BTreeSet::new());
+}
+
+fn check_action(list: &str, action: &str, missing: &mut BTreeSet<String>) {
+    use manylane_config::table::Ruleset::*;
+    let lists = [
+        TcpRequestConnection,
+        TcpRequestSession,
+        TcpRequestContent,
+        TcpResponseContent,
+        HttpRequest,
+        HttpResponse,
+        HttpAfterResponse,
+    ];
+    let Some(list) = lists.into_iter().find(|known| known.name() == list) else {
+        missing.insert(format!("list {list}"));
+        return;
+    };
+    let bare = action.trim_end_matches('*');
+    if !list.actions().any(|known| known.name.trim_end_matches('(') == bare) {
+        missing.insert(format!("{} {bare}", list.name()));
+    }
+}
+
+#[test]
+fn nothing_is_without_a_decision() {
+    let table = Table::get();
+    assert!(table.rows().len() > 600, "{}", table.rows().len());
+    for row in table.rows() {
+        if let Status::Refused(reason) | Status::Idle(reason) = row.status {
+            assert!(!reason.is_empty(), "{}", row.name);
+        }
+    }
+    for name in ["frontend", "backend", "global"] {
+        assert!(table.find(name, Place::Top).is_some());
+    }
+}
