@@ -50,9 +50,9 @@ pub use std::sync::Arc;
 /// Threads: those of std, of the model, or virtual cores.
 pub mod thread {
     #[cfg(loom)]
-    pub use loom::thread::{JoinHandle, spawn, yield_now};
+    pub use loom::thread::{Builder, JoinHandle, Thread, current, park, spawn, yield_now};
     #[cfg(not(loom))]
-    pub use std::thread::{JoinHandle, spawn};
+    pub use std::thread::{Builder, JoinHandle, Thread, current, park, spawn};
 
     /// Offers the processor to another thread.
     #[cfg(not(loom))]
