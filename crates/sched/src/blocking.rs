@@ -3,21 +3,21 @@
 //! # Protocol
 //! One lock guards the queue and the list of idle threads. A call puts its job into the queue and wakes an idle thread, or starts
 //! one while there are fewer than the limit. A thread that finds the queue empty lists itself as idle before it lets go of the lock, so
-//! no job waits while a thread sleeps. A job stores its result, then wakes its task by the task's waker.
+//! no job waits while a thread sleeps. One that takes a job is not in the list: it wakes up for other reasons too, as when the
+//! job before left a token of `park` behind. A job stores its result, then wakes its task by the task's waker.
 //!
 //! # Cost
 //! An allocation or two, a lock, a wake-up: microseconds. For work that takes longer than that.
 
-use manylane_sync::{LockClass, Mutex};
+use manylane_sync::thread::{self, JoinHandle, Thread};
+use manylane_sync::{Arc, LockClass, Mutex};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::thread::{JoinHandle, Thread};
 
 /// Threads of a pool, by default: lookups of names that hang for seconds, on a machine whose lanes go on.
 pub const BLOCKING_THREADS: usize = 16;
@@ -29,7 +29,8 @@ static RESULT: LockClass = LockClass::new("blocking result", LockClass::LEAF);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A bounded pool of threads that may block. Dropped, it does what is queued and ends its threads.
+/// A bounded pool of threads that may block. Dropped, it does what is queued and ends its threads, and the thread that drops it
+/// waits for that: not for a lane to do.
 pub struct BlockingPool {
     shared: Arc<Shared>,
 }
@@ -85,7 +86,8 @@ impl BlockingPool {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Runs `job` on one of the threads. The future gives its result; dropped, it lets the job run in vain.
+    /// Runs `job` on one of the threads. The future gives its result; dropped, it lets the job run in vain: the result is dropped
+    /// on the pool's thread, and nobody is woken.
     ///
     /// # Errors
     /// [`Refused`]; the job is dropped.
@@ -106,7 +108,7 @@ impl BlockingPool {
                 waker.wake();
             }
         });
-        self.shared.submit(job)?;
+        Shared::submit(&self.shared, job)?;
         Ok(Blocking { slot })
     }
 
@@ -140,7 +142,7 @@ impl Drop for BlockingPool {
         idle.iter().for_each(Thread::unpark);
         for thread in threads {
             // A pool that is dropped by one of its own jobs does not wait for itself. Jobs' panics are caught.
-            if thread.thread().id() != std::thread::current().id() {
+            if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
         }
@@ -148,23 +150,23 @@ impl Drop for BlockingPool {
 }
 
 impl Shared {
-    fn submit(self: &Arc<Self>, job: Job) -> Result<(), Refused> {
-        let mut state = self.state.lock();
+    fn submit(this: &Arc<Self>, job: Job) -> Result<(), Refused> {
+        let mut state = this.state.lock();
         if let Some(thread) = state.idle.pop() {
             state.jobs.push_back(job);
             drop(state);
             thread.unpark();
             return Ok(());
         }
-        if state.jobs.len() >= self.queue && state.started.len() >= self.threads {
+        if state.jobs.len() >= this.queue && state.started.len() >= this.threads {
             return Err(Refused::Full { queue: state.jobs.len() });
         }
-        if state.started.len() < self.threads {
-            let shared = self.clone();
-            match std::thread::Builder::new().name("blocking".to_owned()).spawn(move || shared.work()) {
+        if state.started.len() < this.threads {
+            let shared = this.clone();
+            match thread::Builder::new().name("blocking".to_owned()).spawn(move || shared.work()) {
                 Ok(thread) => state.started.push(thread),
                 Err(error) if state.started.is_empty() => return Err(Refused::NoThread(error)),
-                Err(_) if state.jobs.len() >= self.queue => {
+                Err(_) if state.jobs.len() >= this.queue => {
                     return Err(Refused::Full { queue: state.jobs.len() });
                 }
                 Err(_) => {} // those that run will come to it
@@ -175,25 +177,24 @@ impl Shared {
     }
 
     fn work(&self) {
+        let this = thread::current().id();
         loop {
             let job = {
                 let mut state = self.state.lock();
                 let job = state.jobs.pop_front();
-                if job.is_none() {
-                    if state.ending {
-                        return;
-                    }
-                    let this = std::thread::current();
-                    // A spurious wake-up leaves the thread in the list.
-                    if state.idle.iter().all(|idle| idle.id() != this.id()) {
-                        state.idle.push(this);
-                    }
+                let listed = state.idle.iter().position(|idle| idle.id() == this);
+                match (&job, listed) {
+                    (Some(_), Some(place)) => drop(state.idle.swap_remove(place)),
+                    (None, _) if state.ending => return,
+                    (None, None) => state.idle.push(thread::current()),
+                    _ => {}
                 }
                 job
             };
             match job {
-                Some(job) => job(),
-                None => std::thread::park(),
+                // A job cannot panic by itself, but its result's destructor may, or a foreign waker. The thread goes on.
+                Some(job) => drop(catch_unwind(AssertUnwindSafe(job)).map_err(std::mem::forget)),
+                None => thread::park(),
             }
         }
     }
@@ -230,6 +231,13 @@ impl<T> Future for Blocking<T> {
                 Poll::Pending
             }
         }
+    }
+}
+
+impl<T> Drop for Blocking<T> {
+    fn drop(&mut self) {
+        let waker = self.slot.lock().waker.take();
+        drop(waker); // outside of the lock
     }
 }
 

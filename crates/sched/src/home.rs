@@ -83,6 +83,9 @@ pub(crate) struct Published {
     pub(crate) live: OwnedU64,
     /// Sums.
     pub(crate) counters: Counters,
+    /// Whose lane it is, for the watchdog.
+    #[cfg(not(loom))]
+    pub(crate) thread: crate::watchdog::ThreadPlace,
 }
 
 impl Published {
@@ -194,6 +197,8 @@ impl Home {
                 queued: std::array::from_fn(|_| OwnedU64::new(0)),
                 live: OwnedU64::new(0),
                 counters: Counters::default(),
+                #[cfg(not(loom))]
+                thread: crate::watchdog::ThreadPlace::new(),
             },
             slots: Slots::new(),
             niced: LaneCell::new(Niced::new()),

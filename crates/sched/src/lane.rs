@@ -105,6 +105,8 @@ impl Lane {
         home.local.now.set((config.clock)().as_nanos());
         home.wheel.restart();
         home.local.open.set(true);
+        #[cfg(not(loom))]
+        home.published.thread.enter();
         home::set_current(Some(home));
         isolate::enter(home);
         let lane = Self { home, not_send: PhantomData };
@@ -149,7 +151,7 @@ impl Lane {
             fired += 1;
         }
         let polled = home.run_queue();
-        self.publish(fired);
+        self.publish(fired, TIMERS_PER_ROUND - budget);
         let more = home.queued() > 0;
         home.local.busy.set(more);
         Round { polled, arrived, more, next_timer: home.wheel.next_event() }
@@ -168,10 +170,11 @@ impl Lane {
 
     /// Puts the numbers of the round where others read them.
     #[cfg(not(loom))]
-    fn publish(&self, fired: u64) {
+    fn publish(&self, fired: u64, looked_at: u32) {
         let (local, published) = (&self.home.local, &self.home.published);
         published.counters.rounds.add(1);
         published.counters.timers.add(fired);
+        published.counters.timers_moved.add(u64::from(looked_at) - fired);
         for class in Class::ALL {
             let niced = if class == Class::Normal { local.niced.get() } else { 0 };
             published.queued[class as usize].set(u64::from(local.fifos[class as usize].len() + niced));
@@ -181,7 +184,7 @@ impl Lane {
 
     /// No model is about these numbers.
     #[cfg(loom)]
-    fn publish(&self, _: u64) {}
+    fn publish(&self, _: u64, _: u32) {}
 
     /// Looks at the poller, and sleeps there if the round left nothing to do. Other lanes may isolate themselves meanwhile.
     ///
@@ -308,8 +311,14 @@ impl Drop for Lane {
         }
         self.empty_queues();
         home.local.current.set(NIL);
-        self.publish(0);
-        drop(home.unpark.lock().take());
+        self.publish(0, 0);
+        let unparker = {
+            let mut unpark = home.unpark.lock();
+            #[cfg(not(loom))]
+            home.published.thread.leave();
+            unpark.take()
+        };
+        drop(unparker); // outside of the lock
         home::set_current(None);
         home.published.state.store(isolate::ABSENT, Ordering::Release);
         if let Some(panic) = panicked

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
 
-#[cfg(not(loom))] // its threads sleep outside of the model
 mod blocking;
 mod chunks;
 mod class;
@@ -23,6 +22,7 @@ mod queue;
 mod report;
 mod round;
 mod slot;
+mod sums;
 mod task;
 mod time;
 mod timer;
@@ -30,7 +30,6 @@ mod waker;
 #[cfg(not(loom))]
 mod watchdog;
 
-#[cfg(not(loom))]
 pub use blocking::{BLOCKING_QUEUE, BLOCKING_THREADS, Blocking, BlockingPool, Refused};
 pub use class::{Class, RUNQUEUE_DEPTH};
 pub use error::{LaneTaken, SpawnError};
@@ -46,8 +45,11 @@ pub use poller::{Poller, Unpark};
 #[cfg(not(loom))]
 pub use profile::{KindReport, LATE, Profiling, profile, profiling, set_profiling};
 pub use report::{LaneReport, report};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use sums::{Reading, Sums}; // statics cannot hold what loom checks, so its models make their own
 pub use time::Time;
 pub use timer::{Elapsed, Sleep, TIMERS_PER_ROUND};
 pub use waker::TaskId;
 #[cfg(not(loom))]
-pub use watchdog::{Alarm, BadLimits, Limits, Stuck, Watchdog};
+pub use watchdog::{Alarm, BadLimits, Frame, LaneState, Limits, NoStack, Stack, Stuck, Watchdog};

@@ -1,8 +1,9 @@
 //! Profiling by kind of task (R-F8): calls, CPU time, and latency from the wake-up to the run; totals, and a histogram of each.
 
 use crate::kind::TaskKind;
+use crate::sums::Sums;
 use crate::time::Time;
-use manylane_stats::{CounterGroup, Histogram, HistogramSnapshot, counters};
+use manylane_stats::{Histogram, HistogramSnapshot};
 use manylane_sync::atomic::{AtomicU8, Ordering};
 use manylane_sync::{LockClass, Mutex};
 use std::sync::Once;
@@ -57,21 +58,10 @@ pub(crate) fn decide(before: bool, took: Option<Duration>) -> bool {
     }
 }
 
-counters! {
-    /// One lane's sums for a kind.
-    struct Sums {
-        calls,
-        cpu_ns,
-        /// Calls whose wake-up was seen.
-        waits,
-        latency_ns,
-    }
-}
-
 /// What a kind measured. Histograms of 3 bits: within 6 %, 4 KiB a lane.
 #[derive(Debug)]
 pub(crate) struct Profile {
-    sums: CounterGroup<Sums>,
+    sums: Sums,
     cpu: Histogram<3>,
     latency: Histogram<3>,
     listed: Once,
@@ -80,7 +70,7 @@ pub(crate) struct Profile {
 impl Profile {
     pub(crate) const fn new() -> Self {
         Self {
-            sums: CounterGroup::new(),
+            sums: Sums::new(),
             cpu: Histogram::new("cpu, ns"),
             latency: Histogram::new("latency, ns"),
             listed: Once::new(),
@@ -93,14 +83,10 @@ pub(crate) fn record(kind: &'static TaskKind, woken: u64, began: Time, ended: Ti
     let profile = &kind.profile;
     profile.listed.call_once(|| LISTED.lock().push(kind));
     let cpu = ended.since(began).as_nanos() as u64;
-    let sums = profile.sums.own();
-    sums.calls.add(1);
-    sums.cpu_ns.add(cpu);
+    let latency = (woken != 0).then(|| began.as_nanos().saturating_sub(woken));
+    profile.sums.record(cpu, latency);
     profile.cpu.record(cpu);
-    if woken != 0 {
-        let latency = began.as_nanos().saturating_sub(woken);
-        sums.waits.add(1);
-        sums.latency_ns.add(latency);
+    if let Some(latency) = latency {
         profile.latency.record(latency);
     }
 }
@@ -146,13 +132,13 @@ pub fn profile() -> Vec<KindReport> {
     let mut reports: Vec<_> = kinds
         .into_iter()
         .map(|kind| {
-            let sums = kind.profile.sums.read_cheap();
+            let sums = kind.profile.sums.read();
             KindReport {
                 kind: kind.name(),
-                calls: sums[0],
-                cpu_total: Duration::from_nanos(sums[1]),
-                waits: sums[2],
-                latency_total: Duration::from_nanos(sums[3]),
+                calls: sums.calls,
+                cpu_total: Duration::from_nanos(sums.cpu),
+                waits: sums.waits,
+                latency_total: Duration::from_nanos(sums.latency),
                 cpu: kind.profile.cpu.read_cheap(),
                 latency: kind.profile.latency.read_cheap(),
             }

@@ -4,6 +4,7 @@ use crate::class::Class;
 use crate::home;
 use manylane_stats::counters;
 use manylane_sync::LaneId;
+use std::fmt;
 
 counters! {
     /// Sums of a lane since the process began.
@@ -20,6 +21,7 @@ counters! {
         pub(crate) woken_remotely,
         pub(crate) late_wakes,
         pub(crate) timers,
+        pub(crate) timers_moved,
         pub(crate) sleeps,
     }
 }
@@ -53,6 +55,8 @@ pub struct LaneReport {
     pub late_wakes: u64,
     /// Timers that fired.
     pub timers: u64,
+    /// Timers that were looked at and not fired: moved to a finer level of the wheel, or put off.
+    pub timers_moved: u64,
     /// Times that the lane went to sleep.
     pub sleeps: u64,
 }
@@ -66,6 +70,35 @@ impl LaneReport {
     /// Tasks polled, all classes.
     pub fn polls(&self) -> u64 {
         self.polled.iter().sum()
+    }
+}
+
+impl fmt::Display for LaneReport {
+    /// One line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: live {}, ", self.lane, self.live)?;
+        match self.running {
+            Some(kind) => write!(f, "runs one of the kind `{kind}`")?,
+            None => f.write_str("runs none")?,
+        }
+        for (name, numbers) in [("queued", &self.queued), ("polled", &self.polled)] {
+            let [urgent, normal, bulk, heavy] = numbers;
+            write!(f, "; {name}: {urgent} urgent, {normal} normal, {bulk} bulk, {heavy} heavy")?;
+        }
+        write!(
+            f,
+            "; spawned {}, completed {}, arrived {}, refused {}, woken by others {}, woken late {}, timers {}, timers moved {}, rounds {}, sleeps {}",
+            self.spawned,
+            self.completed,
+            self.arrived,
+            self.refused,
+            self.woken_remotely,
+            self.late_wakes,
+            self.timers,
+            self.timers_moved,
+            self.rounds,
+            self.sleeps
+        )
     }
 }
 
@@ -91,6 +124,7 @@ pub fn report() -> Vec<LaneReport> {
                 woken_remotely: counters.woken_remotely.get(),
                 late_wakes: counters.late_wakes.get(),
                 timers: counters.timers.get(),
+                timers_moved: counters.timers_moved.get(),
                 sleeps: counters.sleeps.get(),
             }
         })

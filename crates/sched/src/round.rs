@@ -36,11 +36,11 @@ impl Home {
                 break;
             }
             let before = self.polls();
-            let shares = class::shares(left, lengths);
-            for class in 0..HEAVY {
-                if settings.low_latency && class != URGENT {
-                    self.run_after_urgent(class, shares[class], &mut ran);
-                } else {
+            if settings.low_latency {
+                self.pass_urgent_first(left, lengths, &mut ran);
+            } else {
+                let shares = class::shares(left, lengths);
+                for class in 0..HEAVY {
                     ran[class] += u64::from(self.run_class(class, shares[class]));
                 }
             }
@@ -64,13 +64,26 @@ impl Home {
         self.published.run.load(Ordering::Relaxed) // ours: nobody else writes it
     }
 
-    /// A class's share with low latency: before each of its tasks the urgent ones, as part of the share.
-    fn run_after_urgent(&self, class: usize, share: u32, ran: &mut [u64; 4]) {
-        for _ in 0..share {
-            let urgent = self.run_class(URGENT, 1);
-            ran[URGENT] += u64::from(urgent);
-            if urgent == 0 {
-                ran[class] += u64::from(self.run_class(class, 1));
+    /// A pass with low latency: before each task of another class the urgent ones that are ready, as long as their share lasts.
+    /// It does not last for ever: urgent tasks that wake each other must not starve the rest.
+    fn pass_urgent_first(&self, left: u32, lengths: [u32; 3], ran: &mut [u64; 4]) {
+        let [urgent, normal, bulk] = lengths;
+        // Urgent ones may become ready during the pass, so they have a share in any case.
+        let shares = class::shares(left, [urgent.max(1), normal, bulk]);
+        let mut urgent_left = shares[URGENT];
+        let mut run_urgent = || {
+            let urgent = self.run_class(URGENT, urgent_left);
+            urgent_left -= urgent;
+            u64::from(urgent)
+        };
+        ran[URGENT] += run_urgent();
+        for class in NORMAL..HEAVY {
+            for _ in 0..shares[class] {
+                if self.run_class(class, 1) == 0 {
+                    break;
+                }
+                ran[class] += 1;
+                ran[URGENT] += run_urgent();
             }
         }
     }

@@ -141,6 +141,101 @@ fn with_low_latency_an_urgent_wake_up_is_served_before_the_next_task_of_another_
     assert_eq!(order(true), [0, 100, 1, 2]);
 }
 
+/// R-F3: urgent tasks that always are ready take their half, and a bit more in place of heavy; not all.
+#[test]
+fn with_low_latency_endless_urgent_tasks_leave_the_other_classes_their_share() {
+    on_lane(Config::new().low_latency(true), |lane| {
+        let counts: Rc<[Cell<u32>; 4]> = Rc::default();
+        for class in Class::ALL {
+            for _ in 0..100 {
+                let counts = counts.clone();
+                let endless = async move {
+                    let here = Here::current().expect("on a lane");
+                    loop {
+                        counts[class as usize].update(|n| n + 1);
+                        here.yield_now().await;
+                    }
+                };
+                lane.here().spawn(&KIND, class, endless).unwrap();
+            }
+        }
+        let polled = rounds(lane, 1000);
+        let percent: Vec<f64> = counts.iter().map(|n| f64::from(n.get()) * 100.0 / polled as f64).collect();
+        for (got, wanted) in percent.iter().zip([50.0, 37.0, 12.0, 1.0]) {
+            assert!((got - wanted).abs() < 2.5, "{percent:?}");
+        }
+    });
+}
+
+/// R-F3: a request of three steps arrives while one of 300 endless long tasks runs; counted is how many of these run until it is
+/// done. `manylane-bench heavy` shows the same in milliseconds.
+#[test]
+fn a_request_waits_for_a_few_heavy_tasks_instead_of_for_the_whole_queue_at_each_step() {
+    const LONG_TASKS: u32 = 300;
+    /// What tasks and poller share.
+    #[derive(Default)]
+    struct Shared {
+        ran: Cell<u32>,
+        arrives: Cell<bool>,
+        ready: Cell<Option<TaskId>>,
+        waited: Cell<Option<u32>>,
+    }
+    async fn request(here: Here, shared: Rc<Shared>) {
+        let came = shared.ran.get();
+        for _ in 0..2 {
+            let mut asked = false;
+            poll_fn(|_| {
+                if std::mem::replace(&mut asked, true) {
+                    return Poll::Ready(());
+                }
+                shared.ready.set(here.task());
+                Poll::Pending
+            })
+            .await;
+        }
+        shared.waited.set(Some(shared.ran.get() - came));
+    }
+    async fn long(here: Here, shared: Rc<Shared>) {
+        loop {
+            shared.ran.set(shared.ran.get() + 1);
+            if shared.arrives.take() {
+                // The arrival counts from here on, not from the request's first poll.
+                let came = shared.ran.get();
+                let all = shared.clone();
+                let counted = async move {
+                    let first = all.ran.get() - came;
+                    request(here, all.clone()).await;
+                    all.waited.set(all.waited.get().map(|n| n + first));
+                };
+                here.spawn(&KIND, Class::Normal, counted).unwrap();
+            }
+            here.yield_now().await;
+        }
+    }
+    let waited = |class: Class, low_latency: bool| {
+        let (tell, told) = std::sync::mpsc::channel();
+        on_lane(Config::new().low_latency(low_latency), move |lane| {
+            let shared = Rc::new(Shared::default());
+            for _ in 0..LONG_TASKS {
+                lane.here().spawn(&KIND, class, long(lane.here(), shared.clone())).unwrap();
+            }
+            rounds(lane, 100);
+            shared.arrives.set(true);
+            while shared.waited.get().is_none() {
+                lane.round(Time::ZERO);
+                shared.ready.take().into_iter().for_each(TaskId::wake); // the poller
+            }
+            tell.send(shared.waited.get().unwrap()).unwrap();
+        });
+        told.recv().unwrap()
+    };
+    // The queue is passed three times.
+    assert!(waited(Class::Normal, false) >= 3 * (LONG_TASKS - 1));
+    // Two more in the round of its arrival (300 are many), then one after each of the first two steps.
+    assert_eq!(waited(Class::Heavy, false), 4);
+    assert_eq!(waited(Class::Heavy, true), 2);
+}
+
 /// A TLS handshake is heavy, the data of the same connection is not.
 #[test]
 fn a_task_changes_its_class_while_it_runs() {

@@ -50,6 +50,49 @@ fn a_panic_in_a_blocking_job_reaches_the_task_and_not_the_pool() {
 }
 
 #[test]
+fn a_result_whose_destructor_panics_in_vain_does_not_cost_the_pool_a_thread() {
+    struct Explodes;
+    impl Drop for Explodes {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    let pool = BlockingPool::new(1, 8);
+    drop(pool.run(|| Explodes).unwrap());
+    let good = pool.run(|| 5).unwrap();
+    assert_eq!(block_on(move |_| Box::pin(good)).unwrap(), 5);
+}
+
+/// A thread that wakes up by a token which an earlier job left behind, and takes a job, is not idle: what comes next goes to the
+/// other one.
+#[test]
+fn a_job_is_not_given_to_a_thread_that_is_busy_while_another_is_idle() {
+    let pool = BlockingPool::new(2, 8);
+    let (gates, hold): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
+    let (tell, threads) = mpsc::channel();
+    for gate in hold {
+        let tell = tell.clone();
+        drop(pool.run(move || {
+            tell.send(std::thread::current()).unwrap();
+            gate.recv().is_ok()
+        }));
+    }
+    let threads: Vec<_> = threads.iter().take(2).collect();
+    drop(gates); // both become idle
+    for turn in 0..500 {
+        threads[turn % 2].unpark(); // a token, at any time
+        let (release, released) = mpsc::channel::<()>();
+        let long = pool.run(move || released.recv().is_ok()).unwrap();
+        threads[turn % 2].unpark();
+        // While one is held, the other one serves.
+        let short = pool.run(move || turn).unwrap();
+        assert_eq!(block_on(move |_| Box::pin(short)).unwrap(), turn);
+        release.send(()).unwrap();
+        assert!(block_on(move |_| Box::pin(long)).unwrap());
+    }
+}
+
+#[test]
 fn a_full_blocking_pool_refuses_in_a_sentence_and_drops_the_job() {
     let pool = BlockingPool::new(1, 2);
     let started = Arc::new(Barrier::new(2));

@@ -3,19 +3,25 @@
 //! # Protocol
 //! 1. Before each poll a lane publishes the task's kind, then the number of the poll: two plain stores. It reads no clock.
 //! 2. The watchdog looks at every lane several times within the warn limit. A lane on which it finds the same poll running for
-//!    that long, by its own clock, is reported once; one that does so for the kill limit ends the process.
+//!    that long, by its own clock, is reported once, with the stack of its thread (see `capture.rs`); one that does so for the
+//!    kill limit ends the process.
 //! 3. The kind is read between two reads of the number that agree, so both belong together: a store that is a limit old is
 //!    visible.
-//!
-//! # What is not there
-//! The stack of the task. One thread cannot walk another's while it runs; from a signal handler in that thread it can be done
-//! only with an unwinder that takes no lock and allocates nothing, which std's does not promise. The kind names the task.
+//! 4. Time counts from look to look, and a gap counts as two looks at most: when the whole process was stopped, or the machine
+//!    stood still, no task is to blame.
 
-use crate::home;
+mod capture;
+mod stack;
+
+pub(crate) use capture::ThreadPlace;
+pub use stack::{Frame, NoStack, Stack};
+
+use crate::home::{self, Home};
 use crate::kind::TaskKind;
 use crate::report::{LaneReport, report};
 use manylane_sync::LaneId;
 use manylane_sync::atomic::{AtomicBool, Ordering};
+use stack::Unwinder;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -27,7 +33,7 @@ use std::time::{Duration, Instant};
 const LOOKS: u32 = 4;
 
 /// A task that has been running for longer than a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Where it runs.
     pub lane: LaneId,
@@ -35,25 +41,57 @@ pub struct Stuck {
     pub kind: &'static str,
     /// For how long it has run at least.
     pub since: Duration,
+    /// Where it stands.
+    pub stack: Result<Stack, NoStack>,
 }
 
 impl fmt::Display for Stuck {
+    /// A sentence, then the stack, a call a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: a task of the kind `{}` has been running for {:?}", self.lane, self.kind, self.since)
+        writeln!(
+            f,
+            "{}: a task of the kind `{}` has been running for {:?}",
+            self.lane, self.kind, self.since
+        )?;
+        show_stack(f, &self.stack)
+    }
+}
+
+fn show_stack(f: &mut fmt::Formatter<'_>, stack: &Result<Stack, NoStack>) -> fmt::Result {
+    match stack {
+        Ok(stack) => write!(f, "{stack}"),
+        Err(none) => writeln!(f, "      {none}"),
+    }
+}
+
+/// A lane when the process ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneState {
+    /// Its numbers.
+    pub report: LaneReport,
+    /// Where it stands, if it runs a task.
+    pub stack: Option<Result<Stack, NoStack>>,
+}
+
+impl fmt::Display for LaneState {
+    /// A line of numbers, then the stack, a call a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.report)?;
+        self.stack.as_ref().map_or(Ok(()), |stack| show_stack(f, stack))
     }
 }
 
 /// What a watchdog does with what it finds.
 pub trait Alarm: Send + 'static {
     /// A task has been running for longer than the warn limit. Called once for each such poll.
-    fn warn(&mut self, stuck: Stuck);
+    fn warn(&mut self, stuck: &Stuck);
 
-    /// A task has been running for longer than the kill limit. By default every lane's state goes to the standard error output, and
-    /// the process aborts: a lane that does not come back serves nobody, and its connections wait in vain.
-    fn kill(&mut self, stuck: Stuck, lanes: &[LaneReport]) {
-        eprintln!("{stuck}: aborting");
+    /// A task has been running for longer than the kill limit. By default it and every lane's state go to the standard error output,
+    /// and the process aborts: a lane that does not come back serves nobody, and its connections wait in vain.
+    fn kill(&mut self, stuck: &Stuck, lanes: &[LaneState]) {
+        eprintln!("{stuck}aborting; the lanes:");
         for lane in lanes {
-            eprintln!("{lane:?}");
+            eprint!("{lane}");
         }
         std::process::abort();
     }
@@ -119,7 +157,7 @@ impl Watchdog {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-            let mut watch = Watch { limits, alarm, seen: HashMap::new() };
+            let mut watch = Watch::new(limits, alarm);
             while !stopped.load(Ordering::Relaxed) {
                 watch.look(Instant::now());
                 std::thread::park_timeout(limits.warn / LOOKS);
@@ -145,18 +183,33 @@ struct Watch<A> {
     limits: Limits,
     alarm: A,
     seen: HashMap<LaneId, Seen>,
+    looked: Option<Instant>,
+    unwinder: Unwinder,
 }
 
 /// A poll that was running at an earlier look.
 struct Seen {
     run: u64,
-    first: Instant,
+    /// Since then, as far as it counts (rule 4).
+    since: Duration,
     warned: bool,
     killed: bool,
 }
 
+impl Seen {
+    fn new(run: u64) -> Self {
+        Self { run, since: Duration::ZERO, warned: false, killed: false }
+    }
+}
+
 impl<A: Alarm> Watch<A> {
+    fn new(limits: Limits, alarm: A) -> Self {
+        Self { limits, alarm, seen: HashMap::new(), looked: None, unwinder: Unwinder::new() }
+    }
+
     fn look(&mut self, now: Instant) {
+        let gap = self.looked.replace(now).map_or(Duration::ZERO, |before| now - before);
+        let gap = gap.min(2 * self.limits.warn / LOOKS); // rule 4
         for (lane, home) in home::all() {
             let published = &home.published;
             // Acquire: pairs with the release in `run_task` (rule 3).
@@ -167,23 +220,50 @@ impl<A: Alarm> Watch<A> {
                 self.seen.remove(&lane);
                 continue;
             };
-            let seen =
-                self.seen.entry(lane).or_insert(Seen { run, first: now, warned: false, killed: false });
+            let seen = self.seen.entry(lane).or_insert(Seen::new(run));
             if seen.run != run {
-                *seen = Seen { run, first: now, warned: false, killed: false };
+                *seen = Seen::new(run);
                 continue;
             }
-            let stuck = Stuck { lane, kind, since: now - seen.first };
-            if stuck.since >= self.limits.warn && !seen.warned {
-                seen.warned = true;
-                self.alarm.warn(stuck);
+            seen.since += gap;
+            let warns = seen.since >= self.limits.warn && !seen.warned;
+            let kills = seen.since >= self.limits.kill && !seen.killed;
+            if !warns && !kills {
+                continue;
             }
-            if stuck.since >= self.limits.kill && !seen.killed {
-                seen.killed = true;
-                self.alarm.kill(stuck, &report());
+            (seen.warned, seen.killed) = (true, seen.killed || kills);
+            let since = seen.since;
+            let stack = stack_of(home, &mut self.unwinder);
+            let stuck = Stuck { lane, kind, since, stack };
+            if warns {
+                self.alarm.warn(&stuck);
+            }
+            if kills {
+                let lanes = states(&mut self.unwinder, &stuck);
+                self.alarm.kill(&stuck, &lanes);
             }
         }
     }
+}
+
+fn stack_of(home: &Home, unwinder: &mut Unwinder) -> Result<Stack, NoStack> {
+    Ok(unwinder.stack(&capture::capture(home)?))
+}
+
+/// All lanes, with the stacks of those that run a task; that of the stuck one is known.
+fn states(unwinder: &mut Unwinder, stuck: &Stuck) -> Vec<LaneState> {
+    report()
+        .into_iter()
+        .map(|report| {
+            let stack = report.running.and_then(|_| {
+                if report.lane == stuck.lane {
+                    return Some(stuck.stack.clone());
+                }
+                home::of(report.lane.index()).map(|home| stack_of(home, unwinder))
+            });
+            LaneState { report, stack }
+        })
+        .collect()
 }
 
 #[cfg(all(test, not(manylane_sim)))]
@@ -195,12 +275,14 @@ mod tests {
     struct Notes(mpsc::Sender<(&'static str, Stuck, usize)>);
 
     impl Alarm for Notes {
-        fn warn(&mut self, stuck: Stuck) {
-            let _ = self.0.send(("warn", stuck, 0));
+        fn warn(&mut self, stuck: &Stuck) {
+            let _ = self.0.send(("warn", stuck.clone(), 0));
         }
-        fn kill(&mut self, stuck: Stuck, lanes: &[LaneReport]) {
-            let running = lanes.iter().filter(|lane| lane.running == Some(stuck.kind)).count();
-            let _ = self.0.send(("kill", stuck, running));
+        fn kill(&mut self, stuck: &Stuck, lanes: &[LaneState]) {
+            let stuck_there =
+                |lane: &&LaneState| lane.report.running == Some(stuck.kind) && lane.stack.is_some();
+            let running = lanes.iter().filter(stuck_there).count();
+            let _ = self.0.send(("kill", stuck.clone(), running));
         }
     }
 
@@ -222,7 +304,7 @@ mod tests {
         });
         runs.recv().expect("the task runs");
         let limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_secs(1) };
-        let mut watch = Watch { limits, alarm: Notes(tell), seen: HashMap::new() };
+        let mut watch = Watch::new(limits, Notes(tell));
         let begin = Instant::now();
         for ms in (0..=1500).step_by(25) {
             watch.look(begin + Duration::from_millis(ms));
@@ -235,7 +317,7 @@ mod tests {
             notes[0]
                 .1
                 .to_string()
-                .ends_with("a task of the kind `stuck in the test` has been running for 100ms")
+                .contains("a task of the kind `stuck in the test` has been running for 100ms\n")
         );
         release.send(()).expect("the task listens");
         thread.join().expect("the lane ends well");

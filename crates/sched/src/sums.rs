@@ -1,0 +1,68 @@
+//! The sums of a profile, which lanes write while others read them.
+//!
+//! # Protocol
+//! A lane adds to the calls first, then to what they took; a reader reads in the opposite order, and each addition that it sees shows
+//! it the lane's earlier ones (rule 3 of `manylane_stats`). So a reading never has more waits than calls, nor time without the
+//! call that took it: averages may be a call too low, never too high.
+
+#![cfg_attr(not(loom), allow(unreachable_pub))] // models reach in
+
+use manylane_stats::{CounterGroup, counters};
+
+counters! {
+    /// One lane's sums. In the order of reading.
+    struct Slot {
+        latency,
+        waits,
+        cpu,
+        calls,
+    }
+}
+
+/// Sums over the lanes.
+#[derive(Debug)]
+pub struct Sums(CounterGroup<Slot>);
+
+/// A reading; times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Polls.
+    pub calls: u64,
+    /// What they took.
+    pub cpu: u64,
+    /// Polls whose wake-up was seen.
+    pub waits: u64,
+    /// From the wake-up to the run.
+    pub latency: u64,
+}
+
+impl Sums {
+    manylane_sync::const_fn! {
+        /// All at 0.
+        pub fn new() -> Self { Self(CounterGroup::new()) }
+    }
+
+    /// Counts one poll on the calling lane.
+    pub fn record(&self, cpu: u64, latency: Option<u64>) {
+        let own = self.0.own();
+        own.calls.add(1);
+        own.cpu.add(cpu);
+        if let Some(latency) = latency {
+            own.waits.add(1);
+            own.latency.add(latency);
+        }
+    }
+
+    /// The sums, while the lanes go on.
+    pub fn read(&self) -> Reading {
+        let sums = self.0.read_cheap();
+        let [latency, waits, cpu, calls] = sums[..] else { unreachable!("four counters have four sums") };
+        Reading { calls, cpu, waits, latency }
+    }
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,94 @@
+//! A lane that does not come back, in a process of its own: what the watchdog says before it ends that process.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_sched::{Alarm, Class, Config, Lane, Limits, Stuck, TaskKind, ThreadPoller, Watchdog};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+static BLOCKED: TaskKind = TaskKind::new("blocked");
+static CIRCLING: TaskKind = TaskKind::new("circling");
+
+/// Set in the process that is to die.
+const VICTIM: &str = "MANYLANE_TEST_VICTIM";
+
+/// Waits in a system call, inside of std.
+#[inline(never)]
+fn waits_for_what_never_comes(never: &mpsc::Receiver<()>) {
+    std::hint::black_box(never).recv().unwrap();
+}
+
+#[inline(never)]
+fn turns_in_circles() -> u64 {
+    let mut turns = 0_u64;
+    while std::hint::black_box(true) {
+        turns = turns.wrapping_add(1);
+    }
+    turns
+}
+
+struct Prints;
+
+impl Alarm for Prints {
+    fn warn(&mut self, stuck: &Stuck) {
+        eprint!("warning: {stuck}");
+    }
+}
+
+/// Starts a lane on a thread of its own, with a task.
+fn start<F: Future<Output = ()> + Send + 'static>(kind: &'static TaskKind, task: F) {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lane = Lane::new(Config::new()).unwrap();
+        lane.here().spawn(kind, Class::Normal, task).unwrap();
+        tell.send(()).unwrap();
+        lane.run(&mut ThreadPoller::new()).unwrap();
+    });
+    told.recv().unwrap();
+}
+
+fn die() -> ! {
+    let limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_millis(1500) };
+    let _watchdog = Watchdog::start(limits, Prints).unwrap();
+    start(&CIRCLING, async {
+        turns_in_circles();
+    });
+    let (_keep, never) = mpsc::channel();
+    start(&BLOCKED, async move { waits_for_what_never_comes(&never) });
+    start(&BLOCKED, std::future::pending());
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_lane_that_does_not_come_back_is_shown_with_its_stack_and_ends_the_process_with_every_lanes_state() {
+    if std::env::var_os(VICTIM).is_some() {
+        die();
+    }
+    let victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture"])
+        .arg("a_lane_that_does_not_come_back_is_shown_with_its_stack_and_ends_the_process_with_every_lanes_state")
+        .env(VICTIM, "1")
+        .output()
+        .unwrap();
+    const SIGABRT: i32 = 6;
+    let said = String::from_utf8_lossy(&victim.stderr);
+    assert_eq!(victim.status.signal(), Some(SIGABRT), "{said}");
+    let (warnings, end) = said.split_once("aborting; the lanes:\n").expect(&said);
+    for (kind, function) in [("blocked", "waits_for_what_never_comes"), ("circling", "turns_in_circles")] {
+        let warning =
+            warnings.split("warning: ").find(|text| text.contains(&format!("of the kind `{kind}`")));
+        let warning = warning.unwrap_or_else(|| panic!("no warning of `{kind}`:\n{said}"));
+        assert!(warning.contains(function), "{function} is not in:\n{warning}");
+        assert!(warning.contains("tests/watchdog.rs:"), "{warning}");
+        // The way there, through the scheduler, down to the thread's start.
+        assert!(warning.contains("manylane_sched::lane::Lane"), "{warning}");
+        let state = end.split("lane ").find(|text| text.contains(&format!("runs one of the kind `{kind}`")));
+        let state = state.unwrap_or_else(|| panic!("no state of the lane with `{kind}`:\n{said}"));
+        assert!(state.contains(function), "{function} is not in:\n{state}");
+    }
+    assert!(end.contains("live 1, runs none; queued: 0 urgent, 0 normal"), "the third lane sleeps: {end}");
+}
