@@ -268,6 +268,57 @@ fn isolated_work_sees_no_other_lane_in_a_round_and_two_askers_take_turns() {
     stop(lanes);
 }
 
+/// Five lanes of ten, and two threads beside them, ask again and again, two of them at the same moment each time.
+#[test]
+fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
+    const TURNS: usize = 200;
+    let lanes: Vec<_> = (0..10).map(|_| start()).collect();
+    let inside = Arc::new(AtomicUsize::new(0));
+    let isolated = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let ask = |inside: &AtomicUsize, isolated: &AtomicUsize, asked: &AtomicUsize| {
+        isolate(|| {
+            assert_eq!(isolated.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+            assert_eq!(inside.load(Ordering::SeqCst), 0, "a lane ran");
+            isolated.fetch_sub(1, Ordering::SeqCst);
+        });
+        asked.fetch_add(1, Ordering::Relaxed);
+    };
+    let (done, ended) = mpsc::channel();
+    for (n, (remote, _)) in lanes.iter().enumerate() {
+        let (inside, isolated, asked) = (inside.clone(), isolated.clone(), asked.clone());
+        let done = done.clone();
+        remote
+            .spawn_with(&KIND, Class::ALL[n % 4], move |here| async move {
+                for turn in 0..TURNS {
+                    inside.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(isolated.load(Ordering::SeqCst), 0, "a task ran beside isolated work");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    if n % 2 == 0 && turn % 4 == n % 4 {
+                        ask(&inside, &isolated, &asked);
+                    }
+                    here.yield_now().await;
+                }
+                done.send(()).unwrap();
+            })
+            .unwrap();
+    }
+    let both = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..TURNS / 4 {
+                    both.wait();
+                    ask(&inside, &isolated, &asked);
+                }
+            });
+        }
+    });
+    count(&ended, 10);
+    assert_eq!(asked.load(Ordering::Relaxed), 7 * TURNS / 4);
+    stop(lanes);
+}
+
 #[test]
 fn block_on_gives_the_output_and_says_when_the_lane_was_stopped_first() {
     std::thread::spawn(|| {

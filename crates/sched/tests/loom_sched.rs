@@ -3,55 +3,21 @@
 #![allow(unsafe_code)] // the witness of isolation
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
-use loom::sync::{Condvar, Mutex};
-use manylane_sched::{Class, Config, Here, Lane, Poller, TaskId, TaskKind, Time, Unpark, isolate};
+mod token;
+
+use manylane_sched::{Class, Config, Here, Lane, TaskId, TaskKind, Time, isolate};
 use manylane_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use manylane_sync::cell::UnsafeCell;
 use manylane_sync::{Arc, model, thread};
 use std::future::poll_fn;
-use std::io;
 use std::task::Poll;
 use std::time::Duration;
+use token::Token;
 
 static KIND: TaskKind = TaskKind::new("model");
 
-/// Sleeps until its token is set, as an `eventfd` does.
-#[derive(Clone)]
-struct Token(std::sync::Arc<(Mutex<bool>, Condvar)>);
-
-impl Token {
-    fn new() -> Self {
-        Self(std::sync::Arc::new((Mutex::new(false), Condvar::new())))
-    }
-}
-
-impl Unpark for Token {
-    fn unpark(&self) {
-        *self.0.0.lock().unwrap() = true;
-        self.0.1.notify_one();
-    }
-}
-
-impl Poller for Token {
-    fn unparker(&self) -> std::sync::Arc<dyn Unpark> {
-        std::sync::Arc::new(self.clone())
-    }
-
-    fn poll(&mut self, _: Here, timeout: Option<Duration>) -> io::Result<()> {
-        assert!(timeout.is_none_or(|timeout| timeout == Duration::ZERO), "no timer is armed");
-        let mut set = self.0.0.lock().unwrap();
-        if timeout.is_none() {
-            while !*set {
-                set = self.0.1.wait(set).unwrap();
-            }
-        }
-        *set = false;
-        Ok(())
-    }
-}
-
 fn lane() -> Lane {
-    Lane::new(Config::new().clock(|| Time::ZERO)).unwrap()
+    Lane::new(Config::new().clock(token::clock)).unwrap()
 }
 
 /// A task that stops its lane when all of `flags` are set.
@@ -232,4 +198,35 @@ fn a_sleeping_lane_counts_as_stopped() {
         drop(lane);
         assert_eq!(asker.join().unwrap(), 1);
     });
+}
+
+/// The timer fires when the lane finds nothing to do, or the wake-up comes first: the task is woken by one of them or both,
+/// sees the other lane's word when that is said, and never waits for ever.
+#[test]
+fn a_timer_and_a_wake_up_from_afar_for_one_task_are_both_seen() {
+    static SEEN: [std::sync::atomic::AtomicUsize; 2] = [const { std::sync::atomic::AtomicUsize::new(0) }; 2];
+    model(|| {
+        let mut lane = lane();
+        let flags = flags();
+        let told = flags.clone();
+        let here = lane.here();
+        let task = async move {
+            let word =
+                poll_fn(|_| if told[0].load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending });
+            let in_time = here.timeout(Duration::from_millis(5), word).await.is_ok();
+            SEEN[usize::from(in_time)].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            assert!(in_time || here.now() >= Time::from_millis(5));
+            here.stop();
+        };
+        let id = lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        lane.round(token::clock());
+        let waker = set_and_wake(&flags, 0, id);
+        lane.run(&mut Token::new()).unwrap();
+        drop(lane);
+        waker.join().unwrap();
+    });
+    assert!(
+        SEEN.iter().all(|seen| seen.load(std::sync::atomic::Ordering::Relaxed) > 0),
+        "both ends: {SEEN:?}"
+    );
 }

@@ -1,11 +1,12 @@
 //! Timers in virtual time.
 #![cfg(not(any(loom, manylane_sim)))]
 
-use manylane_sched::{Class, Config, Elapsed, Here, Lane, TIMERS_PER_ROUND, TaskKind, Time};
+use manylane_sched::{Class, Config, Elapsed, Here, Lane, Sleep, TIMERS_PER_ROUND, TaskKind, Time};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 static KIND: TaskKind = TaskKind::new("test");
@@ -144,5 +145,62 @@ fn a_round_fires_a_bounded_number_of_timers_and_asks_for_the_next_at_once() {
         assert_eq!(report.run_queue() + u64::from(round.polled), u64::from(TIMERS_PER_ROUND));
         settle(lane, 7);
         assert_eq!(ended.get(), 3 * TIMERS_PER_ROUND);
+    });
+}
+
+/// Work is counted, not time: what a round does for timers is bounded, whatever is armed, and with ten rounds a millisecond none comes
+/// late. 10,000,000 timers with `--release`.
+#[test]
+fn ten_million_timers_are_armed_and_fire_in_time_without_a_round_that_stalls() {
+    const TIMERS: u64 = if cfg!(debug_assertions) { 200_000 } else { 10_000_000 };
+    const AT_A_TIME: u64 = 1000;
+    const MINUTE: u64 = 60_000;
+    on_lane(|lane| {
+        // Of this lane number's life: an earlier test may have had it.
+        let total = |lane: &Lane| {
+            let report = manylane_sched::report().into_iter().find(|r| r.lane == lane.id()).unwrap();
+            (report.timers, report.timers_moved)
+        };
+        let base = total(lane);
+        let work = |lane: &Lane| (total(lane).0 - base.0, total(lane).1 - base.1);
+        let here = lane.here();
+        let armed: Rc<RefCell<Vec<Sleep>>> = Rc::default();
+        let place = armed.clone();
+        let arms = async move {
+            let mut context = Context::from_waker(Waker::noop());
+            for n in 0..TIMERS {
+                let mut sleep = here.sleep_until(ms(1 + n * 7919 % TIMERS * MINUTE / TIMERS));
+                assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+                place.borrow_mut().push(sleep);
+                if n % AT_A_TIME == 0 {
+                    here.yield_now().await;
+                }
+            }
+        };
+        let id = here.spawn(&KIND, Class::Normal, arms).unwrap();
+        lane.round(ms(0));
+        while armed.borrow().len() < TIMERS as usize {
+            lane.round(ms(0));
+        }
+        here.abort(id);
+        assert_eq!(work(lane), (0, 0), "arming is no work for rounds");
+        let (mut before, mut most) = ((0, 0), 0);
+        for now in 1..=MINUTE {
+            let mut rounds = 0;
+            loop {
+                let next = lane.round(ms(now)).next_timer;
+                rounds += 1;
+                let after = work(lane);
+                let did = after.0 + after.1 - before.0 - before.1;
+                assert!(did <= u64::from(TIMERS_PER_ROUND), "{did} in a round at {now}");
+                (before, most) = (after, most.max(did));
+                if rounds == 10 || next.is_none_or(|next| next > ms(now)) {
+                    break;
+                }
+            }
+            assert_eq!(before.0, (now * TIMERS).div_ceil(MINUTE), "at {now}");
+        }
+        println!("{TIMERS} timers, {} moves, at most {most} of both in a round", before.1);
+        assert_eq!(before.0, TIMERS);
     });
 }
