@@ -13,6 +13,7 @@ use crate::epoll::Epoll;
 use crate::pipe::Pipe;
 use crate::slab::Key;
 use crate::stats::Tallies;
+use crate::uring::Uring;
 use manylane_sched::Here;
 use std::cell::{Cell, RefCell};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -37,6 +38,7 @@ pub(crate) struct Core {
 /// The two drivers. Each call of the data path is one branch on it.
 pub(crate) enum Backend {
     Epoll(Epoll),
+    Uring(Uring),
 }
 
 /// Calls the same function of whichever backend there is.
@@ -44,6 +46,7 @@ macro_rules! backend {
     ($core:expr, $driver:ident => $call:expr) => {
         match &$core.backend {
             $crate::core::Backend::Epoll($driver) => $call,
+            $crate::core::Backend::Uring($driver) => $call,
         }
     };
 }
@@ -115,7 +118,6 @@ impl Core {
         backend!(self, driver => driver.release(self, key, fd));
         self.tallies.released.add(1);
         self.tallies.closes.add(1);
-        self.descriptor_freed();
     }
 
     /// Nobody waits in this direction any more.
@@ -136,7 +138,8 @@ impl Core {
 
     // ---- No descriptors left ----
 
-    fn descriptor_freed(&self) {
+    /// A descriptor is closed, or about to be before anything that is asked for from here on.
+    pub(crate) fn descriptor_freed(&self) {
         if !self.starved.borrow().is_empty() {
             let starved = self.starved.take();
             starved.into_iter().for_each(|(_, waker)| waker.wake()); // rule 2
@@ -163,6 +166,14 @@ impl Core {
 
 /// The descriptor of a source, which lives as long as the source does.
 pub(crate) type Fd<'a> = BorrowedFd<'a>;
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if let Backend::Uring(uring) = &self.backend {
+            uring.end(self);
+        }
+    }
+}
 
 /// What one descriptor had in a round.
 pub(crate) struct Budget {

@@ -4,6 +4,7 @@ use crate::choice::{Choice, Kind, UnknownDriver};
 use crate::core::{Backend, Core};
 use crate::epoll::Epoll;
 use crate::unpark::Bell;
+use crate::uring::Uring;
 use manylane_sched::{Here, Poller, Unpark};
 use manylane_sync::Arc;
 use rustix::io::Errno;
@@ -33,7 +34,9 @@ impl Driver {
             Choice::Auto | Choice::Only(Kind::Epoll) => {
                 Epoll::new().map(Backend::Epoll).map_err(|errno| DriverError::new(Kind::Epoll, errno))?
             }
-            Choice::Only(Kind::IoUring) => return Err(DriverError::new(Kind::IoUring, Errno::NOSYS)),
+            Choice::Only(Kind::IoUring) => {
+                Uring::new().map(Backend::Uring).map_err(|errno| DriverError::new(Kind::IoUring, errno))?
+            }
         };
         Ok(Self { io: Io { core: Rc::new(Core::new(here, backend)) } })
     }
@@ -59,6 +62,7 @@ impl Driver {
     fn bell(&self) -> Arc<Bell> {
         match &self.io.core.backend {
             Backend::Epoll(epoll) => epoll.bell(),
+            Backend::Uring(uring) => uring.bell(),
         }
     }
 }
@@ -90,6 +94,7 @@ impl Io {
     pub fn kind(&self) -> Kind {
         match self.core.backend {
             Backend::Epoll(_) => Kind::Epoll,
+            Backend::Uring(_) => Kind::IoUring,
         }
     }
 

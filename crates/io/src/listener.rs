@@ -7,6 +7,7 @@ use crate::limits::ACCEPT_PAUSE;
 use crate::slab::Key;
 use crate::stream::Stream;
 use crate::waiter::Waiting;
+use manylane_buf::Chain;
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 use std::fmt;
@@ -130,16 +131,19 @@ impl Listener {
         .await;
     }
 
-    /// Gives the descriptor up without closing it.
+    /// Gives the descriptor up without closing it; and the connections that the driver has accepted on its own account, which
+    /// with epoll are none.
     ///
     /// # Errors
-    /// When the driver cannot let go of it.
-    pub async fn detach(self) -> Result<OwnedFd, Error> {
+    /// When the driver cannot let go of it; then it is closed.
+    pub async fn detach(self) -> Result<(OwnedFd, Vec<Accepted>), Error> {
+        let tcp = self.tcp;
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped nor used again: both fields are moved out once.
         let (core, fd) = unsafe { (std::ptr::read(&this.core), std::ptr::read(&this.fd)) };
         let fd = ManuallyDrop::into_inner(fd);
-        crate::stream::detach(core, this.key, fd).await.map(|detached| detached.fd)
+        let (fd, early) = crate::stream::detach(core, this.key, fd).await?;
+        Ok((fd, early.accepted.into_iter().map(|fd| Accepted { fd, peer: None, tcp }).collect()))
     }
 }
 
@@ -172,6 +176,10 @@ pub struct Accepted {
 }
 
 impl Accepted {
+    pub(crate) fn new(fd: OwnedFd, tcp: bool) -> Self {
+        Self { fd, peer: None, tcp }
+    }
+
     /// The connection as this lane's stream. Asks nothing of the kernel.
     pub fn into_stream(self, io: &Io) -> Stream {
         Stream::new(io.core(), self.fd, if self.tcp { Nature::Tcp } else { Nature::Stream })
@@ -199,4 +207,11 @@ impl AsFd for Accepted {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// What a driver has taken from a descriptor before it was asked for.
+#[derive(Default)]
+pub(crate) struct Early {
+    pub(crate) received: Chain,
+    pub(crate) accepted: Vec<OwnedFd>,
 }

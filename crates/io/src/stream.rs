@@ -3,6 +3,7 @@
 use crate::core::{Core, Direction, Nature, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
+use crate::listener::Early;
 use crate::slab::Key;
 use crate::waiter::Waiting;
 use manylane_buf::{Chain, Segment};
@@ -176,15 +177,27 @@ impl Stream {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped nor used again: both fields are moved out once.
         let (core, fd) = unsafe { (std::ptr::read(&this.core), std::ptr::read(&this.fd)) };
-        detach(core, this.key, ManuallyDrop::into_inner(fd)).await
+        let (fd, early) = detach(core, this.key, ManuallyDrop::into_inner(fd)).await?;
+        Ok(Detached { fd, received: early.received })
     }
 }
 
-/// The driver lets go of a descriptor.
-pub(crate) async fn detach(core: Rc<Core>, key: Key, fd: OwnedFd) -> Result<Detached, Error> {
+/// The driver lets go of a descriptor. Dropped before that is done, it closes it.
+pub(crate) async fn detach(core: Rc<Core>, key: Key, fd: OwnedFd) -> Result<(OwnedFd, Early), Error> {
+    /// Releases the source unless the descriptor was taken out.
+    struct Closing(Rc<Core>, Key, Option<OwnedFd>);
+    impl Drop for Closing {
+        fn drop(&mut self) {
+            if let Some(fd) = self.2.take() {
+                self.0.release(self.1, fd);
+            }
+        }
+    }
+    let mut closing = Closing(core.clone(), key, Some(fd));
+    let fd = closing.2.as_ref().map(OwnedFd::as_fd).expect("it was put there");
+    let early = backend!(core, driver => driver.detach(&core, key, fd).await)?;
     core.tallies.released.add(1);
-    let received = backend!(core, driver => driver.detach(&core, key, fd.as_fd()).await)?;
-    Ok(Detached { fd, received })
+    Ok((closing.2.take().expect("it is still there"), early))
 }
 
 impl Drop for Stream {

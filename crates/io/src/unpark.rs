@@ -11,10 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub(crate) struct Bell(OwnedFd);
 
 impl Bell {
-    /// `blocking`: whether a read waits for a ring.
-    pub(crate) fn new(blocking: bool) -> Result<Arc<Self>, Errno> {
-        let flags = if blocking { EventfdFlags::empty() } else { EventfdFlags::NONBLOCK };
-        Ok(Arc::new(Self(eventfd(0, flags | EventfdFlags::CLOEXEC)?)))
+    pub(crate) fn new() -> Result<Arc<Self>, Errno> {
+        Ok(Arc::new(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

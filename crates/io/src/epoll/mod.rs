@@ -19,6 +19,7 @@ mod transfer;
 use crate::core::{Core, Direction, Fd, Nature};
 use crate::error::{Call, Error};
 use crate::limits::EVENTS_PER_WAIT;
+use crate::listener::Early;
 use crate::slab::{Key, Slab};
 use crate::unpark::Bell;
 use manylane_buf::Chain;
@@ -46,7 +47,7 @@ const BELL: u64 = u64::MAX;
 impl Epoll {
     pub(crate) fn new() -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = Bell::new(false)?;
+        let bell = Bell::new()?;
         // Edge-triggered, so that each ring is one event and nobody has to read the counter back.
         epoll::add(&epoll, bell.fd(), EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
         Ok(Self {
@@ -77,6 +78,8 @@ impl Epoll {
         if source.registered && source.nature == Nature::Listener {
             self.deregister(core, fd.as_fd());
         }
+        drop(fd);
+        core.descriptor_freed();
     }
 
     /// Takes a descriptor off the interest list.
@@ -87,12 +90,12 @@ impl Epoll {
     }
 
     /// Gives up a descriptor that stays open. Nothing was received that was not asked for.
-    pub(crate) async fn detach(&self, core: &Core, key: Key, fd: Fd<'_>) -> Result<Chain, Error> {
+    pub(crate) async fn detach(&self, core: &Core, key: Key, fd: Fd<'_>) -> Result<Early, Error> {
         let source = self.sources.borrow_mut().remove(key);
         if source.is_some_and(|source| source.registered) {
             self.deregister(core, fd);
         }
-        Ok(Chain::new())
+        Ok(Early::default())
     }
 
     pub(crate) fn leave(&self, key: Key, direction: Direction) {

@@ -1,0 +1,114 @@
+//! Connections that come as descriptors over a unix socket, instead of out of a listener.
+//!
+//! System calls: `recvmsg`, when the driver says that the socket is ready.
+
+use crate::core::{Budget, Core, Direction, Nature, backend};
+use crate::driver::Io;
+use crate::error::{Call, Error};
+use crate::limits::ACCEPTS_PER_ROUND;
+use crate::listener::Accepted;
+use crate::passing::{Received, receive_descriptor};
+use crate::slab::Key;
+use crate::stream::{is_tcp, set_nonblocking};
+use crate::waiter::Waiting;
+use rustix::io::Errno;
+use rustix::net::{SocketType, sockopt};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A unix socket over which connected sockets are passed, in the hands of a lane's driver. Closed when dropped.
+pub struct Passage {
+    core: Rc<Core>,
+    key: Key,
+    fd: ManuallyDrop<OwnedFd>,
+    budget: Budget,
+}
+
+impl Io {
+    /// Takes over a connected unix socket, made non-blocking if it is not.
+    ///
+    /// # Errors
+    /// When it is not a socket.
+    pub fn passage(&self, fd: impl Into<OwnedFd>) -> Result<Passage, Error> {
+        let fd = fd.into();
+        sockopt::socket_type(&fd).map_err(|errno| Error::system(Call::Register, errno))?;
+        set_nonblocking(self.core(), fd.as_fd())?;
+        let key = self.core().add(Nature::Datagram);
+        Ok(Passage { core: self.core().clone(), key, fd: ManuallyDrop::new(fd), budget: Budget::new() })
+    }
+}
+
+impl Passage {
+    /// The next connection, at most [`ACCEPTS_PER_ROUND`] in a round; none when the other end is closed. What is not a stream
+    /// socket is closed and passed over. Dropped, it has received nothing.
+    ///
+    /// # Errors
+    /// What the system says. `EMFILE` when there are no descriptors left: the connection that came is lost, since the system
+    /// takes it from the queue all the same; the next may be good.
+    pub fn accept(&self) -> impl Future<Output = Result<Option<Accepted>, Error>> + '_ {
+        const CALL: (Direction, Call) = (Direction::Read, Call::Accept);
+        Waiting::new(&self.core, self.key, CALL.0, |context: &mut Context<'_>| {
+            loop {
+                if !self.budget.is_left(&self.core, ACCEPTS_PER_ROUND as usize) {
+                    self.core.defer(context.waker());
+                    return Poll::Pending;
+                }
+                let fd = self.fd.as_fd();
+                match backend!(self.core, driver => driver.poll_ready(&self.core, self.key, fd, CALL, context))
+                {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
+                }
+                self.core.tallies.accepts.add(1);
+                match receive_descriptor(fd) {
+                    Ok(Received::Descriptor(passed)) => {
+                        self.budget.take(1);
+                        if let Ok(accepted) = self.accepted(passed) {
+                            self.core.tallies.accepted.add(1);
+                            return Poll::Ready(Ok(Some(accepted)));
+                        }
+                    }
+                    Ok(Received::Nothing) => self.budget.take(1),
+                    Ok(Received::End) => return Poll::Ready(Ok(None)),
+                    Err(Errno::AGAIN) => self.core.forget_readiness(self.key, CALL.0),
+                    Err(errno) => return Poll::Ready(Err(Error::system(CALL.1, errno))),
+                }
+            }
+        })
+    }
+
+    /// Looks whether `passed` is what it should be.
+    fn accepted(&self, passed: OwnedFd) -> Result<Accepted, Error> {
+        let kind = sockopt::socket_type(&passed).map_err(|errno| Error::system(Call::Accept, errno))?;
+        if kind != SocketType::STREAM {
+            return Err(Error::system(Call::Accept, Errno::PROTOTYPE));
+        }
+        set_nonblocking(&self.core, passed.as_fd())?;
+        let tcp = is_tcp(&self.core, passed.as_fd())?;
+        Ok(Accepted::new(passed, tcp))
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        // SAFETY: taken once: here is the end.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        self.core.release(self.key, fd);
+    }
+}
+
+impl AsFd for Passage {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for Passage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Passage({:?})", *self.fd)
+    }
+}

@@ -1,0 +1,163 @@
+//! Rings of clusters from which the kernel takes room for what it receives.
+//!
+//! A ring is an array that both sides know, with a tail that we move: an entry names a cluster's room. A filled one comes back
+//! by its number with a completion. Between, only the kernel writes to the room.
+
+use crate::limits::{LARGE_READ, SMALL_READ};
+use io_uring::types::BufRingEntry;
+use io_uring::{IoUring, cqueue};
+use manylane_buf::{Cluster, Segment};
+use manylane_sync::atomic::{Ordering, fence};
+use rustix::io::Errno;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Entries of the ring of small clusters: 512 KiB. More reads than that in a round begin anew in the next.
+const SMALL: u16 = 256;
+/// Entries of the ring of large clusters: 512 KiB, taken at the first use.
+const LARGE: u16 = 32;
+/// The kernel wants rings to begin on a page.
+const PAGE: usize = 4096;
+
+/// The two rings of a lane.
+pub(crate) struct Buffers {
+    rings: Option<[Ring; 2]>,
+}
+
+impl Buffers {
+    pub(crate) fn new(uring: &IoUring) -> Result<Self, Errno> {
+        let mut small = Ring::new(uring, 0, SMALL, SMALL_READ)?;
+        let large = Ring::new(uring, 1, LARGE, LARGE_READ)?;
+        small.begin();
+        Ok(Self { rings: Some([small, large]) })
+    }
+
+    pub(crate) fn none() -> Self {
+        Self { rings: None }
+    }
+
+    /// The number of the ring of small or large clusters, ready for use.
+    pub(crate) fn group(&mut self, large: bool) -> u16 {
+        if large && let Some([_, ring]) = &mut self.rings {
+            ring.begin();
+        }
+        u16::from(large)
+    }
+
+    /// What a completion brought: `len` bytes in the buffer that it names, if it names one. A fresh cluster takes its place.
+    pub(crate) fn take(&mut self, large: bool, flags: u32, len: usize) -> Option<Segment> {
+        let number = cqueue::buffer_select(flags)?;
+        self.rings.as_mut()?[usize::from(large)].take(number, len)
+    }
+
+    /// Tries again where there was no memory.
+    pub(crate) fn refill(&mut self) {
+        for ring in self.rings.iter_mut().flatten() {
+            if !ring.vacant.is_empty() {
+                ring.refill();
+            }
+        }
+    }
+
+    /// Whether a ring has nothing to offer, for want of memory.
+    pub(crate) fn is_dry(&self, large: bool) -> bool {
+        self.rings.as_ref().is_none_or(|rings| rings[usize::from(large)].clusters.iter().all(Option::is_none))
+    }
+}
+
+struct Ring {
+    entries: NonNull<BufRingEntry>,
+    clusters: Box<[Option<Cluster>]>,
+    tail: u16,
+    size: usize,
+    vacant: Vec<u16>,
+    begun: bool,
+}
+
+impl Ring {
+    fn layout(entries: u16) -> Layout {
+        Layout::array::<BufRingEntry>(usize::from(entries))
+            .and_then(|layout| layout.align_to(PAGE))
+            .expect("a few kilobytes")
+    }
+
+    fn new(uring: &IoUring, group: u16, entries: u16, size: usize) -> Result<Self, Errno> {
+        let layout = Self::layout(entries);
+        // SAFETY: the layout has a size.
+        let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        let ring = Self {
+            entries: memory.cast(),
+            clusters: (0..entries).map(|_| None).collect(),
+            tail: 0,
+            size,
+            vacant: (0..entries).rev().collect(),
+            begun: false,
+        };
+        let address = memory.as_ptr().expose_provenance() as u64;
+        // SAFETY: so many entries of zeros begin there, and live until after the uring (rule 6 of the driver).
+        unsafe { uring.submitter().register_buf_ring_with_flags(address, entries, group, 0) }
+            .map_err(super::errno)?;
+        Ok(ring)
+    }
+
+    /// Fills it, the first time.
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.refill();
+        }
+    }
+
+    fn refill(&mut self) {
+        if !self.begun {
+            return;
+        }
+        while let Some(number) = self.vacant.pop() {
+            if !self.offer(number) {
+                self.vacant.push(number);
+                return;
+            }
+        }
+    }
+
+    /// Puts a fresh cluster in the place of that number, and gives the kernel its room.
+    fn offer(&mut self, number: u16) -> bool {
+        let Ok(mut cluster) = Cluster::alloc(self.size) else { return false };
+        let room = cluster.spare_mut();
+        let mask = self.clusters.len() as u16 - 1;
+        // SAFETY: the index is within the array, whose length is a power of two, and the kernel reads only entries before the
+        // tail. Each field is set alone, since a word of the first entry is the tail.
+        unsafe {
+            let entry = &mut *self.entries.as_ptr().add(usize::from(self.tail & mask));
+            entry.set_addr(room.as_mut_ptr().expose_provenance() as u64);
+            entry.set_len(room.len() as u32);
+            entry.set_bid(number);
+        }
+        self.clusters[usize::from(number)] = Some(cluster);
+        self.tail = self.tail.wrapping_add(1);
+        // Pairs with the kernel's acquire of the tail: the entry is written before.
+        fence(Ordering::Release);
+        // SAFETY: the first entry is initialised, and its spare word is the tail, which only we write. Aligned words of two bytes
+        // are written whole; volatile, since the kernel looks at it.
+        unsafe { BufRingEntry::tail(self.entries.as_ptr()).cast_mut().write_volatile(self.tail) };
+        true
+    }
+
+    fn take(&mut self, number: u16, len: usize) -> Option<Segment> {
+        let mut cluster = self.clusters.get_mut(usize::from(number))?.take()?;
+        let len = len.min(cluster.spare_len());
+        // SAFETY: the kernel has written so many bytes from the room's start on, and is done with it.
+        unsafe { cluster.commit(len) };
+        if !self.offer(number) {
+            self.vacant.push(number);
+        }
+        Some(cluster.into_segment())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; the driver has ended all operations (rule 6), and fields are dropped in order: the
+        // uring itself before its buffers, so the kernel has forgotten the ring.
+        unsafe { dealloc(self.entries.as_ptr().cast(), Self::layout(self.clusters.len() as u16)) };
+    }
+}

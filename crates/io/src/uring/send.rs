@@ -1,0 +1,161 @@
+//! Bytes out, and connections to others (rule 1 of the driver).
+
+use super::Uring;
+use super::source::{Op, Source, Vectors};
+use crate::core::{Core, Fd};
+use crate::error::{Call, Error};
+use crate::limits::SEGMENTS_PER_WRITE;
+use crate::slab::Key;
+use io_uring::{opcode, types};
+use manylane_buf::Chain;
+use manylane_pool::Pool;
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::LazyLock;
+use std::task::{Context, Poll};
+
+static VECTORS: LazyLock<Pool<Vectors>> =
+    LazyLock::new(|| Pool::new("io vectors").expect("the size is a constant above zero"));
+
+impl Uring {
+    /// Hands the chain over, and waits until nothing is left.
+    pub(crate) fn poll_send(
+        &self,
+        core: &Core,
+        key: Key,
+        fd: Fd<'_>,
+        chain: Option<&mut Chain>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let mut sources = self.sources.borrow_mut();
+        let source = sources.get(key).expect("a source lives as long as its handle");
+        if let Some(errno) = source.broken {
+            return Poll::Ready(Err(Error::system(Call::Send, errno)));
+        }
+        if let Some(chain) = chain
+            && source.outbox.append_chain(chain).is_err()
+        {
+            return Poll::Ready(Err(Error::memory(Call::Send)));
+        }
+        if source.outbox.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        if source.writer.park(context.waker()).is_err() {
+            return Poll::Ready(Err(Error::busy(Call::Send)));
+        }
+        if !source.sending
+            && let Err(error) = self.send(core, source, key, fd.as_raw_fd())
+        {
+            source.writer.leave();
+            return Poll::Ready(Err(error));
+        }
+        Poll::Pending
+    }
+
+    /// Begins to send what is in the outbox, which stays as it is but for what is put behind it.
+    fn send(&self, core: &Core, source: &mut Source, key: Key, fd: RawFd) -> Result<(), Error> {
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        source.fd = fd;
+        let entry = match (source.outbox.segment_count(), source.outbox.front()) {
+            (1, Some(segment)) => {
+                let len = u32::try_from(segment.len()).unwrap_or(u32::MAX);
+                opcode::Send::new(types::Fd(fd), segment.as_ptr(), len).flags(flags).build()
+            }
+            _ => {
+                if source.vectors.is_none() {
+                    // SAFETY: a header and vectors of zeros are valid: nothing is sent to nobody.
+                    let empty = unsafe { std::mem::zeroed() };
+                    source.vectors = Some(VECTORS.alloc(empty).map_err(|_| Error::memory(Call::Send))?);
+                }
+                let vectors = source.vectors.as_mut().expect("there are, as of just now");
+                let mut slices = [IoSlice::new(&[]); SEGMENTS_PER_WRITE];
+                let n = source.outbox.io_slices(&mut slices);
+                for (vector, slice) in vectors.vectors.iter_mut().zip(&slices[..n]) {
+                    *vector =
+                        libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: slice.len() };
+                }
+                vectors.header.msg_iov = vectors.vectors.as_mut_ptr();
+                vectors.header.msg_iovlen = n;
+                opcode::SendMsg::new(types::Fd(fd), &raw const vectors.header).flags(flags as u32).build()
+            }
+        };
+        core.tallies.writes.add(1);
+        source.sending = true;
+        self.begin(source, key, Op::Send, entry);
+        Ok(())
+    }
+
+    /// A completion of the operation that sends.
+    pub(super) fn sent(&self, core: &Core, key: Key, result: Result<usize, Errno>) {
+        let mut sources = self.sources.borrow_mut();
+        let Some(source) = sources.get(key) else { return };
+        source.sending = false;
+        source.vectors = None;
+        let mut outbox = std::mem::take(&mut source.outbox);
+        drop(sources);
+        // Rule 2 of the core: segments are dropped outside of the borrow. What came into the outbox meanwhile goes behind.
+        match result {
+            Ok(n) => {
+                core.tallies.bytes_out.add(n as u64);
+                outbox.trim_front(n).expect("no more is sent than there was");
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(_) => outbox.clear(),
+        }
+        let mut sources = self.sources.borrow_mut();
+        let Some(source) = sources.get(key) else { return };
+        if let Err(errno) = result
+            && !matches!(errno, Errno::INTR | Errno::AGAIN)
+        {
+            source.broken = Some(errno);
+        }
+        std::mem::swap(&mut source.outbox, &mut outbox);
+        let behind = source.outbox.append_chain(&mut outbox).is_err();
+        if behind {
+            source.broken = Some(Errno::NOMEM);
+        }
+        if source.closing.is_none() && source.broken.is_none() && !source.outbox.is_empty() {
+            let fd = source.fd;
+            match self.send(core, source, key, fd) {
+                Ok(()) => return,
+                Err(_) => source.broken = Some(Errno::NOMEM),
+            }
+        }
+        let writer = source.writer.take();
+        drop(sources);
+        drop(outbox);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+    }
+
+    /// Begins to connect at the first poll, and waits for the outcome.
+    pub(crate) fn poll_connect(
+        &self,
+        core: &Core,
+        key: Key,
+        fd: Fd<'_>,
+        (address, begun): (&SocketAddrAny, &mut bool),
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Errno>> {
+        let mut sources = self.sources.borrow_mut();
+        let source = sources.get(key).expect("a source lives as long as its handle");
+        if let Some(outcome) = source.connected {
+            return Poll::Ready(outcome);
+        }
+        if source.writer.park(context.waker()).is_err() {
+            return Poll::Ready(Err(Errno::ALREADY));
+        }
+        if !std::mem::replace(begun, true) {
+            core.tallies.connects.add(1);
+            let address: &SocketAddrAny = source.address.insert(Box::new(address.clone()));
+            let (at, len) = (address.as_ptr().cast(), address.addr_len());
+            source.connecting = true;
+            let connect = opcode::Connect::new(types::Fd(fd.as_raw_fd()), at, len).build();
+            self.begin(source, key, Op::Connect, connect);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,204 @@
+//! What the io_uring driver keeps of a descriptor.
+
+use crate::core::Direction;
+use crate::slab::Key;
+use crate::waiter::Waiter;
+use manylane_buf::Chain;
+use manylane_pool::Pooled;
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+use std::collections::VecDeque;
+use std::os::fd::{OwnedFd, RawFd};
+use std::task::Waker;
+
+/// What an operation is, in the highest byte of its number; below it the source's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Op {
+    Receive = 1,
+    Send = 2,
+    Accept = 3,
+    Readable = 4,
+    Writable = 5,
+    Connect = 6,
+    /// The bell, which is no source.
+    Bell = 7,
+    /// Cancellations and closes: nobody waits for them.
+    Ignored = 8,
+}
+
+impl Op {
+    const ALL: [Self; 8] = [
+        Self::Receive,
+        Self::Send,
+        Self::Accept,
+        Self::Readable,
+        Self::Writable,
+        Self::Connect,
+        Self::Bell,
+        Self::Ignored,
+    ];
+
+    pub(crate) const fn bits(self) -> u64 {
+        (self as u64) << 56
+    }
+
+    /// The number of this operation of a source. Keys are below 2^56.
+    pub(crate) fn of(self, key: Key) -> u64 {
+        self.bits() | key.bits()
+    }
+
+    pub(crate) fn split(data: u64) -> Option<(Self, Key)> {
+        let op = usize::try_from(data >> 56).ok()?.checked_sub(1)?;
+        Some((*Self::ALL.get(op)?, Key::from_bits(data & ((1 << 56) - 1))))
+    }
+}
+
+/// Whether a call may succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// As far as is known.
+    Ready,
+    /// Not when it was tried last.
+    Unknown,
+    /// The kernel was asked to tell.
+    Asked,
+}
+
+/// Header and vectors of one `sendmsg`, which stay where they are until it is done.
+pub(crate) struct Vectors {
+    pub(crate) header: libc::msghdr,
+    pub(crate) vectors: [libc::iovec; crate::limits::SEGMENTS_PER_WRITE],
+}
+
+/// A descriptor's state (rules 1 and 2 of the driver). An idle connection holds this and no buffer.
+pub(crate) struct Source {
+    /// Operations whose last completion has not come.
+    pub(crate) ops: u32,
+    pub(crate) reader: Waiter,
+    pub(crate) writer: Waiter,
+    /// Who waits for operations to end.
+    pub(crate) detacher: Option<Waker>,
+    /// Released: to be closed when `ops` is 0.
+    pub(crate) closing: Option<OwnedFd>,
+
+    pub(crate) receiving: bool,
+    /// The operation that receives, or accepts, was asked to end.
+    pub(crate) stopping: bool,
+    /// The next receiving uses the large buffers.
+    pub(crate) large: bool,
+    /// Reads in a row for which the other size would be right.
+    pub(crate) misfits: u8,
+    pub(crate) arrived: Chain,
+    /// The end of the stream, or why there is none, behind what arrived.
+    pub(crate) ended: Option<Result<(), Errno>>,
+
+    pub(crate) sending: bool,
+    /// Where the outbox goes.
+    pub(crate) fd: RawFd,
+    pub(crate) outbox: Chain,
+    pub(crate) vectors: Option<Pooled<Vectors>>,
+    pub(crate) broken: Option<Errno>,
+
+    pub(crate) accepting: bool,
+    pub(crate) accepted: VecDeque<OwnedFd>,
+    pub(crate) refused: Option<Errno>,
+    pub(crate) round: u64,
+    pub(crate) taken: u32,
+
+    pub(crate) connecting: bool,
+    pub(crate) address: Option<Box<SocketAddrAny>>,
+    pub(crate) connected: Option<Result<(), Errno>>,
+
+    readable: Readiness,
+    writable: Readiness,
+}
+
+impl Source {
+    pub(crate) fn new() -> Self {
+        Self {
+            ops: 0,
+            reader: Waiter::new(),
+            writer: Waiter::new(),
+            detacher: None,
+            closing: None,
+            receiving: false,
+            stopping: false,
+            large: false,
+            misfits: 0,
+            arrived: Chain::new(),
+            ended: None,
+            sending: false,
+            fd: -1,
+            outbox: Chain::new(),
+            vectors: None,
+            broken: None,
+            accepting: false,
+            accepted: VecDeque::new(),
+            refused: None,
+            round: 0,
+            taken: 0,
+            connecting: false,
+            address: None,
+            connected: None,
+            readable: Readiness::Ready,
+            writable: Readiness::Ready,
+        }
+    }
+
+    pub(crate) fn waiter(&mut self, direction: Direction) -> &mut Waiter {
+        match direction {
+            Direction::Read => &mut self.reader,
+            Direction::Write => &mut self.writer,
+        }
+    }
+
+    pub(crate) fn readiness(&self, direction: Direction) -> Readiness {
+        match direction {
+            Direction::Read => self.readable,
+            Direction::Write => self.writable,
+        }
+    }
+
+    pub(crate) fn set_readiness(&mut self, direction: Direction, to: Readiness) {
+        match direction {
+            Direction::Read => self.readable = to,
+            Direction::Write => self.writable = to,
+        }
+    }
+
+    /// Each operation, and whether it is the kernel's.
+    pub(crate) fn active(&self) -> [(Op, bool); 6] {
+        [
+            (Op::Receive, self.receiving),
+            (Op::Send, self.sending),
+            (Op::Accept, self.accepting),
+            (Op::Readable, self.readable == Readiness::Asked),
+            (Op::Writable, self.writable == Readiness::Asked),
+            (Op::Connect, self.connecting),
+        ]
+    }
+
+    /// Whether something of `limit` is left in this round.
+    pub(crate) fn may_take(&mut self, round: u64, limit: u32) -> bool {
+        if self.round != round {
+            self.round = round;
+            self.taken = 0;
+        }
+        self.taken < limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operations_number_tells_what_it_is_and_whose() {
+        let key = Key::from_bits((1 << 56) - 1);
+        for op in Op::ALL {
+            assert_eq!(Op::split(op.of(key)), Some((op, key)));
+        }
+        assert_eq!((Op::split(0), Op::split(u64::MAX)), (None, None));
+    }
+}

@@ -1,0 +1,120 @@
+//! Without descriptors: accepting pauses and resumes, nothing spins, nothing is lost. In a child process, whose limit is lowered.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use manylane_io::{ACCEPT_PAUSE, Kind};
+use std::cell::{Cell, RefCell};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+on_both_drivers! {
+    accepting_resumes_when_a_descriptor_is_closed;
+    accepting_resumes_by_itself_when_another_has_closed_some;
+}
+
+/// Runs a child that has room for few descriptors, and connects to it while it has none left.
+fn with_child(kind: Kind, body: &str) {
+    if let Ok(wanted) = std::env::var("MANYLANE_CHILD") {
+        if wanted == format!("{kind} {body}") {
+            child(kind, body);
+        }
+        return;
+    }
+    let module = if kind == Kind::Epoll { "epoll" } else { "io_uring" };
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("{module}::{body}"), "--nocapture", "--test-threads=1"])
+        .env("MANYLANE_CHILD", format!("{kind} {body}"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = String::new();
+    let mut stdout = process.stdout.take().unwrap();
+    let mut port = None;
+    while port.is_none() {
+        let mut byte = [0];
+        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "the child says its port: {output}");
+        output.push(byte[0] as char);
+        port = output.strip_suffix('\n').and_then(|text| text.rsplit_once("port ")).map(|(_, port)| port.parse::<u16>().unwrap());
+    }
+    let address = ("127.0.0.1", port.unwrap());
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
+    // Each is served at last: one byte there and back, then it goes, which makes room for the next.
+    for client in &mut clients {
+        client.write_all(b"x").unwrap();
+    }
+    let mut waiting: Vec<_> = clients.into_iter().map(|client| std::thread::spawn(move || echo(client))).collect();
+    waiting.drain(..).for_each(|client| client.join().unwrap());
+    stdout.read_to_string(&mut output).unwrap();
+    assert!(process.wait().unwrap().success(), "{output}");
+}
+
+fn echo(mut client: TcpStream) {
+    let mut byte = [0];
+    client.read_exact(&mut byte).unwrap();
+    assert_eq!(byte, *b"x");
+}
+
+/// Connections that come at once.
+const CLIENTS: usize = 40;
+/// Descriptors that the child has for them.
+const ROOM: u64 = 10;
+
+fn child(kind: Kind, body: &str) {
+    let own_close = body.ends_with("is_closed");
+    run(kind, move |io| async move {
+        let (listener, address) = listener(&io);
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
+        let limits = libc::rlimit { rlim_cur: open + ROOM, rlim_max: open + ROOM };
+        #[allow(unsafe_code)]
+        // SAFETY: a valid limit.
+        let lowered = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) };
+        assert_eq!(lowered, 0);
+        println!("port {}", address.port());
+        let served = Rc::new(Cell::new(0));
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        for _ in 0..CLIENTS {
+            let accepted = listener.accept().await.unwrap();
+            let (io2, served, kept) = (io.clone(), served.clone(), kept.clone());
+            spawn(&io, async move {
+                let stream = accepted.into_stream(&io2);
+                let byte = stream.recv().await.unwrap().unwrap();
+                // Long enough for all descriptors to be taken.
+                io2.here().sleep(Duration::from_millis(20)).await;
+                stream.send(&mut byte.into()).await.unwrap();
+                if own_close {
+                    drop(stream);
+                } else {
+                    // Closed behind the driver's back: only the pause ends the wait.
+                    kept.borrow_mut().push(stream.detach().await.unwrap().fd);
+                    io2.here().sleep(Duration::from_millis(20)).await;
+                    kept.borrow_mut().clear();
+                }
+                served.set(served.get() + 1);
+            });
+        }
+        while served.get() < CLIENTS {
+            io.here().sleep(Duration::from_millis(1)).await;
+        }
+        let lane = io.here().lane();
+        let report = manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap();
+        assert!(report.pauses > 0, "the descriptors were never all taken");
+        // Nothing spun: a pause ends with a close or after a while.
+        let most = CLIENTS as u64 + report.pauses + 10;
+        assert!(report.pauses <= 3 * CLIENTS as u64, "{} pauses", report.pauses);
+        assert!(report.accepts <= 2 * most, "{} accepts, {} pauses of {ACCEPT_PAUSE:?}", report.accepts, report.pauses);
+    });
+}
+
+fn accepting_resumes_when_a_descriptor_is_closed(kind: Kind) {
+    with_child(kind, "accepting_resumes_when_a_descriptor_is_closed");
+}
+
+fn accepting_resumes_by_itself_when_another_has_closed_some(kind: Kind) {
+    with_child(kind, "accepting_resumes_by_itself_when_another_has_closed_some");
+}

@@ -1,0 +1,140 @@
+//! What a keep-alive request costs once all is warm: the calls that carry bytes, and nothing of the global allocator.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(unsafe_code)] // an allocator that counts
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use manylane_io::{Io, IoReport, Kind};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, and how often this thread called it.
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as the caller vouches.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as the caller vouches.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+on_both_drivers! {
+    a_keep_alive_request_costs_one_read_and_one_write_on_each_side;
+    a_spliced_request_costs_no_registration_and_no_allocation;
+}
+
+/// What was done, and how often the allocator was called.
+fn cost(io: &Io) -> (IoReport, u64) {
+    let lane = io.here().lane();
+    let report = manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap();
+    (report, CALLS.get())
+}
+
+const CLIENTS: usize = 16;
+const REQUESTS: u64 = 200;
+
+fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
+    run(kind, |io| async move {
+        let done = std::rc::Rc::new(Cell::new((0_usize, 0_usize)));
+        let go = std::rc::Rc::new(Cell::new(false));
+        for _ in 0..CLIENTS {
+            let (client, server) = tcp_pair(&io).await;
+            spawn(&io, async move {
+                while let Ok(Some(request)) = server.recv().await {
+                    if server.send(&mut request.into()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            let (here, done, go) = (io.here(), done.clone(), go.clone());
+            spawn(&io, async move {
+                let request = chain(&[7; 100]);
+                for n in 0..2 * REQUESTS {
+                    if n == REQUESTS {
+                        done.set((done.get().0 + 1, done.get().1));
+                        while !go.get() {
+                            here.yield_now().await;
+                        }
+                    }
+                    client.send(&mut request.share().unwrap()).await.unwrap();
+                    let mut left = 100;
+                    while left > 0 {
+                        left -= client.recv().await.unwrap().unwrap().len();
+                    }
+                }
+                done.set((done.get().0, done.get().1 + 1));
+            });
+        }
+        let here = io.here();
+        while done.get().0 < CLIENTS {
+            here.yield_now().await;
+        }
+        let (before, calls) = cost(&io);
+        go.set(true);
+        while done.get().1 < CLIENTS {
+            here.yield_now().await;
+        }
+        let (after, calls) = (cost(&io).0, CALLS.get() - calls - report_calls(&io));
+        let requests = CLIENTS as u64 * REQUESTS;
+        assert_eq!(after.writes - before.writes, 2 * requests, "one write for each request and response");
+        assert_eq!(after.controls - before.controls, 0, "no epoll_ctl");
+        assert_eq!(after.others - before.others, 0);
+        let reads = after.reads - before.reads;
+        match kind {
+            Kind::Epoll => assert_eq!(reads, 2 * requests, "one read for each, none in vain"),
+            Kind::IoUring => assert_eq!(reads, 0, "one operation receives for the whole connection"),
+        }
+        assert_eq!(calls, 0, "calls of the global allocator");
+    });
+}
+
+/// Calls of the allocator that a report takes.
+fn report_calls(io: &Io) -> u64 {
+    let before = CALLS.get();
+    drop(cost(io));
+    CALLS.get() - before
+}
+
+fn a_spliced_request_costs_no_registration_and_no_allocation(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        let mut splicer = io.splicer();
+        let request = chain(&[7; 100]);
+        let mut before = None;
+        for n in 0..100 {
+            if n == 50 {
+                before = Some(cost(&io));
+            }
+            source.send(&mut request.share().unwrap()).await.unwrap();
+            assert_eq!(splicer.step(&near, &far, usize::MAX).await.unwrap(), 100);
+            let mut left = 100;
+            while left > 0 {
+                left -= sink.recv().await.unwrap().unwrap().len();
+            }
+        }
+        let (before, calls) = before.unwrap();
+        let calls = CALLS.get() - calls;
+        let after = cost(&io).0;
+        assert_eq!((after.controls - before.controls, after.others - before.others), (0, 0));
+        let splices = after.splices - before.splices;
+        assert!((100..=150).contains(&splices), "{splices} splices for 50 requests");
+        assert_eq!(calls, 0, "calls of the global allocator");
+    });
+}
