@@ -134,6 +134,24 @@ impl Socket {
         }
     }
 
+    /// As [`send_chain`](Self::send_chain), of a stream, for any executor and without a timeout. Dropped before its end, it has taken
+    /// from `chain` what was sent.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`Error::NotSupported`] for messages.
+    pub fn send_chain_async<'a>(
+        &'a self,
+        chain: &'a mut Chain,
+    ) -> impl Future<Output = Result<usize, Error>> + 'a {
+        let mut op = Op::new(SendChain::new(self, chain));
+        std::future::poll_fn(move |context| match self.kind() {
+            Kind::Stream => std::pin::Pin::new(&mut op).poll(context),
+            _ => std::task::Poll::Ready(Err(Error::NotSupported(
+                "only streams send chains in pieces: use send_message_chain",
+            ))),
+        })
+    }
+
     /// Sends a message with what is attached to it. On a stream the bytes must be at least one, and are sent in one piece.
     ///
     /// # Errors
