@@ -159,6 +159,8 @@ mod platform {
         numbers.next = numbers.next.max(number + 1);
         drop(numbers);
         NUMBER.set(number);
+        #[cfg(not(manylane_sim))]
+        crate::arena::enter(LaneId(number));
         give_back_at_thread_end(number);
         number
     }
@@ -195,6 +197,8 @@ mod platform {
 
     extern "C" fn give_back(value: *mut libc::c_void) {
         NUMBER.set(NONE);
+        #[cfg(not(manylane_sim))]
+        crate::arena::leave();
         let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.free.push(Reverse((value.addr() - 1) as u32));
     }

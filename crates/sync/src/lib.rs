@@ -1,6 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
 
+#[cfg(not(any(loom, manylane_sim)))]
+mod arena;
+#[cfg(any(loom, manylane_sim))]
+#[path = "arena_none.rs"]
+mod arena;
 pub mod atomic;
 mod backoff;
 pub mod cell;
@@ -10,6 +15,7 @@ mod model;
 mod per_lane;
 pub mod qsbr;
 mod refs;
+mod slots;
 
 pub use backoff::{Backoff, relax};
 pub use crossbeam_utils::CachePadded;
@@ -22,3 +28,4 @@ pub use model::{Arc, PREEMPTIONS, finish_fairly, label, model, thread};
 pub use per_lane::{LaneCell, PerLane};
 pub use qsbr::{Published, Reader};
 pub use refs::Refs;
+pub use slots::{LaneSlots, ZeroInit};

@@ -141,6 +141,12 @@ impl<T, F> PerLane<T, F> {
         unsafe { slot.as_ref() }.map(|padded| &**padded)
     }
 
+    /// Lanes that may have a slot are below.
+    pub(crate) fn bound(&self) -> usize {
+        // SAFETY: rule 2. Acquire: as in `at`.
+        unsafe { (*self.table.load(Ordering::Acquire)).len }
+    }
+
     /// All slots that exist, in order of lane. A lane that appears meanwhile may be missed.
     pub fn iter(&self) -> impl Iterator<Item = (LaneId, &T)> {
         // Acquire: pairs with the release in `create_own`.
