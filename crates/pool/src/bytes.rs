@@ -1,7 +1,7 @@
 //! Pools of memory without a type: buffers.
 
 use crate::error::{AllocError, PoolError};
-use crate::inner::{Inner, Lane};
+use crate::inner::{Hot, Inner};
 use crate::options::Options;
 use crate::report::PoolReport;
 use crate::wait::WaitBytes;
@@ -55,8 +55,8 @@ impl BytePool {
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(self) -> Result<PooledBytes, AllocError> {
-        let home = self.inner.own();
-        Ok(PooledBytes { block: self.inner.take_on(home)?, home })
+        let (block, home) = self.inner.take()?;
+        Ok(PooledBytes { block, home })
     }
 
     /// [`alloc`](Self::alloc), waiting in the calling lane's queue while there is none (R-D4): for the lane to
@@ -88,7 +88,7 @@ impl BytePool {
     /// `block` came from [`PooledBytes::into_raw`] of this pool and has no other owner.
     #[inline]
     pub unsafe fn from_raw(self, block: NonNull<u8>) -> PooledBytes {
-        PooledBytes { block, home: self.inner.own() }
+        PooledBytes { block, home: self.inner.home() }
     }
 
     /// Bytes of a block that may be used: the size asked for, rounded up to the alignment.
@@ -140,7 +140,7 @@ impl fmt::Debug for BytePool {
 pub struct PooledBytes {
     block: NonNull<u8>,
     /// The part of the lane that took the block, most likely the one that drops it.
-    home: &'static Lane,
+    home: &'static Hot,
 }
 
 // SAFETY: it owns its block, as a box does, and any lane may give one back.
@@ -154,7 +154,7 @@ impl PooledBytes {
     pub fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: the block is ours and has this many bytes; `MaybeUninit` needs nothing of them.
         unsafe {
-            std::slice::from_raw_parts_mut(self.block.as_ptr().cast(), self.home.pool.options.layout.size())
+            std::slice::from_raw_parts_mut(self.block.as_ptr().cast(), self.home.pool().options.layout.size())
         }
     }
 
@@ -175,7 +175,7 @@ impl PooledBytes {
     /// The pool that it belongs to.
     #[inline]
     pub fn pool(&self) -> BytePool {
-        BytePool { inner: self.home.pool }
+        BytePool { inner: self.home.pool() }
     }
 
     /// Gives up ownership: the block goes back with [`BytePool::free_raw`] or [`BytePool::from_raw`], on any lane.
@@ -190,12 +190,12 @@ impl Drop for PooledBytes {
     #[cfg_attr(manylane_sim, track_caller)]
     fn drop(&mut self) {
         // SAFETY: the block came from this pool, we own it, and this is the end of us.
-        unsafe { self.home.pool.give_home(self.home, self.block) };
+        unsafe { self.home.give_home(self.block) };
     }
 }
 
 impl fmt::Debug for PooledBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PooledBytes({:p} of {:?})", self.block, self.home.pool.name)
+        write!(f, "PooledBytes({:p} of {:?})", self.block, self.home.pool().name)
     }
 }

@@ -1,6 +1,6 @@
 //! What all pools have in common: lanes, each with a cache and a shelf, and the way of an object between them.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Stack};
 use crate::error::{AllocError, Cause, Failure, PoolError};
 use crate::inject;
 use crate::object::{BATCH, Batch, Object};
@@ -8,14 +8,15 @@ use crate::options::{Options, Resolved};
 use crate::report;
 use crate::shelf::{Put, Shelf};
 use crate::wait::Waiters;
-use manylane_stats::{CallSite, FixedMemSlot, MemCounts, MemSource, Tally};
-use manylane_sync::atomic::{AtomicUsize, Ordering};
-use manylane_sync::{Backoff, CachePadded, LaneCell, LaneId, PerLane};
+use manylane_stats::{CallSite, MemCounts, MemSource, Tally};
+use manylane_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use manylane_sync::{Backoff, CachePadded, LaneCell, LaneId, LaneSlots, PerLane, ZeroInit};
+use std::hint::cold_path;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
 
 /// A pool. It lives as long as the process.
 pub(crate) struct Inner {
+    hot: LaneSlots<Hot>,
     pub(crate) name: &'static str,
     pub(crate) options: Resolved,
     lanes: PerLane<Lane, Box<dyn Fn(LaneId) -> Lane + Send + Sync>>,
@@ -26,19 +27,49 @@ pub(crate) struct Inner {
     global: crate::global::Global,
 }
 
-/// A lane's part of a pool.
+/// All that the fast path touches of a lane's part: one line. It begins as zeroes and is complete when it has a pool;
+/// the rest is made then.
 ///
-/// Key: `O` touched by the owning lane only, `S` stored by the owning lane, summed by anyone,
+/// # Counts
+/// An object that is put apart in the cache counts in `frees`, one that is taken from there in `allocs`, so there is one
+/// exactly while they differ. Whatever else is freed or allocated counts in `more_frees` and `more_allocs`. So an operation of
+/// a lane that takes and gives in turn stores one word, and no operation waits for the word that the one before stored.
+///
+/// Key: `O` touched by the owning lane only, `S` stored by the owning lane, read by anyone,
 /// `A` shared as its module says.
-#[repr(C)]
-pub(crate) struct Lane {
-    // The first line is all that the fast path touches.
+#[repr(C, align(64))]
+pub(crate) struct Hot {
+    allocs: AtomicU64,      // S
+    frees: AtomicU64,       // S
     cache: LaneCell<Cache>, // O
-    mem: FixedMemSlot,      // S
-    id: LaneId,             // fixed
-    /// For who has an object and the lane that took it.
-    pub(crate) pool: &'static Inner, // fixed
+    more_allocs: Tally,     // S
+    more_frees: Tally,      // S
+    /// Null until it is complete.
+    pool: AtomicPtr<Inner>, // S
+}
+#[cfg(not(any(loom, manylane_sim)))]
+const _: () = assert!(size_of::<Hot>() == 64);
 
+impl Default for Hot {
+    fn default() -> Self {
+        Self {
+            allocs: AtomicU64::new(0),
+            frees: AtomicU64::new(0),
+            cache: LaneCell::new(Cache::default()),
+            more_allocs: Tally::new(),
+            more_frees: Tally::new(),
+            pool: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+}
+
+// SAFETY: each of the fields is its default when its bytes are zero (no object, no stack, no pool), and none owns
+// anything; pools are never dropped, save in models, which keep no slot as bytes.
+unsafe impl ZeroInit for Hot {}
+
+/// The rest of a lane's part of a pool. Key as above.
+pub(crate) struct Lane {
+    stack: Stack, // the cache's
     /// Objects got from the allocator.
     fresh: Tally, // S
     /// Objects given back to the allocator.
@@ -49,7 +80,9 @@ pub(crate) struct Lane {
     spilled: Tally, // S
     /// Allocations that failed.
     failed: Tally, // S
-    notes: LaneCell<Notes>,                // O
+    #[cfg(feature = "call-sites")]
+    sites: manylane_stats::SiteTable, // S
+    notes: LaneCell<Notes>, // O
     pub(crate) waiters: LaneCell<Waiters>, // O
 
     /// On lines of its own, since other lanes write it.
@@ -65,6 +98,8 @@ struct Notes {
     /// Misses for which the shelves of other lanes are not searched, after a search in vain: so that a lane
     /// that allocates steadily pays the search once a batch.
     pause: usize,
+    /// Why the last allocation failed.
+    failure: Cause,
 }
 
 impl Inner {
@@ -78,13 +113,12 @@ impl Inner {
         let options = options.resolve(name, size, align)?;
         let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
         let failure = |cause| Failure { pool: name, size: options.layout.size(), cause };
-        let pool: Arc<OnceLock<&'static Self>> = Arc::new(OnceLock::new());
         let lane = {
             let options = options.clone();
-            let pool = Arc::clone(&pool);
-            move |id| Lane::new(id, pool.get().expect("lanes come after their pool"), &options)
+            move |_| Lane::new(&options)
         };
         let inner: &'static Self = Box::leak(Box::new(Self {
+            hot: LaneSlots::new(),
             name,
             failures: [Cause::Memory, Cause::Limit, Cause::Injected, Cause::Waiters].map(failure),
             lanes: PerLane::new(Box::new(lane)),
@@ -93,38 +127,33 @@ impl Inner {
             global: crate::global::Global::new(&options),
             options,
         }));
-        let first = pool.set(inner).is_ok();
-        debug_assert!(first, "it is set here only");
         report::register(inner);
         Ok(inner)
     }
 
-    /// An object for the calling lane; its memory is not initialised.
+    /// An object for the calling lane, and the lane's part; the memory is not initialised.
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
-    pub(crate) fn take(&'static self) -> Result<NonNull<u8>, AllocError> {
-        self.take_on(self.own())
-    }
-
-    /// [`take`](Self::take), where the caller has looked up `lane`, the calling lane's part.
-    #[inline]
-    #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
-    pub(crate) fn take_on(&'static self, lane: &'static Lane) -> Result<NonNull<u8>, AllocError> {
+    pub(crate) fn take(&'static self) -> Result<(NonNull<u8>, &'static Hot), AllocError> {
+        let hot = self.hot.own();
         if inject::hit() {
-            return Err(self.fail(lane, Cause::Injected));
+            return Err(self.fail(self.lane(), Cause::Injected));
         }
-        // SAFETY: the slot is this lane's, and `pop` calls nothing back.
-        let object = match unsafe { lane.cache.with(Cache::pop) } {
+        let object = match hot.pop() {
             Some(object) => object,
-            None => self.refill(lane)?,
+            None => match self.refill(hot) {
+                Some(object) => object,
+                None => return Err(self.failure()),
+            },
         };
-        lane.mem.alloc();
+        #[cfg(feature = "call-sites")]
+        self.lane().sites.record(std::panic::Location::caller(), self.options.layout.size());
         #[cfg(debug_assertions)]
         // SAFETY: the object is ours, and whatever comes from the cache or `refill` was filled.
         unsafe {
             crate::poison::check(object.0, self.options.layout.size(), self.name);
         }
-        Ok(object.0)
+        Ok((object.0, hot))
     }
 
     /// Takes `object` back, into the calling lane's cache.
@@ -134,46 +163,39 @@ impl Inner {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) unsafe fn give(&'static self, object: NonNull<u8>) {
-        // SAFETY: as the caller vouches.
-        unsafe { self.give_on(self.own(), object) };
+        // SAFETY: by contract.
+        unsafe { self.home().keep(object) };
     }
 
-    /// [`give`](Self::give), with a guess which part is the calling lane's: that of the lane that took the object. A
-    /// look at the lane's number is cheaper than the look-up.
-    ///
-    /// # Safety
-    /// As for [`give`](Self::give); `home` is a part of this pool.
+    /// The calling lane's part, complete.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) unsafe fn give_home(&'static self, home: &'static Lane, object: NonNull<u8>) {
-        let lane = if home.id.is_current() { home } else { self.own() };
-        // SAFETY: as the caller vouches.
-        unsafe { self.give_on(lane, object) };
-    }
-
-    /// # Safety
-    /// As for [`give`](Self::give); `lane` is the calling lane's part.
-    #[inline]
-    #[cfg_attr(manylane_sim, track_caller)]
-    unsafe fn give_on(&'static self, lane: &'static Lane, object: NonNull<u8>) {
-        #[cfg(debug_assertions)]
-        // SAFETY: nobody uses the object any more.
-        unsafe {
-            crate::poison::fill(object, self.options.layout.size());
+    pub(crate) fn home(&'static self) -> &'static Hot {
+        let hot = self.hot.own();
+        // Relaxed: this lane stored it.
+        if hot.pool.load(Ordering::Relaxed).is_null() {
+            self.complete(hot);
         }
-        lane.mem.free();
-        let object = Object(object);
-        // SAFETY: the slot is this lane's, and `push` calls nothing back.
-        if !unsafe { lane.cache.with(|cache| cache.push(object)) } {
-            self.overflow(lane, object);
-        }
+        hot
     }
 
-    /// The calling lane's part.
-    #[inline]
-    #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn own(&'static self) -> &'static Lane {
+    #[cold]
+    #[inline(never)]
+    fn complete(&'static self, hot: &'static Hot) {
+        let lane = self.lanes.own();
+        // SAFETY: the slot is this lane's; nothing is called back.
+        unsafe { hot.cache.with(|cache| cache.give_room(&lane.stack)) };
+        hot.pool.store(std::ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// The rest of the calling lane's part.
+    pub(crate) fn lane(&'static self) -> &'static Lane {
         self.lanes.own()
+    }
+
+    /// Objects freed on the calling lane since the pool exists.
+    pub(crate) fn frees(&'static self) -> u64 {
+        self.hot.own().mem(1).frees
     }
 
     /// Counts a failed allocation.
@@ -188,26 +210,45 @@ impl Inner {
         AllocError(failure.expect("there is one for each cause"))
     }
 
-    /// The cache is empty: an object from the own shelf, another lane's, a global list, the allocator.
+    /// Why [`refill`](Self::refill) found nothing; counted.
     #[cold]
-    #[inline(never)]
-    fn refill(&'static self, lane: &'static Lane) -> Result<Object, AllocError> {
-        let mut batch = Batch::new();
-        if self.find_batch(lane, &mut batch, false) {
-            return Ok(self.unpack(lane, &batch));
-        }
-        match self.fresh(lane) {
-            Ok(object) => Ok(object),
-            // What others have on their shelves is better than a failure.
-            Err(_) if self.find_batch(lane, &mut batch, true) => Ok(self.unpack(lane, &batch)),
-            Err(cause) => Err(self.fail(lane, cause)),
-        }
+    fn failure(&'static self) -> AllocError {
+        let lane = self.lane();
+        // SAFETY: the slot is the calling lane's; nothing is called back.
+        let cause = unsafe { lane.notes.with(|notes| notes.failure) };
+        self.fail(lane, cause)
     }
 
-    fn unpack(&self, lane: &Lane, batch: &Batch) -> Object {
+    /// The cache is empty: an object from the own shelf, another lane's, a global list, the allocator. Else the reason is
+    /// in the lane's notes. (A result would be a tag that the fast path has to make, too.)
+    #[cold]
+    #[inline(never)]
+    fn refill(&'static self, hot: &'static Hot) -> Option<Object> {
+        let hot = if hot.pool.load(Ordering::Relaxed).is_null() { self.home() } else { hot };
+        let lane = self.lane();
+        let mut batch = Batch::new();
+        let object = if self.find_batch(lane, &mut batch, false) {
+            Self::unpack(hot, lane, &batch)
+        } else {
+            match self.fresh(lane) {
+                Ok(object) => object,
+                // What others have on their shelves is better than a failure.
+                Err(_) if self.find_batch(lane, &mut batch, true) => Self::unpack(hot, lane, &batch),
+                Err(cause) => {
+                    // SAFETY: the slot is the calling lane's; nothing is called back.
+                    unsafe { lane.notes.with(|notes| notes.failure = cause) };
+                    return None;
+                }
+            }
+        };
+        hot.more_allocs.add(1);
+        Some(object)
+    }
+
+    fn unpack(hot: &Hot, lane: &Lane, batch: &Batch) -> Object {
         lane.taken.add(batch.len() as u64);
         // SAFETY: the slot is the calling lane's; nothing is called back.
-        let first = unsafe { lane.cache.with(|cache| cache.unpack(batch)) };
+        let first = unsafe { hot.cache.with(|cache| cache.unpack(batch)) };
         first.expect("a batch has at least one object")
     }
 
@@ -271,10 +312,11 @@ impl Inner {
     /// global list or the allocator. At most one batch is moved and one freed.
     #[cold]
     #[inline(never)]
-    fn overflow(&self, lane: &Lane, object: Object) {
+    fn overflow(&'static self, hot: &'static Hot, object: Object) {
+        let lane = self.lane();
         let mut batch = Batch::new();
         // SAFETY: the slot is the calling lane's; nothing is called back.
-        unsafe { lane.cache.with(|cache| cache.displace(object, self.options.batch, &mut batch)) };
+        unsafe { hot.cache.with(|cache| cache.displace(object, self.options.batch, &mut batch)) };
         lane.spilled.add(batch.len() as u64);
         // SAFETY: as above.
         let put = unsafe { lane.notes.with(|notes| lane.shelf.put(&mut batch, &mut notes.oldest)) };
@@ -329,17 +371,17 @@ impl Inner {
     /// Gives to the allocator what the calling lane's cache, the caches of lanes without a thread, all shelves and the
     /// global lists hold; returns how many objects that were.
     pub(crate) fn reclaim(&'static self) -> usize {
-        let lane = self.own();
+        let (hot, lane) = (self.hot.own(), self.lane());
         let mut freed = 0;
         let mut evict = |batch: &Batch| {
             freed += batch.len();
             self.evict(lane, batch);
         };
-        lane.empty_cache(|batch| evict(&batch));
+        hot.empty_cache(lane, |batch| evict(&batch));
         let mut ended = Vec::new(); // given to the allocator later: threads that start wait meanwhile
-        manylane_sync::lane::for_each_free(|lane| {
-            if let Some(lane) = self.lanes.get(lane) {
-                lane.empty_cache(|batch| ended.push(batch));
+        manylane_sync::lane::for_each_free(|id| {
+            if let (Some(hot), Some(lane)) = (self.hot.get(id), self.lanes.get(id)) {
+                hot.empty_cache(lane, |batch| ended.push(batch));
             }
         });
         ended.iter().for_each(&mut evict);
@@ -367,7 +409,12 @@ impl Inner {
 
     /// Each lane's numbers, read while the lanes go on.
     pub(crate) fn visit_lanes(&self, each: &mut dyn FnMut(LaneId, LaneNumbers)) {
-        self.lanes.iter().for_each(|(id, lane)| each(id, lane.numbers()));
+        self.parts().for_each(|(id, hot, lane)| each(id, hot.numbers(self.options.layout.size(), lane)));
+    }
+
+    /// The parts of all lanes that used the pool, in order of lane.
+    fn parts(&self) -> impl Iterator<Item = (LaneId, &Hot, &Lane)> {
+        self.lanes.iter().filter_map(|(id, lane)| Some((id, self.hot.get(id)?, lane)))
     }
 
     /// For models only: frees the pool and all that is cached in it.
@@ -377,8 +424,8 @@ impl Inner {
     #[cfg(loom)]
     pub(crate) unsafe fn destroy(&'static self) {
         let this = std::ptr::from_ref(self).cast_mut();
-        for (_, lane) in self.lanes.iter() {
-            lane.empty_cache(|batch| self.evict(lane, &batch));
+        for (_, hot, lane) in self.parts() {
+            hot.empty_cache(lane, |batch| self.evict(lane, &batch));
         }
         self.reclaim();
         // SAFETY: it came from a box in `leak`, and nobody uses it any more.
@@ -387,55 +434,133 @@ impl Inner {
 }
 
 impl Lane {
-    fn new(id: LaneId, pool: &'static Inner, options: &Resolved) -> Self {
+    fn new(options: &Resolved) -> Self {
         Self {
-            id,
-            pool,
-            cache: LaneCell::new(Cache::new(options.cached)),
-            mem: FixedMemSlot::new(options.layout.size()),
+            stack: Stack::new(options.cached),
             fresh: Tally::new(),
             evicted: Tally::new(),
             taken: Tally::new(),
             spilled: Tally::new(),
             failed: Tally::new(),
-            notes: LaneCell::new(Notes { oldest: 0, giver: None, pause: 0 }),
+            #[cfg(feature = "call-sites")]
+            sites: manylane_stats::SiteTable::default(),
+            notes: LaneCell::new(Notes { oldest: 0, giver: None, pause: 0, failure: Cause::Memory }),
             waiters: LaneCell::new(Waiters::new()),
             shelf: Shelf::new(options.shelved, options.batch),
         }
     }
+}
 
-    /// Objects freed on this lane since the pool exists.
-    pub(crate) fn frees(&self) -> u64 {
-        self.mem.counts().frees
+impl Hot {
+    /// The pool. Only of a part that is complete.
+    #[inline]
+    pub(crate) fn pool(&self) -> &'static Inner {
+        // Relaxed: whoever has an object is ordered after the lane that gave it out.
+        // SAFETY: set when the part became complete, and pools live for ever.
+        unsafe { &*self.pool.load(Ordering::Relaxed) }
     }
 
-    /// Calls `each` with all that the cache holds. The caller owns the slot: it is its lane's, or that of a lane that it
-    /// visits as free.
-    fn empty_cache(&self, mut each: impl FnMut(Batch)) {
+    /// An object from the calling lane's cache, counted.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn pop(&self) -> Option<Object> {
+        let allocs = self.allocs.load(Ordering::Relaxed);
+        if allocs != self.frees.load(Ordering::Relaxed) {
+            // Release: rule 3 of `manylane_stats`, here and below.
+            self.allocs.store(allocs.wrapping_add(1), Ordering::Release);
+            // SAFETY: the slot is this lane's, and nothing is called back. There is an object apart: see "Counts".
+            return Some(unsafe { self.cache.with(|cache| cache.last()) });
+        }
+        cold_path();
+        // SAFETY: as above.
+        let object = unsafe { self.cache.with(Cache::pop) }?;
+        self.more_allocs.add(1);
+        Some(object)
+    }
+
+    /// Takes `object` back that was taken from this part, or into the calling lane's if that is another one.
+    ///
+    /// # Safety
+    /// As for [`Inner::give`]; this is a complete part of the pool.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) unsafe fn give_home(&'static self, object: NonNull<u8>) {
+        if LaneSlots::is_own(self) {
+            // SAFETY: by contract.
+            return unsafe { self.keep(object) };
+        }
+        cold_path();
+        // SAFETY: by contract.
+        unsafe { self.pool().give(object) };
+    }
+
+    /// Takes `object` back into the cache, and counts.
+    ///
+    /// # Safety
+    /// As for [`Inner::give`]; this is the calling lane's part, complete.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    unsafe fn keep(&'static self, object: NonNull<u8>) {
+        #[cfg(debug_assertions)]
+        // SAFETY: nobody uses the object any more.
+        unsafe {
+            crate::poison::fill(object, self.pool().options.layout.size());
+        }
+        let object = Object(object);
+        let frees = self.frees.load(Ordering::Relaxed);
+        if self.allocs.load(Ordering::Relaxed) == frees {
+            // SAFETY: the slot is this lane's, and nothing is called back. There is no object apart: see "Counts".
+            unsafe { self.cache.with(|cache| cache.set_last(object)) };
+            self.frees.store(frees.wrapping_add(1), Ordering::Release);
+            return;
+        }
+        cold_path();
+        self.more_frees.add(1);
+        // SAFETY: as above, but there is one.
+        if !unsafe { self.cache.with(|cache| cache.push(object)) } {
+            self.pool().overflow(self, object);
+        }
+    }
+
+    /// Calls `each` with all that the cache holds, which counts as allocated and freed. `lane` is the rest of this part. The caller
+    /// owns both: it is its lane's, or that of a lane that it visits as free.
+    fn empty_cache(&self, lane: &Lane, mut each: impl FnMut(Batch)) {
         loop {
             let mut batch = Batch::new();
-            // SAFETY: every caller owns the slot, as said above; nothing is called back.
-            unsafe { self.cache.with(|cache| cache.spill(BATCH, &mut batch)) };
+            while batch.len() < BATCH
+                && let Some(object) = self.pop()
+            {
+                batch.push(object);
+            }
             if batch.len() == 0 {
                 return;
             }
-            self.spilled.add(batch.len() as u64);
+            self.more_frees.add(batch.len() as u64);
+            lane.spilled.add(batch.len() as u64);
             each(batch);
         }
     }
 
-    fn numbers(&self) -> LaneNumbers {
+    /// What was counted of objects of `size` bytes; frees are read before allocations (rule 3 of `manylane_stats`).
+    fn mem(&self, size: usize) -> MemCounts {
+        // Acquire: pairs with the release of whoever counted.
+        let frees = self.more_frees.get().wrapping_add(self.frees.load(Ordering::Acquire));
+        let allocs = self.more_allocs.get().wrapping_add(self.allocs.load(Ordering::Acquire));
+        MemCounts::of_one_size(size, allocs, frees)
+    }
+
+    /// The lane's numbers, `lane` being the rest of its part.
+    fn numbers(&self, size: usize, lane: &Lane) -> LaneNumbers {
         // What leaves is read before what comes, so that differences are rarely negative while the lane goes on.
-        let (evicted, spilled) = (self.evicted.get(), self.spilled.get());
-        let mem = self.mem.counts();
+        let (evicted, spilled) = (lane.evicted.get(), lane.spilled.get());
         LaneNumbers {
             evicted,
             spilled,
-            mem,
-            taken: self.taken.get(),
-            fresh: self.fresh.get(),
-            failed: self.failed.get(),
-            shelved: self.shelf.len() as u64,
+            mem: self.mem(size),
+            taken: lane.taken.get(),
+            fresh: lane.fresh.get(),
+            failed: lane.failed.get(),
+            shelved: lane.shelf.len() as u64,
         }
     }
 }
@@ -466,10 +591,14 @@ impl MemSource for Inner {
     }
 
     fn visit(&self, each: &mut dyn FnMut(LaneId, MemCounts)) {
-        self.lanes.iter().for_each(|(id, lane)| each(id, lane.mem.counts()));
+        let size = self.options.layout.size();
+        self.parts().for_each(|(id, hot, _)| each(id, hot.mem(size)));
     }
 
     fn visit_sites(&self, each: &mut dyn FnMut(CallSite)) {
-        self.lanes.iter().for_each(|(_, lane)| lane.mem.visit_sites(each));
+        #[cfg(feature = "call-sites")]
+        self.lanes.iter().for_each(|(_, lane)| lane.sites.visit(each));
+        #[cfg(not(feature = "call-sites"))]
+        let _ = each;
     }
 }

@@ -1,7 +1,7 @@
 //! Pools of values of one type.
 
 use crate::error::{AllocError, PoolError};
-use crate::inner::Inner;
+use crate::inner::{Hot, Inner};
 use crate::options::Options;
 use crate::report::PoolReport;
 use crate::wait::Wait;
@@ -60,10 +60,11 @@ impl<T> Pool<T> {
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(self, value: T) -> Result<Pooled<T>, AllocError> {
-        let object = self.inner.take()?.cast::<T>();
+        let (object, home) = self.inner.take()?;
+        let object = object.cast::<T>();
         // SAFETY: the memory is ours, and large and aligned enough for a `T`.
         unsafe { object.write(value) };
-        Ok(Pooled { object, inner: self.inner, owns: PhantomData })
+        Ok(Pooled { object, home, owns: PhantomData })
     }
 
     /// [`alloc`](Self::alloc), waiting in the calling lane's queue while there is no room (R-D4).
@@ -83,7 +84,7 @@ impl<T> Pool<T> {
     /// `object` came from [`Pooled::into_raw`] of this pool and has no other owner.
     #[inline]
     pub unsafe fn from_raw(self, object: NonNull<T>) -> Pooled<T> {
-        Pooled { object, inner: self.inner, owns: PhantomData }
+        Pooled { object, home: self.inner.home(), owns: PhantomData }
     }
 
     /// The pool's name.
@@ -125,7 +126,8 @@ impl<T> fmt::Debug for Pool<T> {
 /// can reach it any more (R-D3).
 pub struct Pooled<T> {
     object: NonNull<T>,
-    inner: &'static Inner,
+    /// The part of the lane that took the object, most likely the one that drops it.
+    home: &'static Hot,
     owns: PhantomData<T>,
 }
 
@@ -136,13 +138,12 @@ unsafe impl<T: Sync> Sync for Pooled<T> {}
 
 impl<T> Pooled<T> {
     pub(crate) fn new_in(inner: &'static Inner, value: T) -> Result<Self, (AllocError, T)> {
-        let pool = Pool { inner, of: PhantomData };
         match inner.take() {
-            Ok(object) => {
+            Ok((object, home)) => {
+                let object = object.cast::<T>();
                 // SAFETY: the memory is ours, and large and aligned enough for a `T`.
-                unsafe { object.cast::<T>().write(value) };
-                // SAFETY: nobody else owns it.
-                Ok(unsafe { pool.from_raw(object.cast()) })
+                unsafe { object.write(value) };
+                Ok(Self { object, home, owns: PhantomData })
             }
             Err(error) => Err((error, value)),
         }
@@ -161,14 +162,14 @@ impl<T> Pooled<T> {
         // SAFETY: the value is ours, and is not touched again.
         let value = unsafe { this.object.read() };
         // SAFETY: the memory came from this pool and is not used any more.
-        unsafe { this.inner.give(this.object.cast()) };
+        unsafe { this.home.give_home(this.object.cast()) };
         value
     }
 
     /// The pool that it belongs to.
     #[inline]
     pub fn pool(&self) -> Pool<T> {
-        Pool { inner: self.inner, of: PhantomData }
+        Pool { inner: self.home.pool(), of: PhantomData }
     }
 }
 
@@ -177,15 +178,15 @@ impl<T> Drop for Pooled<T> {
     #[cfg_attr(manylane_sim, track_caller)]
     fn drop(&mut self) {
         /// Gives the memory back, even if the value's own drop panics.
-        struct Memory(NonNull<u8>, &'static Inner);
+        struct Memory(NonNull<u8>, &'static Hot);
         impl Drop for Memory {
             #[inline]
             fn drop(&mut self) {
                 // SAFETY: it came from this pool, and the value in it is gone.
-                unsafe { self.1.give(self.0) };
+                unsafe { self.1.give_home(self.0) };
             }
         }
-        let _memory = Memory(self.object.cast(), self.inner);
+        let _memory = Memory(self.object.cast(), self.home);
         if needs_drop::<T>() {
             // SAFETY: the value is ours, and this is its end.
             unsafe { self.object.drop_in_place() };

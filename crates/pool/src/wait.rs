@@ -45,7 +45,7 @@ impl Waiters {
 
 impl Lane {
     fn with_waiters<R>(&'static self, f: impl FnOnce(&mut Waiters) -> R) -> R {
-        // SAFETY: every caller got the slot from `Inner::own` on this thread (a waiter cannot change its
+        // SAFETY: every caller got the slot from `Inner::lane` on this thread (a waiter cannot change its
         // thread), and no `f` here calls foreign code: wakers are cloned, woken and dropped outside.
         unsafe { self.waiters.with(f) }
     }
@@ -59,8 +59,8 @@ impl Lane {
 impl Inner {
     /// Rule 2.
     pub(crate) fn offer(&'static self) -> usize {
-        let lane = self.own();
-        let frees = lane.frees();
+        let lane = self.lane();
+        let frees = self.frees();
         let released = lane.with_waiters(|waiters| {
             let released = frees.wrapping_sub(waiters.offered);
             waiters.offered = frees;
@@ -82,7 +82,7 @@ struct Place {
 
 impl Place {
     fn new(inner: &'static Inner) -> Self {
-        Self { inner, lane: inner.own(), ticket: None, not_send: PhantomData }
+        Self { inner, lane: inner.lane(), ticket: None, not_send: PhantomData }
     }
 
     /// Whether it is this one's turn to try: it holds an offer, is the first, or nobody waits.

@@ -1,8 +1,9 @@
 //! A level that goes up and down.
 
 use crate::read::{self, StillCounting};
-use crate::tally::Tally;
-use manylane_sync::{LaneId, PerLane};
+use crate::tally;
+use manylane_sync::atomic::AtomicU64;
+use manylane_sync::{LaneId, LaneSlots};
 
 /// A named level: lanes add and subtract, and the level is the sum. A lane's own part may be negative when
 /// what one lane added another took away.
@@ -13,20 +14,19 @@ use manylane_sync::{LaneId, PerLane};
 #[derive(Debug)]
 pub struct Gauge {
     name: &'static str,
-    slots: PerLane<Slot>,
+    slots: LaneSlots<[AtomicU64; 2]>,
 }
 
-#[derive(Debug, Default)]
-struct Slot {
-    up: Tally,
-    down: Tally,
-}
+/// Where in a slot is what was added.
+const UP: usize = 0;
+/// Where in a slot is what was taken away.
+const DOWN: usize = 1;
 
 impl Gauge {
     crate::const_fn! {
         /// A gauge at 0.
         pub fn new(name: &'static str) -> Self {
-            Self { name, slots: PerLane::new(|_| Slot { up: Tally::new(), down: Tally::new() }) }
+            Self { name, slots: LaneSlots::new() }
         }
     }
 
@@ -39,22 +39,24 @@ impl Gauge {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn add(&self, n: u64) {
-        self.slots.own().up.add(n);
+        tally::add(&self.slots.own()[UP], n);
     }
 
     /// Lowers the level by `n` on the calling lane.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn sub(&self, n: u64) {
-        self.slots.own().down.add(n);
+        tally::add(&self.slots.own()[DOWN], n);
     }
 
     /// The level, while the lanes go on. Where each `sub` follows its `add` (objects that come and go), the
     /// answer is never negative: all downs are read before any up (rule 3).
     pub fn read_cheap(&self) -> i64 {
-        let down = self.slots.iter().fold(0u64, |sum, (_, slot)| sum.wrapping_add(slot.down.get()));
-        let up = self.slots.iter().fold(0u64, |sum, (_, slot)| sum.wrapping_add(slot.up.get()));
-        up.wrapping_sub(down).cast_signed()
+        let sum_of = |part: usize| {
+            self.slots.iter().fold(0u64, |sum, (_, slot)| sum.wrapping_add(tally::get(&slot[part])))
+        };
+        let down = sum_of(DOWN);
+        sum_of(UP).wrapping_sub(down).cast_signed()
     }
 
     /// The level that all lanes together had at one moment during the call.
@@ -62,16 +64,23 @@ impl Gauge {
     /// # Errors
     /// [`StillCounting`] when lanes kept counting at every attempt.
     pub fn read_exact(&self) -> Result<i64, StillCounting> {
-        let slots =
-            read::exact(|| self.slots.iter().map(|(_, s)| (s.up.get(), s.down.get())).collect::<Vec<_>>())?;
-        let level = slots.iter().fold(0u64, |sum, (up, down)| sum.wrapping_add(*up).wrapping_sub(*down));
+        let slots = read::exact(|| self.parts().collect::<Vec<_>>())?;
+        let level = slots.iter().fold(0u64, |sum, (_, up, down)| sum.wrapping_add(*up).wrapping_sub(*down));
         Ok(level.cast_signed())
     }
 
-    /// Each lane's part, while the lanes go on.
+    /// Each lane's part, while the lanes go on. Lanes that neither added nor subtracted are left out.
     pub fn lanes(&self) -> Vec<(LaneId, i64)> {
-        let part = |slot: &Slot| slot.up.get().wrapping_sub(slot.down.get()).cast_signed();
-        self.slots.iter().map(|(lane, slot)| (lane, part(slot))).collect()
+        self.parts().map(|(lane, up, down)| (lane, up.wrapping_sub(down).cast_signed())).collect()
+    }
+
+    /// What each lane added and subtracted.
+    fn parts(&self) -> impl Iterator<Item = (LaneId, u64, u64)> {
+        let parts = self.slots.iter().map(|(lane, slot)| {
+            let down = tally::get(&slot[DOWN]); // first: rule 3
+            (lane, tally::get(&slot[UP]), down)
+        });
+        parts.filter(|(_, up, down)| up | down != 0)
     }
 }
 

@@ -17,7 +17,7 @@ pub use gauge::Gauge;
 pub use group::{CounterGroup, Counters};
 
 pub use histogram::{Histogram, HistogramSnapshot};
-pub use mem::{FixedMemSlot, MemCounts, MemSlot, MemSource, MemType};
+pub use mem::{MemCounts, MemSlot, MemSource, MemType};
 pub use read::{EXACT_ATTEMPTS, StillCounting};
 pub use registry::{MemReport, register_mem, report_mem};
 pub use sites::{CallSite, MAX_CALL_SITES, SiteTable};

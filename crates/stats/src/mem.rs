@@ -40,6 +40,17 @@ impl MemCounts {
         self.bytes_in.wrapping_sub(self.bytes_out).cast_signed()
     }
 
+    /// The counts of who counts objects that all have `size` bytes: the bytes follow from the numbers.
+    pub fn of_one_size(size: usize, allocs: u64, frees: u64) -> Self {
+        Self {
+            allocs,
+            frees,
+            bytes_in: allocs.wrapping_mul(size as u64),
+            bytes_out: frees.wrapping_mul(size as u64),
+            size_classes: if allocs == 0 { 0 } else { Self::size_class(size) },
+        }
+    }
+
     /// The bit of `size` in [`size_classes`](Self::size_classes).
     pub const fn size_class(size: usize) -> u64 {
         // 0 and 1 share class 0; more than 2^63 bytes cannot be.
@@ -140,76 +151,13 @@ impl MemSlot {
     }
 }
 
-/// One lane's counts of objects that all have the same size, so that the bytes follow from the number.
-///
-/// # Cost
-/// One addition each for `alloc` and `free`.
-#[derive(Debug)]
-pub struct FixedMemSlot {
-    allocs: Tally,
-    frees: Tally,
-    size: usize,
-    #[cfg(feature = "call-sites")]
-    sites: SiteTable,
-}
-
-impl FixedMemSlot {
-    /// Nothing counted; objects have `size` bytes.
-    pub fn new(size: usize) -> Self {
-        Self {
-            allocs: Tally::new(),
-            frees: Tally::new(),
-            size,
-            #[cfg(feature = "call-sites")]
-            sites: SiteTable::default(),
-        }
-    }
-
-    /// Counts an object that the calling lane allocates: before it is handed to anyone.
-    #[inline]
-    #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
-    pub fn alloc(&self) {
-        self.allocs.add(1);
-        #[cfg(feature = "call-sites")]
-        self.sites.record(Location::caller(), self.size);
-    }
-
-    /// Counts an object that the calling lane frees, wherever it was allocated.
-    #[inline]
-    #[cfg_attr(manylane_sim, track_caller)]
-    pub fn free(&self) {
-        self.frees.add(1);
-    }
-
-    /// The counts, from any thread; frees are read before allocations (rule 3).
-    pub fn counts(&self) -> MemCounts {
-        let size = self.size as u64;
-        let frees = self.frees.get();
-        let allocs = self.allocs.get();
-        MemCounts {
-            allocs,
-            frees,
-            bytes_in: allocs.wrapping_mul(size),
-            bytes_out: frees.wrapping_mul(size),
-            size_classes: if allocs == 0 { 0 } else { MemCounts::size_class(self.size) },
-        }
-    }
-
-    /// Calls `each` with what each call site allocated here. Nothing without the feature `call-sites`.
-    pub fn visit_sites(&self, each: &mut dyn FnMut(CallSite)) {
-        #[cfg(feature = "call-sites")]
-        self.sites.visit(each);
-        let _ = each;
-    }
-}
-
 /// Whatever counts memory by lane and wants to be in the report: a [`MemType`], a pool.
 pub trait MemSource: Sync {
     /// The name, as reports show it.
     fn name(&self) -> &str;
 
-    /// Calls `each` with the counts of every lane that has a slot, in order of lane, reading each slot with
-    /// [`MemSlot::counts`] or [`FixedMemSlot::counts`].
+    /// Calls `each` with the counts of every lane that has a slot, in order of lane. Of each slot frees are read before
+    /// allocations, with acquire, as [`MemSlot::counts`] and [`Tally::get`] do (rule 3).
     fn visit(&self, each: &mut dyn FnMut(LaneId, MemCounts));
 
     /// Calls `each` with every lane's call sites (R-C3).
@@ -310,16 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_fixed_size_counts_as_a_slot_of_any_size() {
-        let (fixed, any) = (FixedMemSlot::new(300), MemSlot::new());
-        assert_eq!(fixed.counts(), any.counts());
-        for _ in 0..5 {
-            fixed.alloc();
-            any.alloc(300);
-        }
-        fixed.free();
+    fn counts_of_objects_of_one_size_are_those_of_a_slot() {
+        let any = MemSlot::new();
+        assert_eq!(MemCounts::of_one_size(300, 0, 0), any.counts());
+        (0..5).for_each(|_| any.alloc(300));
         any.free(300);
-        assert_eq!(fixed.counts(), any.counts());
-        assert_eq!(fixed.counts().live_bytes(), 1200);
+        assert_eq!(MemCounts::of_one_size(300, 5, 1), any.counts());
+        assert_eq!(any.counts().live_bytes(), 1200);
     }
 }

@@ -7,7 +7,7 @@ use manylane_sync::atomic::{AtomicU64, Ordering};
 /// It differs from [`OwnedU64`](manylane_sync::atomic::OwnedU64) in one thing: a reader that sees an
 /// addition also sees whatever the owner saw before it (store with release, load with acquire). The
 /// protocols of the crate's page (rules 3 and 4) stand on that. On x86 the code is the same; on ARM the store is
-/// an `stlr`.
+/// an `stlr`. On the real machine it is one word, and a word of zero bytes has nothing counted.
 ///
 /// # Cost
 /// `add`: a load, an addition, a store; no locked instruction. Two additions to the *same* number one right
@@ -27,17 +27,14 @@ impl Tally {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn add(&self, n: u64) {
-        let now = self.0.load(Ordering::Relaxed).wrapping_add(n);
-        // Release: pairs with the acquire in `get` (rule 3).
-        self.0.store(now, Ordering::Release);
+        add(&self.0, n);
     }
 
     /// The value, from any thread.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn get(&self) -> u64 {
-        // Acquire: pairs with the release in `add` (rule 3).
-        self.0.load(Ordering::Acquire)
+        get(&self.0)
     }
 
     /// Replaces the value. For words of a slot that are not sums (a smallest, a largest, a set of bits).
@@ -47,6 +44,23 @@ impl Tally {
         // Release: as in `add`.
         self.0.store(value, Ordering::Release);
     }
+}
+
+/// [`Tally::add`] on a bare word, as lanes keep it in a [`LaneSlots`](manylane_sync::LaneSlots).
+#[inline]
+#[cfg_attr(manylane_sim, track_caller)]
+pub(crate) fn add(word: &AtomicU64, n: u64) {
+    let now = word.load(Ordering::Relaxed).wrapping_add(n);
+    // Release: pairs with the acquire in `get` (rule 3).
+    word.store(now, Ordering::Release);
+}
+
+/// [`Tally::get`] on a bare word.
+#[inline]
+#[cfg_attr(manylane_sim, track_caller)]
+pub(crate) fn get(word: &AtomicU64) -> u64 {
+    // Acquire: pairs with the release in `add` (rule 3).
+    word.load(Ordering::Acquire)
 }
 
 impl Default for Tally {
