@@ -152,8 +152,8 @@ impl Flight {
     /// Takes out the handles that cannot be received any more (rule 3).
     fn collect(&mut self, garbage: &mut Vec<Handle>) {
         self.events = 0;
-        // SAFETY (here and below): rule 1: what is in flight has a handle in some buffer, which stays there while we hold the lock.
         let is_candidate = |key: &Key, in_flight: usize| {
+            // SAFETY: rule 1: what is in flight has a handle in some buffer, which stays there while we hold the lock.
             let pcb = unsafe { key.0.as_ref() };
             pcb.handles.count() as usize == in_flight
         };

@@ -3,10 +3,16 @@
 
 mod connect;
 mod credentials;
+#[cfg(feature = "designs")]
+#[doc(hidden)]
+pub mod designs;
 mod error;
 mod flight;
 mod linkage;
 mod locks;
+#[cfg(all(any(test, feature = "model"), not(any(loom, manylane_sim))))]
+#[doc(hidden)]
+pub mod model;
 mod name;
 mod pcb;
 mod rcv;

@@ -3,10 +3,10 @@
 use crate::credentials::Credentials;
 use crate::locks::{self, StateGuard};
 use crate::name::Name;
-use crate::rcv::Rcv;
+use crate::rcv::{Rcv, hint};
 use crate::socket::{Kind, Socket};
 use crate::wait::Waiters;
-use manylane_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use manylane_sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use manylane_sync::{CachePadded, LaneId, Mutex, MutexGuard, Refs};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -19,33 +19,34 @@ use std::sync::Arc;
 pub const DEFAULT_LIMIT: usize = 256 * 1024;
 
 /// The part of a pcb that others write to: on lines of its own.
+#[repr(C)]
 pub(crate) struct Buffer {
-    /// A mirror for spinners, stored under the lock: what counts against the limit, and [`Buffer::ENDED`].
-    used: AtomicUsize,
+    /// A mirror of [`Rcv::hint`] for spinners, on a line of its own: who looks at it does not take away the line with the lock. A: written
+    /// under the lock, when it changes.
+    hint: CachePadded<AtomicU8>,
     rcv: Mutex<Rcv>,
 }
 
 impl Buffer {
-    /// In `used`: there is an end or an error to be seen.
-    const ENDED: usize = 1 << (usize::BITS - 1);
-
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Rcv> {
         self.rcv.lock()
     }
 
-    /// Says how full the buffer is. The caller holds the lock.
+    /// Releases the lock after a change, and lets spinners know.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn publish(&self, rcv: &Rcv) {
-        // Relaxed: only a hint; whoever acts on it takes the lock.
-        self.used.store(rcv.used() | if rcv.is_ended() { Self::ENDED } else { 0 }, Ordering::Relaxed);
+    pub(crate) fn unlock(&self, mut guard: MutexGuard<'_, Rcv>) {
+        if let Some(hint) = guard.changed_hint() {
+            // Relaxed: whoever acts on it takes the lock.
+            self.hint.store(hint, Ordering::Relaxed);
+        }
     }
 
-    /// How full it was, the end included. Without the lock.
-    pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+    /// What there was to be seen, as bits of [`hint`](crate::rcv::hint). Without the lock.
+    pub(crate) fn hint(&self) -> u8 {
+        self.hint.load(Ordering::Relaxed)
     }
 }
 
@@ -148,7 +149,7 @@ impl Pcb {
             send_timeout: AtomicU64::new(u64::MAX),
             busy_poll: AtomicU64::new(crate::socket::DEFAULT_SPIN.as_nanos() as u64),
             rcv: CachePadded::new(Buffer {
-                used: AtomicUsize::new(0),
+                hint: CachePadded::new(AtomicU8::new(hint::ROOM)),
                 rcv: Mutex::new(&locks::BUFFER, Rcv::new(DEFAULT_LIMIT)),
             }),
             state: CachePadded::new(Mutex::new(&locks::PCB, state)),

@@ -28,17 +28,35 @@ const INLINE: usize = 112;
 /// Entries that one receive takes at most: they are moved out under the lock and opened after it.
 const BATCH: usize = 16;
 
+/// In this order, so that what each small send and receive of a stream needs lies together: in two lines, with the lock.
+#[repr(C)]
 pub(crate) struct Rcv {
-    stage: Option<Stage>,
-    len: usize,
-    charged: usize,
-    limit: usize,
-    /// The sender's own limit, where there is one sender.
-    sender_limit: usize,
     flags: u8,
+    /// As spinners see it.
+    hint: u8,
+    /// Against the limit.
+    charged: usize,
+    /// The lower one of the two limits.
+    limit: usize,
+    stage: Option<Stage>,
     pub(crate) readers: Waiters,
     pub(crate) writers: Waiters,
     queue: VecDeque<Entry>,
+    /// In the queue, that count [`MESSAGE_COST`] each.
+    messages: usize,
+    own_limit: usize,
+    /// The sender's own limit, where there is one sender.
+    sender_limit: usize,
+}
+
+/// What spinners wait for.
+pub(crate) mod hint {
+    /// There is something to receive.
+    pub(crate) const DATA: u8 = 1;
+    /// At least half of the buffer is free.
+    pub(crate) const ROOM: u8 = 2;
+    /// One side ended, or there is an error to be told.
+    pub(crate) const END: u8 = 4;
 }
 
 /// The socket is closed.
@@ -88,13 +106,19 @@ impl Body {
     /// A copy of `bytes` for a message.
     pub(crate) fn copy_of(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() <= INLINE {
-            let mut inline = [0; INLINE];
-            inline[..bytes.len()].copy_from_slice(bytes);
-            return Ok(Self::Inline { len: bytes.len() as u8, bytes: inline });
+            return Ok(Self::inline(bytes));
         }
         let mut chain = Chain::new();
         chain.append(bytes)?;
         Ok(Self::Parcel(chain.into()))
+    }
+
+    /// There are at most [`INLINE`].
+    #[inline]
+    fn inline(bytes: &[u8]) -> Self {
+        let mut inline = [0; INLINE];
+        inline[..bytes.len()].copy_from_slice(bytes);
+        Self::Inline { len: bytes.len() as u8, bytes: inline }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -218,53 +242,55 @@ pub(crate) struct Leftovers {
 impl Rcv {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            stage: None,
-            len: 0,
+            flags: 0,
+            hint: hint::ROOM,
             charged: 0,
             limit,
-            sender_limit: usize::MAX,
-            flags: 0,
+            stage: None,
             readers: Waiters::new(),
             writers: Waiters::new(),
             queue: VecDeque::new(),
+            messages: 0,
+            own_limit: limit,
+            sender_limit: usize::MAX,
         }
     }
 
     /// Bytes queued.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.charged - self.messages * MESSAGE_COST
     }
 
+    /// What spinners are to see from now on, if that has changed.
     #[inline]
-    pub(crate) fn used(&self) -> usize {
-        self.charged
-    }
-
-    #[inline]
-    pub(crate) fn is_ended(&self) -> bool {
-        self.flags != 0
-    }
-
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.min(self.sender_limit)
+    pub(crate) fn changed_hint(&mut self) -> Option<u8> {
+        let data = u8::from(self.charged > 0) * hint::DATA;
+        let room = u8::from(self.charged <= self.limit / 2) * hint::ROOM;
+        let end = u8::from(self.flags != 0) * hint::END;
+        let now = data | room | end;
+        let changed = now != self.hint;
+        self.hint = now;
+        changed.then_some(now)
     }
 
     pub(crate) fn own_limit(&self) -> usize {
-        self.limit
+        self.own_limit
     }
 
     pub(crate) fn set_limit(&mut self, limit: usize) -> Option<Wakes> {
-        self.limit = limit;
+        self.own_limit = limit;
+        self.limit = limit.min(self.sender_limit);
         self.writers.take()
     }
 
     pub(crate) fn set_sender_limit(&mut self, limit: usize) -> Option<Wakes> {
         self.sender_limit = limit;
+        self.limit = limit.min(self.own_limit);
         self.writers.take()
     }
 
     fn room(&self) -> usize {
-        self.limit().saturating_sub(self.charged)
+        self.limit.saturating_sub(self.charged)
     }
 
     /// Why nothing may be sent here any more.
@@ -284,7 +310,7 @@ impl Rcv {
     #[inline]
     pub(crate) fn put_all(&mut self, bytes: &[u8]) -> bool {
         let charged = self.charged + bytes.len();
-        if self.flags != 0 || charged > self.limit || charged > self.sender_limit {
+        if self.flags != 0 || charged > self.limit {
             return false;
         }
         let Some(stage) = &mut self.stage else { return false };
@@ -293,8 +319,34 @@ impl Rcv {
         }
         stage.cluster.put(bytes);
         self.charged = charged;
-        self.len += bytes.len();
         true
+    }
+
+    /// The fast path of packets: queues `bytes` as a message. False: something is unusual, and nothing was done.
+    #[inline]
+    pub(crate) fn put_inline(&mut self, bytes: &[u8]) -> bool {
+        let charged = self.charged + bytes.len() + MESSAGE_COST;
+        if self.flags != 0 || charged > self.limit || bytes.len() > INLINE {
+            return false;
+        }
+        self.queue.push_back(Entry::plain(Body::inline(bytes)));
+        self.charged = charged;
+        self.messages += 1;
+        true
+    }
+
+    /// The fast path of packets: copies the first message into `bytes`. `None`: something is unusual, and nothing was done.
+    #[inline]
+    pub(crate) fn take_inline(&mut self, bytes: &mut [u8]) -> Option<usize> {
+        let Entry { body: Body::Inline { len, bytes: from }, control: None, .. } = self.queue.front()? else {
+            return None;
+        };
+        let (len, n) = (usize::from(*len), usize::from(*len).min(bytes.len()));
+        bytes[..n].copy_from_slice(&from[..n]);
+        self.queue.pop_front();
+        self.charged -= len + MESSAGE_COST;
+        self.messages -= 1;
+        Some(n)
     }
 
     /// Copies as many of `bytes`, at most [`SMALL`], behind a stream as there is room for; how many it were, at least one.
@@ -305,7 +357,6 @@ impl Rcv {
             return Err(Error::WouldBlock);
         }
         let taken = self.stage.as_mut().map_or(0, |stage| stage.cluster.put(&bytes[..n]));
-        self.len += taken;
         self.charged += taken;
         if taken == n {
             return Ok(n);
@@ -326,7 +377,6 @@ impl Rcv {
         self.close_stage();
         cluster.put(bytes);
         self.stage = Some(Stage { cluster, read: 0 });
-        self.len += bytes.len();
         self.charged += bytes.len();
         Ok(())
     }
@@ -376,7 +426,6 @@ impl Rcv {
         let piece = if n == chain.len() { std::mem::take(chain) } else { chain.split_to(n)? };
         self.close_stage();
         self.queue.push_back(Entry::plain(Body::Parcel(piece.into())));
-        self.len += n;
         self.charged += n;
         Ok(n)
     }
@@ -386,8 +435,8 @@ impl Rcv {
         self.refusal()?;
         let Some(len) = entry.as_ref().map(|entry| entry.body.len()) else { return Ok(0) };
         let cost = len + if is_message { MESSAGE_COST } else { 0 };
-        if cost > self.limit() {
-            let limit = self.limit().saturating_sub(cost - len);
+        if cost > self.limit {
+            let limit = self.limit.saturating_sub(cost - len);
             return Err(Error::MessageTooLong { len, limit });
         }
         if cost > self.room() {
@@ -395,8 +444,8 @@ impl Rcv {
         }
         self.close_stage();
         self.queue.extend(entry.take());
-        self.len += len;
         self.charged += cost;
+        self.messages += usize::from(is_message);
         Ok(len)
     }
 
@@ -410,7 +459,6 @@ impl Rcv {
         if n == 0 {
             return None;
         }
-        self.len -= n;
         self.charged -= n;
         Some(n)
     }
@@ -476,7 +524,6 @@ impl Rcv {
             piece.copied += stage.take(&mut bytes[piece.copied..]);
         }
         let n = piece.len();
-        self.len -= n;
         self.charged -= n;
         if n == 0 && piece.control.is_none() {
             self.nothing()?;
@@ -508,7 +555,6 @@ impl Rcv {
                 Err(error) => return Err(error),
             }
         }
-        self.len -= n;
         self.charged -= n;
         if n == 0 {
             self.nothing()?;
@@ -556,7 +602,6 @@ impl Rcv {
     /// Puts what could not be opened back where it was.
     pub(crate) fn put_back(&mut self, taken: Taken) {
         for body in taken.bodies.into_iter().flatten().rev() {
-            self.len += body.len();
             self.charged += body.len();
             self.queue.push_front(Entry::plain(body));
         }
@@ -586,15 +631,15 @@ impl Rcv {
             self.nothing()?;
             return Ok(None);
         };
-        self.len -= entry.body.len();
         self.charged -= entry.body.len() + MESSAGE_COST;
+        self.messages -= 1;
         Ok(Some(Message::Entry(entry)))
     }
 
     /// Writers, if there is room enough by now that waking them pays (rule 3).
     #[inline]
     pub(crate) fn writers_to_wake(&mut self) -> Option<Wakes> {
-        if self.writers.is_empty() || self.charged > self.limit() / 2 {
+        if self.writers.is_empty() || self.charged > self.limit / 2 {
             return None;
         }
         self.writers.take()
@@ -641,8 +686,8 @@ impl Rcv {
 
     /// Takes everything out. The caller has the flight lock if [`has_handles`](Self::has_handles).
     pub(crate) fn empty(&mut self) -> Leftovers {
-        self.len = 0;
         self.charged = 0;
+        self.messages = 0;
         Leftovers { queue: std::mem::take(&mut self.queue), _stage: self.stage.take() }
     }
 }

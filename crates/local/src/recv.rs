@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::flight::{self, Control, Flight, Handle};
 use crate::name::Name;
 use crate::pcb::Pcb;
-use crate::rcv::{Entry, Message, Piece, Rcv, Taken};
+use crate::rcv::{Entry, Message, Piece, Rcv, Taken, hint};
 use crate::socket::{Kind, Socket, wake};
 use crate::wait::{self, Attempt, Event, Op, Waiting};
 use manylane_buf::Chain;
@@ -51,25 +51,22 @@ impl Socket {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn recv(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        if self.kind() == Kind::Stream
-            && let Some(n) = self.take_staged(buffer)
-        {
-            return Ok(n);
+        match self.take_now(buffer) {
+            Some(n) => Ok(n),
+            None => self.recv_slowly(buffer),
         }
-        self.recv_slowly(buffer)
     }
 
-    /// The data path of a stream: one lock, that of the own buffer. `None`: nothing was done.
+    /// The data path: one lock, that of the own buffer. `None`: nothing was done.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    fn take_staged(&self, buffer: &mut [u8]) -> Option<usize> {
+    fn take_now(&self, buffer: &mut [u8]) -> Option<usize> {
         let pcb = self.pcb();
         let mut guard = pcb.rcv.lock();
         let rcv = &mut *guard;
-        let n = rcv.take_staged(buffer)?;
+        let n = if pcb.kind == Kind::Stream { rcv.take_staged(buffer)? } else { rcv.take_inline(buffer)? };
         let wakes = rcv.writers_to_wake();
-        pcb.rcv.publish(rcv);
-        drop(guard);
+        pcb.rcv.unlock(guard);
         wake(wakes);
         Some(n)
     }
@@ -93,7 +90,7 @@ impl Socket {
     /// As [`recv`](Self::recv); [`Error::WouldBlock`] when there is nothing.
     #[inline]
     pub fn try_recv(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        match self.take_staged(buffer) {
+        match self.take_now(buffer) {
             Some(n) => Ok(n),
             None => wait::now(RecvBytes::new(self, buffer)).map(closing_handles),
         }
@@ -189,8 +186,7 @@ fn from_buffer<T>(
         }
         Err(_) => {}
     }
-    pcb.rcv.publish(rcv);
-    drop(guard);
+    pcb.rcv.unlock(guard);
     drop(flight);
     wake(wakes);
     taken
@@ -287,7 +283,7 @@ impl Attempt for RecvBytes<'_> {
     }
 
     fn may_succeed(&self) -> bool {
-        self.socket.pcb().rcv.used() != 0
+        self.socket.pcb().rcv.hint() & (hint::DATA | hint::END) != 0
     }
 }
 
@@ -313,7 +309,9 @@ impl RecvChain<'_> {
             if !control_ahead {
                 let opened = taken.open_into(&mut chain);
                 if opened.is_err() {
-                    pcb.rcv.lock().put_back(taken); // nothing is lost for lack of memory
+                    let mut rcv = pcb.rcv.lock();
+                    rcv.put_back(taken); // nothing is lost for lack of memory
+                    pcb.rcv.unlock(rcv);
                 }
                 return if chain.is_empty() { opened.map(|()| chain) } else { Ok(chain) };
             }
@@ -349,6 +347,9 @@ fn strip_control(pcb: &Pcb) {
 impl Attempt for RecvChain<'_> {
     type Output = Chain;
 
+    /// For much at once.
+    const PAUSE: u32 = 16;
+
     fn attempt(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Chain, Error> {
         check(self.socket.pcb())?;
         match self.socket.kind() {
@@ -358,7 +359,7 @@ impl Attempt for RecvChain<'_> {
     }
 
     fn may_succeed(&self) -> bool {
-        self.socket.pcb().rcv.used() != 0
+        self.socket.pcb().rcv.hint() & (hint::DATA | hint::END) != 0
     }
 }
 

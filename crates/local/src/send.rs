@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::flight::{self, Control, Flight, Handle, MAX_HANDLES};
 use crate::name::{self, Name};
 use crate::pcb::Pcb;
-use crate::rcv::{Body, Entry, Rcv, SMALL};
+use crate::rcv::{Body, Entry, Rcv, SMALL, hint};
 use crate::socket::{Kind, Socket, wake};
 use crate::wait::{self, Attempt, Event, Op, Patience, Waiting, Wakes};
 use manylane_buf::{Chain, Parcel};
@@ -37,21 +37,22 @@ impl Socket {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn send(&self, bytes: &[u8]) -> Result<usize, Error> {
-        if self.put_staged(bytes) {
+        if self.put_now(bytes) {
             return Ok(bytes.len());
         }
         self.send_slowly(bytes)
     }
 
-    /// The data path of a stream: one lock, that of the peer's buffer (rule 2). False: nothing was done.
+    /// The data path of connected sockets: one lock, that of the peer's buffer (rule 2). False: nothing was done.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    fn put_staged(&self, bytes: &[u8]) -> bool {
-        if self.pcb().kind != Kind::Stream || bytes.len() > SMALL {
+    fn put_now(&self, bytes: &[u8]) -> bool {
+        let kind = self.pcb().kind;
+        if kind == Kind::Datagram || bytes.len() > SMALL {
             return false;
         }
         let Some(peer) = self.peer() else { return false };
-        put_staged(peer, bytes)
+        put_now(peer, kind, bytes)
     }
 
     #[inline(never)]
@@ -82,7 +83,7 @@ impl Socket {
     /// As [`send`](Self::send); [`Error::WouldBlock`] when there is no room.
     #[inline]
     pub fn try_send(&self, bytes: &[u8]) -> Result<usize, Error> {
-        if self.put_staged(bytes) {
+        if self.put_now(bytes) {
             return Ok(bytes.len());
         }
         match self.kind() {
@@ -185,17 +186,14 @@ impl Socket {
     }
 
     fn send_patience(&self) -> Patience {
-        let timeout = self.pcb().send_timeout.load(Ordering::Relaxed);
-        self.patience(timeout)
+        self.patience(self.send_timeout())
     }
 
     pub(crate) fn recv_patience(&self) -> Patience {
-        let timeout = self.pcb().recv_timeout.load(Ordering::Relaxed);
-        self.patience(timeout)
+        self.patience(self.recv_timeout())
     }
 
-    fn patience(&self, timeout: u64) -> Patience {
-        let timeout = (timeout != u64::MAX).then(|| Duration::from_nanos(timeout));
+    fn patience(&self, timeout: Option<Duration>) -> Patience {
         // A moment beyond the clock's range is for ever.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         Patience { until, spin: self.spin() }
@@ -215,18 +213,18 @@ enum Either<'a> {
     Message(Op<SendMessage<'a>>),
 }
 
-/// Copies all of `bytes` into the stage of `peer`, if nothing is unusual.
+/// Copies all of `bytes` into the buffer of `peer`, which is of this kind, if nothing is unusual.
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
-pub(crate) fn put_staged(peer: &Pcb, bytes: &[u8]) -> bool {
+pub(crate) fn put_now(peer: &Pcb, kind: Kind, bytes: &[u8]) -> bool {
     let mut guard = peer.rcv.lock();
     let rcv = &mut *guard;
-    if !rcv.put_all(bytes) {
+    let all = if kind == Kind::Stream { rcv.put_all(bytes) } else { rcv.put_inline(bytes) };
+    if !all {
         return false;
     }
     let wakes = rcv.readers.take();
-    peer.rcv.publish(rcv);
-    drop(guard);
+    peer.rcv.unlock(guard);
     wake(wakes);
     true
 }
@@ -300,11 +298,7 @@ impl Attempt for SendBytes<'_> {
 /// Whether the peer of a stream or seqpacket socket may have room again.
 fn may_have_room(socket: &Socket) -> bool {
     match socket.peer() {
-        // Half of the default: a lower limit wakes us anyway.
-        Some(peer) if socket.kind().is_connected_kind() => {
-            let used = peer.rcv.used();
-            used <= crate::pcb::DEFAULT_LIMIT / 2 || used > usize::MAX / 2
-        }
+        Some(peer) if socket.kind().is_connected_kind() => peer.rcv.hint() & (hint::ROOM | hint::END) != 0,
         _ => false,
     }
 }
@@ -340,7 +334,7 @@ fn into_buffer(
         }
         Err(_) => {}
     }
-    peer.rcv.publish(rcv);
+    peer.rcv.unlock(guard);
     (done, wakes)
 }
 

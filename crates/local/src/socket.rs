@@ -221,9 +221,19 @@ impl Socket {
         self.pcb().recv_timeout.store(nanoseconds(timeout), Ordering::Relaxed);
     }
 
+    /// As set by [`set_recv_timeout`](Self::set_recv_timeout).
+    pub fn recv_timeout(&self) -> Option<Duration> {
+        timeout(self.pcb().recv_timeout.load(Ordering::Relaxed))
+    }
+
     /// How long blocking sends wait at most; `None` is for ever.
     pub fn set_send_timeout(&self, timeout: Option<Duration>) {
         self.pcb().send_timeout.store(nanoseconds(timeout), Ordering::Relaxed);
+    }
+
+    /// As set by [`set_send_timeout`](Self::set_send_timeout).
+    pub fn send_timeout(&self) -> Option<Duration> {
+        timeout(self.pcb().send_timeout.load(Ordering::Relaxed))
     }
 
     /// How long blocking calls look for a change before they sleep (`SO_BUSY_POLL`). Zero: not at all. A millisecond makes an exchange
@@ -250,8 +260,7 @@ impl Socket {
         if matches!(how, Shutdown::Read | Shutdown::Both) {
             let mut rcv = pcb.rcv.lock();
             let wakes = rcv.shut();
-            pcb.rcv.publish(&rcv);
-            drop(rcv);
+            pcb.rcv.unlock(rcv);
             wakes.into_iter().for_each(wake);
             let mut handles = Vec::new();
             empty(pcb, &mut handles);
@@ -283,6 +292,11 @@ fn nanoseconds(time: Option<Duration>) -> u64 {
     time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1))
 }
 
+/// The other way round.
+pub(crate) fn timeout(nanoseconds: u64) -> Option<Duration> {
+    (nanoseconds != u64::MAX).then(|| Duration::from_nanos(nanoseconds))
+}
+
 #[inline]
 pub(crate) fn wake(wakes: Option<Wakes>) {
     if let Some(wakes) = wakes {
@@ -294,8 +308,7 @@ pub(crate) fn wake(wakes: Option<Wakes>) {
 fn end(peer: &Pcb) {
     let mut rcv = peer.rcv.lock();
     let wakes = rcv.end();
-    peer.rcv.publish(&rcv);
-    drop(rcv);
+    peer.rcv.unlock(rcv);
     wakes.into_iter().for_each(wake);
 }
 
@@ -311,8 +324,7 @@ fn empty(pcb: &Pcb, handles: &mut Vec<Handle>) {
     } else {
         rcv.empty()
     };
-    pcb.rcv.publish(&rcv);
-    drop(rcv);
+    pcb.rcv.unlock(rcv);
     let controls = leftovers.queue.into_iter().filter_map(|entry| entry.control);
     handles.extend(controls.flat_map(|control: Box<Control>| control.handles));
 }
@@ -363,8 +375,7 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
 
     let mut rcv = pcb.rcv.lock();
     let wakes = rcv.close();
-    pcb.rcv.publish(&rcv);
-    drop(rcv);
+    pcb.rcv.unlock(rcv);
     wakes.into_iter().for_each(wake);
     wake(accepters);
     empty(&pcb, handles);
@@ -378,8 +389,7 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
         } else if of_peer.is_some() {
             let mut rcv = peer.rcv.lock();
             let wakes = rcv.reset();
-            peer.rcv.publish(&rcv);
-            drop(rcv);
+            peer.rcv.unlock(rcv);
             wake(wakes);
         }
     }

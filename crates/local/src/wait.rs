@@ -8,8 +8,9 @@
 
 use crate::error::Error;
 use crate::pcb::{Pcb, PcbRef};
-use manylane_sync::Backoff;
+use crate::socket::DEFAULT_SPIN;
 use manylane_sync::atomic::{AtomicBool, Ordering};
+use manylane_sync::relax;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 /// Those who wait for one event at one socket. One is the usual number.
 pub(crate) struct Waiters {
     first: Option<(u64, Waker)>,
+    /// Filled only while there is a first.
     more: Vec<(u64, Waker)>,
     tickets: u64,
 }
@@ -35,10 +37,10 @@ impl Waiters {
         Self { first: None, more: Vec::new(), tickets: 0 }
     }
 
-    /// Whether nobody waits. (`more` is filled only while there is a first.)
+    /// Whether nobody waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none() && self.more.is_empty()
+        self.first.is_none()
     }
 
     /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here.
@@ -62,7 +64,8 @@ impl Waiters {
 
     fn remove(&mut self, ticket: u64) -> Option<Waker> {
         if self.first.as_ref().is_some_and(|(t, _)| *t == ticket) {
-            return self.first.take().map(|(_, waker)| waker);
+            let next = self.more.pop();
+            return std::mem::replace(&mut self.first, next).map(|(_, waker)| waker);
         }
         let at = self.more.iter().position(|(t, _)| *t == ticket)?;
         Some(self.more.swap_remove(at).1)
@@ -171,6 +174,9 @@ pub(crate) trait Attempt {
         Err(Error::WouldBlock)
     }
 
+    /// Relaxations before the first look of a thread that spins.
+    const PAUSE: u32 = 1;
+
     /// A cheap look from outside of any lock: is another attempt worth its while? For spinning.
     fn may_succeed(&self) -> bool;
 }
@@ -202,11 +208,8 @@ pub(crate) fn block<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A:
 #[cold]
 #[inline(never)]
 fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Output, Error> {
-    if spin(&attempt, patience.spin) {
-        match attempt.attempt(None) {
-            Err(Error::WouldBlock) => {}
-            done => return done,
-        }
+    if let Some(done) = spin(&mut attempt, patience) {
+        return done;
     }
     with_parker(|parker, waker| {
         let mut registration = Registration::default();
@@ -225,33 +228,31 @@ fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Out
                     done => done,
                 };
             }
-            // The other side is active: it may go on before we would be asleep again.
-            if spin(&attempt, patience.spin) {
-                match attempt.attempt(None) {
-                    Err(Error::WouldBlock) => {}
-                    done => return done,
-                }
-            }
         }
     })
 }
 
-/// Looks for at most `time` whether an attempt is worth its while.
-fn spin<A: Attempt>(attempt: &A, time: Duration) -> bool {
-    if time.is_zero() || cfg!(any(loom, manylane_sim)) {
-        return false;
+/// Tries for a while, before sleeping, whenever an attempt seems to be worth its while.
+fn spin<A: Attempt>(attempt: &mut A, patience: Patience) -> Option<Result<A::Output, Error>> {
+    if patience.spin.is_zero() || cfg!(any(loom, manylane_sim)) {
+        return None;
     }
+    // Who asked for it looks all the time. By default the looks are rare and get rarer: each takes the line away from whoever is
+    // writing it, and meanwhile more arrives, which is then taken at once.
+    let (mut pause, longest) = if patience.spin > DEFAULT_SPIN { (1, 1) } else { (A::PAUSE, 128) };
     let started = Instant::now();
-    let mut backoff = Backoff::new();
     loop {
-        // A look takes the line away from the one who writes it, so looks are rare and the waits between them grow: meanwhile
-        // more arrives, which is then taken at once.
-        backoff.wait();
+        (0..pause).for_each(|_| relax());
+        pause = (pause * 2).min(longest);
         if attempt.may_succeed() {
-            return true;
+            match attempt.attempt(None) {
+                Err(Error::WouldBlock) => {}
+                done => return Some(done),
+            }
         }
-        if started.elapsed() >= time {
-            return false;
+        let spun = started.elapsed();
+        if spun >= patience.spin || patience.until.is_some_and(|until| started + spun >= until) {
+            return None;
         }
     }
 }

@@ -1,0 +1,48 @@
+//! The lockings that ours replaced (R-A2), for the benchmark: the same sockets, buffers and copies, with the locks that a send took before.
+
+use crate::error::Error;
+use crate::locks::{self, Owned};
+use crate::send::put_now;
+use crate::socket::{Kind, Socket};
+use manylane_sync::{LockClass, RwLock, label};
+
+static LINK: LockClass = LockClass::new("all local sockets (before)", 5);
+
+manylane_sync::lazy_static! {
+    /// Guards every connection there is: read by each send, written by connect and close.
+    static CONNECTIONS: RwLock<()> = RwLock::new(&LINK, ());
+}
+
+/// Until 2018: one reader-writer lock for all connections, shared by every send, and the own pcb's lock. For streams, and bytes that fit at once.
+///
+/// # Errors
+/// [`Error::NotConnected`]; [`Error::WouldBlock`] where [`Socket::send`] would do something unusual.
+pub fn send_under_global_lock(socket: &Socket, bytes: &[u8]) -> Result<usize, Error> {
+    let connections = &*CONNECTIONS;
+    label(connections, "lock of all connections");
+    let _all = connections.read();
+    let _own = socket.pcb().state.lock();
+    let peer = socket.peer().ok_or(Error::NotConnected)?;
+    sent(put_now(peer, Kind::Stream, bytes), bytes)
+}
+
+/// R-A2: no global lock; the locks of both pcbs.
+///
+/// # Errors
+/// As [`send_under_global_lock`].
+pub fn send_under_pcb_locks(socket: &Socket, bytes: &[u8]) -> Result<usize, Error> {
+    let pcb = socket.pcb();
+    let own = pcb.state.lock();
+    let peer = pcb.conn().ok_or(Error::NotConnected)?;
+    // SAFETY: rule 1: `conn` under its lock.
+    let Owned::Both { own: _own, other: _other, .. } = (unsafe { locks::owned_lock_two(pcb, own, peer) })
+    else {
+        return Err(Error::NotConnected);
+    };
+    // SAFETY: locked.
+    sent(put_now(unsafe { peer.as_ref() }, Kind::Stream, bytes), bytes)
+}
+
+fn sent(all: bool, bytes: &[u8]) -> Result<usize, Error> {
+    if all { Ok(bytes.len()) } else { Err(Error::WouldBlock) }
+}

@@ -1,0 +1,341 @@
+//! The protocol in every interleaving of two threads, three in some: no leak (the model checker counts what was not dropped), no lost
+//! wake-up (a thread that waits for ever is a deadlock), no use after free (a freed pcb stays marked, and every look at
+//! one checks). Readers start last, and each model tells which outcomes it saw, so that one that races nothing fails.
+//!
+//! Seqpacket sockets, mostly: their small messages need no memory from the pools, which have models of their own.
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_local::{Error, Handle, Kind, Name, Received, Socket, collect, in_flight, sockets};
+use manylane_sync::{Arc, model, thread};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::Shutdown;
+use std::sync::Mutex; // what outcomes were seen is no part of the model
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Outcomes of all executions.
+#[derive(Clone, Default)]
+struct Seen(std::sync::Arc<Mutex<BTreeSet<String>>>);
+
+impl Seen {
+    fn note(&self, outcome: impl std::fmt::Debug) {
+        self.0.lock().unwrap().insert(format!("{outcome:?}"));
+    }
+
+    #[track_caller]
+    fn expect(&self, outcomes: &[&str]) {
+        let seen = self.0.lock().unwrap();
+        assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), outcomes);
+    }
+}
+
+fn pair() -> (Socket, Socket) {
+    Socket::pair(Kind::SeqPacket)
+}
+
+/// Where a thread of a model sleeps: so that one that is not woken is a deadlock, which the model checker reports.
+struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+impl Wake for Bell {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+}
+
+/// Waits as an executor does. (Blocking calls make the same attempts and park in between; see `wait.rs`.)
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let bell = std::sync::Arc::new(Bell(loom::sync::Mutex::new(false), loom::sync::Condvar::new()));
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        let mut rung = bell.0.lock().unwrap();
+        while !*rung {
+            rung = bell.1.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+/// The number of the error, or what was sent.
+fn errno<T>(done: Result<T, Error>) -> Result<T, i32> {
+    done.map_err(|error| error.raw_os_error())
+}
+
+fn with_handle(socket: &Socket, handles: &mut Vec<Handle>) -> Result<usize, Error> {
+    socket.try_send_message(
+        b"h",
+        manylane_local::Attached { handles: Some(handles), ..manylane_local::Attached::default() },
+    )
+}
+
+fn no_socket_is_left() {
+    assert_eq!(sockets(), []);
+    assert_eq!(in_flight(), 0);
+}
+
+#[test]
+fn send_against_close() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let (a, b) = pair();
+        let closer = thread::spawn(move || drop(b));
+        seen.note(errno(a.try_send(b"x")));
+        closer.join().unwrap();
+        assert_eq!(errno(a.try_send(b"x")), Err(libc::EPIPE));
+        drop(a);
+        no_socket_is_left();
+    });
+    all.expect(&["Err(32)", "Ok(1)"]);
+}
+
+#[test]
+fn a_receiver_that_waits_gets_the_message_then_the_end() {
+    model(|| {
+        let (a, b) = pair();
+        let sender = thread::spawn(move || {
+            assert!(a.try_send(b"x").is_ok());
+        });
+        let mut buffer = [0; 4];
+        assert_eq!(errno(block_on(b.recv_async(&mut buffer))), Ok(1));
+        assert_eq!(errno(block_on(b.recv_async(&mut buffer))), Ok(0));
+        sender.join().unwrap();
+        drop(b);
+        no_socket_is_left();
+    });
+}
+
+#[test]
+fn a_sender_that_waits_for_room_gets_it_or_the_end() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let (a, b) = pair();
+        b.set_recv_limit(300).unwrap();
+        a.try_send(b"1").unwrap();
+        let receiver = thread::spawn(move || {
+            assert_eq!(errno(b.try_recv(&mut [0; 4])), Ok(1));
+        });
+        seen.note(errno(block_on(a.send_async(b"2"))));
+        receiver.join().unwrap();
+        drop(a);
+        no_socket_is_left();
+    });
+    all.expect(&["Err(32)", "Ok(1)"]);
+}
+
+#[test]
+fn connect_against_close_of_the_listener() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let name = Name::new("n").unwrap();
+        let listener = Socket::new(Kind::SeqPacket);
+        listener.bind(&name).unwrap();
+        listener.listen(1).unwrap();
+        let client = Socket::new(Kind::SeqPacket);
+        let closer = thread::spawn(move || drop(listener));
+        let connected = errno(client.connect(&name));
+        closer.join().unwrap();
+        if connected.is_ok() {
+            // The end that nobody accepted was closed with the listener.
+            assert_eq!(errno(client.try_recv(&mut [0; 4])), Ok(0));
+            assert_eq!(errno(client.try_send(b"x")), Err(libc::EPIPE));
+        }
+        seen.note(connected);
+        drop(client);
+        no_socket_is_left();
+    });
+    all.expect(&["Err(111)", "Ok(())"]);
+}
+
+#[test]
+fn both_sides_closing() {
+    for kind in [Kind::SeqPacket, Kind::Datagram] {
+        model(move || {
+            let (a, b) = Socket::pair(kind);
+            a.try_send(b"x").unwrap();
+            let closer = thread::spawn(move || drop(b));
+            drop(a);
+            closer.join().unwrap();
+            no_socket_is_left();
+        });
+    }
+}
+
+#[test]
+fn two_connects_to_one_listener_with_room_for_one() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let name = Name::new("n").unwrap();
+        let listener = Socket::new(Kind::SeqPacket);
+        listener.bind(&name).unwrap();
+        listener.listen(1).unwrap();
+        let connect = |name: &Name| {
+            let client = Socket::new(Kind::SeqPacket);
+            errno(client.connect(name)).map(|()| client)
+        };
+        let other = thread::spawn({
+            let name = name.clone();
+            move || connect(&name)
+        });
+        let one = connect(&name);
+        let two = other.join().unwrap();
+        assert!(one.is_ok() != two.is_ok(), "one is connected and one refused");
+        seen.note(one.is_ok());
+        let server = listener.try_accept().unwrap();
+        assert_eq!(errno(listener.try_accept()).map(drop), Err(libc::EAGAIN));
+        drop((one, two, server, listener));
+        no_socket_is_left();
+    });
+    all.expect(&["false", "true"]);
+}
+
+#[test]
+fn an_accepter_that_waits_gets_the_connection() {
+    model(|| {
+        let name = Name::new("n").unwrap();
+        let listener = Socket::new(Kind::SeqPacket);
+        listener.bind(&name).unwrap();
+        listener.listen(1).unwrap();
+        let connecter = thread::spawn(move || {
+            let client = Socket::new(Kind::SeqPacket);
+            client.connect(&name).unwrap();
+        });
+        drop(block_on(listener.accept_async()).unwrap());
+        connecter.join().unwrap();
+        drop(listener);
+        no_socket_is_left();
+    });
+}
+
+#[test]
+fn a_handle_in_flight_against_the_close_of_the_receiver() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let (a, b) = pair();
+        let (c, d) = pair();
+        let closer = thread::spawn(move || drop(b));
+        let mut handles = vec![Handle::from(d)];
+        let sent = errno(with_handle(&a, &mut handles));
+        assert_eq!(handles.len(), usize::from(sent.is_err()), "refused, it is still here");
+        drop(handles);
+        closer.join().unwrap();
+        seen.note(sent);
+        // Wherever it was, it is closed by now.
+        assert_eq!(errno(c.try_send(b"x")), Err(libc::EPIPE));
+        drop((a, c));
+        no_socket_is_left();
+    });
+    all.expect(&["Err(32)", "Ok(1)"]);
+}
+
+#[test]
+fn a_cycle_is_collected_whoever_closes_last() {
+    model(|| {
+        let (a, b) = pair();
+        let second = b.clone();
+        // The end `b` goes into its own buffer; then both other handles go, at the same time.
+        let mut handles = vec![Handle::from(b)];
+        with_handle(&a, &mut handles).unwrap();
+        let closer = thread::spawn(move || drop(second));
+        drop(a);
+        closer.join().unwrap();
+        no_socket_is_left();
+        assert_eq!(collect(), 0, "nothing was left to be collected");
+    });
+}
+
+#[test]
+fn the_collector_against_a_receiver_of_the_handle() {
+    model(|| {
+        let (a, b) = pair();
+        let (c, d) = pair();
+        let mut handles = vec![Handle::from(d)];
+        with_handle(&a, &mut handles).unwrap();
+        let collector = thread::spawn(|| assert_eq!(collect(), 0, "it can be received"));
+        let received: Received = b.try_recv_message(&mut [0; 4]).unwrap();
+        assert_eq!(received.handles.len(), 1);
+        collector.join().unwrap();
+        assert_eq!(errno(c.try_send(b"x")), Ok(1), "it is open");
+        drop((a, b, c, received));
+        no_socket_is_left();
+    });
+}
+
+#[test]
+fn shutdown_against_send() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let (a, b) = pair();
+        let a = Arc::new(a);
+        let shutter = thread::spawn({
+            let a = a.clone();
+            move || a.shutdown(Shutdown::Write).unwrap()
+        });
+        let sent = errno(a.try_send(b"x"));
+        shutter.join().unwrap();
+        let mut buffer = [0; 4];
+        // What was sent comes before the end.
+        assert_eq!(errno(b.try_recv(&mut buffer)), Ok(usize::from(sent.is_ok())));
+        assert_eq!(errno(b.try_recv(&mut buffer)), Ok(0));
+        seen.note(sent);
+        drop((a, b));
+        no_socket_is_left();
+    });
+    all.expect(&["Err(32)", "Ok(1)"]);
+}
+
+#[test]
+fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let name = Name::new("n").unwrap();
+        let (a, b) = Socket::pair(Kind::Datagram);
+        let c = Socket::new(Kind::Datagram);
+        c.bind(&name).unwrap();
+        let closer = thread::spawn(move || drop(b));
+        a.connect(&name).unwrap();
+        let sent = errno(a.try_send(b"x"));
+        closer.join().unwrap();
+        // If the close came between connect and send it cannot have taken the new connection.
+        assert_eq!(sent, Ok(1));
+        seen.note(errno(a.try_recv(&mut [0; 4])));
+        assert_eq!(errno(c.try_recv(&mut [0; 4])), Ok(1));
+        drop((a, c));
+        no_socket_is_left();
+    });
+    all.expect(&["Err(104)", "Err(11)"]);
+}
+
+/// The path of streams, with the memory of the pools: fewer steps than the others.
+#[test]
+fn a_stream_delivers_what_it_accepted_before_the_close() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let (a, b) = Socket::pair(Kind::Stream);
+        let sender = thread::spawn(move || errno(a.try_send(b"x")));
+        let mut buffer = [0; 4];
+        let got = errno(b.try_recv(&mut buffer));
+        let sent = sender.join().unwrap();
+        seen.note((sent, got));
+        if got == Err(libc::EAGAIN) {
+            assert_eq!(errno(b.try_recv(&mut buffer)), Ok(1));
+        }
+        assert_eq!(errno(b.try_recv(&mut buffer)), Ok(0));
+        drop(b);
+        no_socket_is_left();
+    });
+    all.expect(&["(Ok(1), Err(11))", "(Ok(1), Ok(1))"]);
+}
