@@ -53,6 +53,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("net",       Refused,  ThroughSync),
     room("io",        Allowed,  ThroughSync),
     room("sched",     Allowed,  ThroughSync),
+    room("local-capi", Allowed, ThroughSync), // pointers from C
     room("local",     Allowed,  ThroughSync),
     room("buf",       Allowed,  ThroughSync),
     room("pool",      Allowed,  ThroughSync),

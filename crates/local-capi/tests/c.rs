@@ -1,0 +1,52 @@
+//! C programs against the header and the shared library, compiled with the system's `cc`.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where cargo has put the shared library: in the folder of this test, or the one above.
+fn library_folder() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    exe.ancestors()
+        .find(|folder| folder.join("libmanylane_local_c.so").is_file())
+        .expect("cargo builds the shared library beside the tests")
+        .to_path_buf()
+}
+
+fn compile(source: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let library = library_folder();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
+    let compiled = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-pthread", "-I"])
+        .arg(here.join("include"))
+        .arg(here.join("tests/c").join(format!("{source}.c")))
+        .arg("-L")
+        .arg(&library)
+        .args(["-lmanylane_local_c", "-o"])
+        .arg(&program)
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .output()
+        .expect("there is a C compiler");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
+fn run(source: &str, arguments: &[&str]) -> String {
+    let ran = Command::new(compile(source)).args(arguments).output().unwrap();
+    assert!(ran.status.success(), "{source}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn every_function_of_the_header_does_what_its_namesake_does() {
+    run("all", &[]);
+}
+
+#[test]
+fn the_loop_of_unix1_runs_from_c() {
+    let printed = run("unix1", &["100000"]);
+    println!("unix1 from C: {printed}");
+    assert!(printed.ends_with(" ns\n"), "{printed}");
+}
