@@ -90,6 +90,12 @@ fn a_lock_per_object_scales_and_one_lock_does_not() {
     shapes_are_as_published("lock");
 }
 
+/// R-A2.
+#[test]
+fn local_sockets_scale_and_one_lock_for_all_connections_does_not() {
+    shapes_are_as_published("unix1");
+}
+
 #[test]
 fn published_pointers_scale_and_the_read_lock_does_not() {
     shapes_are_as_published("config");

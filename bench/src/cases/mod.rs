@@ -9,6 +9,7 @@ mod list;
 mod lock;
 mod memtype;
 mod pool;
+mod unix1;
 
 use crate::results::Role;
 use crate::run;
@@ -94,6 +95,7 @@ pub static ALL: &[&Case] = &[
     &list::CASE,
     &list::HEAD_CASE,
     &lock::CASE,
+    &unix1::CASE,
     &config::CASE,
 ];
 

@@ -15,6 +15,7 @@ mod config;
 mod counter;
 mod handover;
 mod list;
+mod local;
 mod lock;
 mod pool;
 mod table;
@@ -195,6 +196,7 @@ static GROUPS: &[Group] = &[
     Group { name: "pool", contests: pool::CONTESTS, crowds: handover::crowds },
     Group { name: "buffer", contests: buffer::CONTESTS, crowds: none },
     Group { name: "list", contests: list::CONTESTS, crowds: list::crowds },
+    Group { name: "local", contests: local::CONTESTS, crowds: local::crowds },
     Group { name: "lock", contests: lock::CONTESTS, crowds: none },
     Group { name: "config", contests: config::CONTESTS, crowds: none },
 ];
@@ -284,6 +286,9 @@ mod tests {
     fn unknown_rows_are_refused_with_the_known_ones() {
         let arguments = PeersArguments { rows: vec!["conter".into()], samples: 3, time: 10 };
         let error = run(&arguments).expect_err("a typing error");
-        assert_eq!(error, "there is no row `conter`; known rows: counter, pool, buffer, list, lock, config");
+        assert_eq!(
+            error,
+            "there is no row `conter`; known rows: counter, pool, buffer, list, local, lock, config"
+        );
     }
 }
