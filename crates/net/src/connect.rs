@@ -1,6 +1,7 @@
 //! Connections to servers.
 
 use crate::apply::{Options, SERVERS};
+use crate::connection::{Connection, LocalStream};
 use crate::endpoint::Endpoint;
 use crate::error::{Purpose, Refused, SocketError, Step};
 use crate::listen;
@@ -8,7 +9,8 @@ use crate::options::{ConnectOptions, Present, Source};
 use manylane_io::options::SocketOption;
 use manylane_io::passing::send_descriptor;
 use manylane_io::socket::{self, AddressFamily, Shape, SocketAddrAny};
-use manylane_io::{Errno, Error, Io, Stream};
+use manylane_io::{Errno, Error, Io};
+use manylane_local::{Kind, Name, Socket};
 use manylane_sched::Time;
 use manylane_sync::lane;
 use std::cell::Cell;
@@ -53,7 +55,7 @@ impl Connector {
         to: &Endpoint,
         client: Option<SocketAddr>,
         deadline: Option<Time>,
-    ) -> Result<Stream, SocketError> {
+    ) -> Result<Connection, SocketError> {
         let attempts = self.attempts(io, to, client);
         let outcome = match deadline {
             None => attempts.await,
@@ -68,10 +70,11 @@ impl Connector {
         outcome.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
-    async fn attempts(&self, io: &Io, to: &Endpoint, client: Option<SocketAddr>) -> Result<Stream, Refused> {
+    async fn attempts(&self, io: &Io, to: &Endpoint, client: Option<SocketAddr>) -> Result<Connection, Refused> {
         let (family, address) = match (to, to.system()?) {
             (_, Some(system)) => system,
             (Endpoint::SocketPair(number), None) => return pass(io, *number),
+            (Endpoint::Local(name), None) => return local(name),
             (_, None) => {
                 let why = "sockets of this kind are not connected to in this way";
                 return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
@@ -88,7 +91,7 @@ impl Connector {
             let attempt = async {
                 let socket = self.socket(family, client)?;
                 let connected = io.connect(socket, address.clone()).await;
-                connected.map_err(|error| (Step::Connect, errno(error)))
+                connected.map(Connection::Socket).map_err(|error| (Step::Connect, errno(error)))
             };
             match attempt.await {
                 // The port is another connection's: as an address of its own, or towards this destination.
@@ -169,12 +172,19 @@ impl Connector {
 }
 
 /// A pair of connected sockets: one goes to whoever waits at the other end of descriptor `number`.
-fn pass(io: &Io, number: i32) -> Result<Stream, Refused> {
-    let passage = socket::inherited(number).map_err(|errno| (Step::Inherit, errno))?;
-    socket::peer_address(passage.as_fd()).map_err(|errno| (Step::Inherit, errno))?;
+fn pass(io: &Io, number: i32) -> Result<Connection, Refused> {
+    let passage = listen::passage(number)?;
     let (ours, theirs) = socket::pair(Shape::Stream).map_err(|errno| (Step::Open, errno))?;
     send_descriptor(passage.as_fd(), theirs.as_fd()).map_err(|errno| (Step::Pass, errno))?;
-    io.stream(ours).map_err(|error| (Step::Driver, errno(error)))
+    io.stream(ours).map(Connection::Socket).map_err(|error| (Step::Driver, errno(error)))
+}
+
+/// A connection inside of this process.
+fn local(name: &str) -> Result<Connection, Refused> {
+    let refused = |error: manylane_local::Error| (Step::Connect, listen::errno(&error));
+    let socket = Socket::new(Kind::Stream);
+    socket.connect(&Name::new(name).map_err(refused)?).map_err(refused)?;
+    Ok(Connection::Local(LocalStream::new(socket)))
 }
 
 /// What the system said, or what comes nearest.

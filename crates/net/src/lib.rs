@@ -3,6 +3,7 @@
 
 pub mod address;
 mod loads;
+pub mod proxy_protocol;
 
 pub use address::{Address, AddressError, Rules};
 pub use loads::{Balance, LOOKED_AT_ALL, Presence, Seat, load};
@@ -15,17 +16,21 @@ macro_rules! sockets {
 sockets! {
     mod apply;
     mod connect;
+    mod connection;
     mod endpoint;
     mod error;
     mod listen;
     mod options;
     mod serve;
+    mod splice;
     mod unix_file;
 
     pub use connect::{Connector, PORTS_TRIED};
+    pub use connection::{Connection, Incoming, LocalStream, TransferError};
     pub use endpoint::{Endpoint, NotAnEndpoint};
     pub use error::{Purpose, SocketError, Step};
-    pub use listen::{Acceptor, Bound, bind_datagrams, listen, listen_sharded};
+    pub use listen::{AcceptError, Acceptor, Bound, bind_datagrams, listen, listen_sharded};
     pub use options::*;
     pub use serve::{Serving, SpreadReport, spread, spread_report};
+    pub use splice::{Expected, SPLICE_FROM, SplicePolicy};
 }

@@ -1,24 +1,40 @@
 //! Sockets that listen: made, or inherited.
 
 use crate::apply::{CLIENTS, Options};
+use crate::connection::Incoming;
 use crate::endpoint::Endpoint;
 use crate::error::{Purpose, Refused, SocketError, Step};
 use crate::options::ListenOptions;
 use crate::unix_file::UnixFile;
 use manylane_io::namespace::Namespace;
-use manylane_io::options::{SocketOption, option};
 use manylane_io::socket::{self, AddressFamily, Shape};
-use manylane_io::{Accepted, Errno, Error, Io, Listener};
+use manylane_io::{ACCEPTS_PER_ROUND, Errno, Error, Io, Listener, Passage};
+use manylane_local::{Kind, Name, Socket};
+use manylane_sched::Here;
+use std::cell::Cell;
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A socket that listens, or that takes datagrams, of no lane yet. Dropped, it is closed, and the file of a unix socket is removed;
 /// lanes that accept from it by [`acceptor`](Self::acceptor) go on until they drop theirs.
 #[derive(Debug)]
 pub struct Bound {
-    socket: OwnedFd,
+    socket: Inner,
     endpoint: Endpoint,
-    /// Goes with the socket.
-    _file: Option<UnixFile>,
+}
+
+#[derive(Debug)]
+enum Inner {
+    /// A socket of the system.
+    System {
+        socket: OwnedFd,
+        /// Goes with the socket.
+        _file: Option<UnixFile>,
+    },
+    /// The end of a connected unix socket, over which others come.
+    Passage(OwnedFd),
+    /// A socket of this process.
+    Local(Socket),
 }
 
 /// Listens for connections at `endpoint`.
@@ -68,17 +84,50 @@ pub fn listen_sharded(
 
 fn bind(endpoint: &Endpoint, shape: Shape, options: &ListenOptions) -> Result<Bound, SocketError> {
     let refused = |refused: Refused| SocketError::new(Purpose::Listen, endpoint, refused);
-    let (socket, file) = match endpoint {
-        Endpoint::Descriptor(number) => (inherit(*number, shape, options).map_err(refused)?, None),
-        _ => make(endpoint, shape, options).map_err(refused)?,
+    let socket = match endpoint {
+        Endpoint::Descriptor(number) => {
+            inherit(*number, shape, options).map(|socket| Inner::System { socket, _file: None })
+        }
+        Endpoint::SocketPair(number) if shape == Shape::Stream => passage(*number).map(Inner::Passage),
+        Endpoint::Local(name) if shape == Shape::Stream => local(name, options).map(Inner::Local),
+        _ => make(endpoint, shape, options).map(|(socket, file)| Inner::System { socket, _file: file }),
     };
-    let told = socket::local_address(socket.as_fd()).ok().and_then(|address| Endpoint::from_system(&address));
-    let endpoint = match told {
+    let socket = socket.map_err(refused)?;
+    let told = match &socket {
+        Inner::System { socket, .. } => socket::local_address(socket.as_fd()).ok(),
+        Inner::Passage(_) | Inner::Local(_) => None,
+    };
+    let endpoint = match told.and_then(|address| Endpoint::from_system(&address)) {
         Some(told @ Endpoint::Ip(_)) => told,
         // A unix socket that was bound beside its place tells its first name.
         _ => endpoint.clone(),
     };
-    Ok(Bound { socket, endpoint, _file: file })
+    Ok(Bound { socket, endpoint })
+}
+
+/// A socket inside of this process. It has no options but its backlog.
+fn local(name: &str, options: &ListenOptions) -> Result<Socket, Refused> {
+    let name = Name::new(name).map_err(|error| (Step::Bind, errno(&error)))?;
+    let socket = Socket::new(Kind::Stream);
+    socket.bind(&name).map_err(|error| (Step::Bind, errno(&error)))?;
+    socket.listen(options.backlog as usize).map_err(|error| (Step::Listen, errno(&error)))?;
+    Ok(socket)
+}
+
+/// The number that the system would give for what a local socket says.
+pub(crate) fn errno(error: &manylane_local::Error) -> Errno {
+    Errno::from_raw_os_error(error.raw_os_error())
+}
+
+/// The parent's end of a connection, over which others come.
+pub(crate) fn passage(number: i32) -> Result<OwnedFd, Refused> {
+    let refused = |errno| (Step::Inherit, errno);
+    let passage = socket::inherited(number).map_err(refused)?;
+    if socket::family(passage.as_fd()).map_err(refused)? != AddressFamily::UNIX {
+        return Err(refused(Errno::PROTOTYPE));
+    }
+    socket::peer_address(passage.as_fd()).map_err(refused)?;
+    Ok(passage)
 }
 
 fn make(
@@ -156,19 +205,29 @@ impl Bound {
         &self.endpoint
     }
 
-    /// Whether it lets connections in, rather than datagrams.
-    pub fn is_listening(&self) -> bool {
-        option(self.socket.as_fd(), SocketOption::Listening) == Ok(1)
+    fn refused(&self, step: Step, errno: Errno) -> SocketError {
+        SocketError::new(Purpose::Listen, &self.endpoint, (step, errno))
     }
 
-    /// The same socket once more, for another lane or another process.
+    /// The system's socket; none for `local@`.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match &self.socket {
+            Inner::System { socket, .. } | Inner::Passage(socket) => Some(socket.as_fd()),
+            Inner::Local(_) => None,
+        }
+    }
+
+    /// The system's socket once more, for another lane or another process.
     ///
     /// # Errors
-    /// [`SocketError`] when there are no descriptors left.
+    /// [`SocketError`] when there are no descriptors left, or the socket is none of the system's.
     pub fn duplicate(&self) -> Result<OwnedFd, SocketError> {
-        self.socket.try_clone().map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::MFILE);
-            SocketError::new(Purpose::Listen, &self.endpoint, (Step::Open, errno))
+        let Some(socket) = self.socket() else {
+            let why = "a socket of this process has no descriptor; connect to it by its name";
+            return Err(self.refused(Step::Unsupported(why), Errno::OPNOTSUPP));
+        };
+        socket.try_clone_to_owned().map_err(|error| {
+            self.refused(Step::Open, Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
         })
     }
 
@@ -177,35 +236,82 @@ impl Bound {
     /// # Errors
     /// [`SocketError`] when there are no descriptors left, or the driver refuses.
     pub fn acceptor(&self, io: &Io) -> Result<Acceptor, SocketError> {
-        let listener = io.listener(self.duplicate()?).map_err(|error| {
-            let errno = error.errno().unwrap_or(Errno::NOMEM);
-            SocketError::new(Purpose::Listen, &self.endpoint, (Step::Driver, errno))
-        })?;
-        Ok(Acceptor { listener })
-    }
-}
-
-impl AsFd for Bound {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        let refused = |error: Error| self.refused(Step::Driver, error.errno().unwrap_or(Errno::NOMEM));
+        let source = match &self.socket {
+            Inner::System { .. } => AcceptFrom::Listener(io.listener(self.duplicate()?).map_err(refused)?),
+            Inner::Passage(_) => AcceptFrom::Passage(io.passage(self.duplicate()?).map_err(refused)?),
+            Inner::Local(socket) => AcceptFrom::Local(socket.clone(), io.here(), Cell::new(0)),
+        };
+        Ok(Acceptor(source))
     }
 }
 
 /// A lane's hand on a listener. Dropped, this lane accepts no more; connections wait for others, or for the next acceptor.
 #[derive(Debug)]
-pub struct Acceptor {
-    listener: Listener,
+pub struct Acceptor(AcceptFrom);
+
+#[derive(Debug)]
+enum AcceptFrom {
+    Listener(Listener),
+    Passage(Passage),
+    /// With the connections that were accepted since the last pause.
+    Local(Socket, Here, Cell<u32>),
 }
 
 impl Acceptor {
-    /// The next connection, with the options that were asked for.
+    /// The next connection.
     ///
     /// A few are accepted in each round of the lane (R-F5). While the process has no descriptors left, it waits, and
     /// connections wait in the system: the driver sees to both.
     ///
     /// # Errors
-    /// What concerns the listener itself; trying again is in vain.
-    pub async fn accept(&self) -> Result<Accepted, Error> {
-        self.listener.accept().await
+    /// What concerns the listener itself; trying again is in vain. For `sockpair@` that is also the end of the other side.
+    pub async fn accept(&self) -> Result<Incoming, AcceptError> {
+        match &self.0 {
+            AcceptFrom::Listener(listener) => {
+                listener.accept().await.map(Incoming::Socket).map_err(AcceptError::Socket)
+            }
+            AcceptFrom::Passage(passage) => loop {
+                match passage.accept().await {
+                    Ok(Some(accepted)) => return Ok(Incoming::Socket(accepted)),
+                    Ok(None) => return Err(AcceptError::End),
+                    // That connection is lost; the next may be good.
+                    Err(error) if error.errno() == Some(Errno::MFILE) => {}
+                    Err(error) => return Err(AcceptError::Socket(error)),
+                }
+            },
+            AcceptFrom::Local(socket, here, accepted) => {
+                if accepted.get() >= ACCEPTS_PER_ROUND {
+                    accepted.set(0);
+                    here.yield_now().await;
+                }
+                accepted.set(accepted.get() + 1);
+                socket.accept_async().await.map(Incoming::Local).map_err(AcceptError::Local)
+            }
+        }
     }
 }
+
+/// A listener that is of no use any more.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// What the driver says.
+    Socket(Error),
+    /// What the local socket says.
+    Local(manylane_local::Error),
+    /// The other end of a `sockpair@` is closed.
+    End,
+}
+
+impl fmt::Display for AcceptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(error) => error.fmt(f),
+            Self::Local(error) => error.fmt(f),
+            Self::End => f.write_str("nobody passes connections any more: the other end is closed"),
+        }
+    }
+}
+
+impl std::error::Error for AcceptError {}

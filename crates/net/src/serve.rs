@@ -1,8 +1,9 @@
 //! From a listener to the lanes that serve (R-F5, and section 3 of the design).
 
-use crate::listen::Acceptor;
+use crate::connection::Incoming;
+use crate::listen::{AcceptError, Acceptor};
 use crate::loads::{Balance, Presence, Seat};
-use manylane_io::{Accepted, Error, Io};
+use manylane_io::Io;
 use manylane_sched::{Class, Remote, TaskKind};
 use manylane_stats::{CounterGroup, counters};
 use std::cell::RefCell;
@@ -78,9 +79,9 @@ pub async fn spread<S, F>(
     kind: &'static TaskKind,
     class: Class,
     serve: S,
-) -> Error
+) -> AcceptError
 where
-    S: Fn(Io, Accepted, Seat) -> F + Clone + Send + 'static,
+    S: Fn(Io, Incoming, Seat) -> F + Clone + Send + 'static,
     F: Future<Output = ()> + 'static,
 {
     let here = io.here();

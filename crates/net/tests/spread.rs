@@ -35,9 +35,9 @@ fn lane_thread(
 }
 
 /// Says which lane serves, then gives back what comes.
-async fn serve(io: Io, accepted: manylane_io::Accepted, seat: manylane_net::Seat) {
+async fn serve(io: Io, incoming: manylane_net::Incoming, seat: manylane_net::Seat) {
     assert_eq!(seat.lane(), io.here().lane());
-    let stream = accepted.into_stream(&io);
+    let stream = incoming.into_connection(&io);
     let number = [io.here().lane().index() as u8];
     stream.send(&mut common::chain(&number)).await.unwrap();
     while let Ok(Some(bytes)) = stream.recv().await {

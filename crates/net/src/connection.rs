@@ -1,0 +1,157 @@
+//! A connection, whatever it goes through: the system's sockets, or a socket inside of the process (R-A8).
+
+use manylane_buf::{Chain, MAX_CLUSTER, Segment};
+use manylane_io::{Accepted, Error, Io, Shutdown, Stream};
+use manylane_local::Socket;
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::net;
+
+/// A connection that was accepted, of no lane yet: it may be sent to the one that is to serve it.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Of the system.
+    Socket(Accepted),
+    /// Of this process.
+    Local(Socket),
+}
+
+impl Incoming {
+    /// The connection as one of the lane of `io`. Asks nothing of the kernel.
+    pub fn into_connection(self, io: &Io) -> Connection {
+        match self {
+            Self::Socket(accepted) => Connection::Socket(accepted.into_stream(io)),
+            Self::Local(socket) => Connection::Local(LocalStream::new(socket)),
+        }
+    }
+}
+
+/// A connection of a lane. One task may receive and another send at the same time.
+///
+/// Dropped, it is closed at once, and what the system did not take yet is lost; [`close`](Self::close) waits for that.
+#[derive(Debug)]
+pub enum Connection {
+    /// Through a socket of the system.
+    Socket(Stream),
+    /// Through a socket of this process, without system calls.
+    Local(LocalStream),
+}
+
+/// One end of a stream inside of the process.
+#[derive(Debug)]
+pub struct LocalStream {
+    socket: Socket,
+    /// Segments that came with the one that was asked for. Only borrowed between two awaits.
+    received: RefCell<Chain>,
+}
+
+impl LocalStream {
+    /// `socket` as a lane's stream.
+    pub fn new(socket: Socket) -> Self {
+        Self { socket, received: RefCell::new(Chain::new()) }
+    }
+
+    /// The socket itself.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    async fn recv(&self) -> Result<Option<Segment>, manylane_local::Error> {
+        if let Some(segment) = self.received.borrow_mut().pop_front() {
+            return Ok(Some(segment));
+        }
+        let mut chain = self.socket.recv_chain_async(MAX_CLUSTER).await?;
+        let first = chain.pop_front();
+        *self.received.borrow_mut() = chain;
+        Ok(first)
+    }
+}
+
+impl Connection {
+    /// The next bytes; `None` at the end. From another lane of this process they are the very bytes that were sent (R-A7).
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub async fn recv(&self) -> Result<Option<Segment>, TransferError> {
+        match self {
+            Self::Socket(stream) => stream.recv().await.map_err(TransferError::Socket),
+            Self::Local(local) => local.recv().await.map_err(TransferError::Local),
+        }
+    }
+
+    /// Hands over all of `chain`, and waits while there is no room for it.
+    ///
+    /// # Errors
+    /// [`TransferError`]; how much arrived is not known then.
+    pub async fn send(&self, chain: &mut Chain) -> Result<(), TransferError> {
+        match self {
+            Self::Socket(stream) => stream.send(chain).await.map_err(TransferError::Socket),
+            Self::Local(local) => {
+                let sent = local.socket.send_chain_async(chain).await;
+                sent.map(|_| ()).map_err(TransferError::Local)
+            }
+        }
+    }
+
+    /// Says that nothing more will be sent; the other direction goes on.
+    ///
+    /// # Errors
+    /// [`TransferError`], when the connection is over already.
+    pub async fn finish(&self) -> Result<(), TransferError> {
+        match self {
+            Self::Socket(stream) => stream.shutdown(Shutdown::Write).await.map_err(TransferError::Socket),
+            Self::Local(local) => local.socket.shutdown(net::Shutdown::Write).map_err(TransferError::Local),
+        }
+    }
+
+    /// Closes it, when the system has taken all that was sent.
+    ///
+    /// # Errors
+    /// [`TransferError`], when that could not be.
+    pub async fn close(self) -> Result<(), TransferError> {
+        match self {
+            Self::Socket(stream) => stream.close().await.map_err(TransferError::Socket),
+            Self::Local(_) => Ok(()),
+        }
+    }
+
+    /// The system's stream, if it is one.
+    pub fn stream(&self) -> Option<&Stream> {
+        match self {
+            Self::Socket(stream) => Some(stream),
+            Self::Local(_) => None,
+        }
+    }
+}
+
+/// Bytes could not be received or sent.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// What the driver says.
+    Socket(Error),
+    /// What the local socket says.
+    Local(manylane_local::Error),
+}
+
+impl TransferError {
+    /// The same in std's terms.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Socket(error) => error.kind(),
+            Self::Local(error) => io::Error::from_raw_os_error(error.raw_os_error()).kind(),
+        }
+    }
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(error) => error.fmt(f),
+            Self::Local(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TransferError {}

@@ -1,0 +1,111 @@
+//! What a header of version 2 says beyond addresses: a type, a length, a value, again and again (2.2).
+
+use super::{HeaderError, LONGEST_UNIQUE_ID};
+
+/// Types of vectors.
+pub mod kind {
+    /// The protocol above, as TLS agreed on it.
+    pub const ALPN: u8 = 0x01;
+    /// The host name that the client asked for.
+    pub const AUTHORITY: u8 = 0x02;
+    /// A checksum of the header. It is checked and written here; nobody else needs it.
+    pub const CRC32C: u8 = 0x03;
+    /// Padding.
+    pub const NOOP: u8 = 0x04;
+    /// An identifier of the connection.
+    pub const UNIQUE_ID: u8 = 0x05;
+    /// What is known of TLS; see [`Ssl`](super::Ssl).
+    pub const SSL: u8 = 0x20;
+    /// Within [`SSL`]: the version.
+    pub const SSL_VERSION: u8 = 0x21;
+    /// Within [`SSL`]: the common name of the client's certificate.
+    pub const SSL_CN: u8 = 0x22;
+    /// Within [`SSL`]: the cipher.
+    pub const SSL_CIPHER: u8 = 0x23;
+    /// Within [`SSL`]: how the certificate was signed.
+    pub const SSL_SIG_ALG: u8 = 0x24;
+    /// Within [`SSL`]: the certificate's key.
+    pub const SSL_KEY_ALG: u8 = 0x25;
+    /// The network namespace.
+    pub const NETNS: u8 = 0x30;
+}
+
+/// Bytes of a vector before its value.
+pub(super) const HEAD: usize = 3;
+
+/// Bytes of the value of [`kind::SSL`] before the vectors within it.
+const SSL_HEAD: usize = 5;
+
+/// One vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tlv<'a> {
+    /// Its type; see [`kind`].
+    pub kind: u8,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Vectors, one after another. They were checked: each fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Tlvs<'a>(&'a [u8]);
+
+impl<'a> Tlvs<'a> {
+    /// Checks `bytes` to their end.
+    pub(super) fn check(bytes: &'a [u8]) -> Result<Self, HeaderError> {
+        let all = Self(bytes);
+        let mut rest = all;
+        while !rest.0.is_empty() {
+            let kind = rest.0[0];
+            let tlv = rest.next().ok_or(HeaderError::Tlv(kind))?;
+            let good = match kind {
+                kind::CRC32C => tlv.value.len() == 4,
+                kind::UNIQUE_ID => tlv.value.len() <= LONGEST_UNIQUE_ID,
+                kind::SSL => tlv.value.get(SSL_HEAD..).is_some_and(|within| Self(within).is_whole()),
+                _ => true,
+            };
+            if !good {
+                return Err(HeaderError::Tlv(kind));
+            }
+        }
+        Ok(all)
+    }
+
+    fn is_whole(mut self) -> bool {
+        while self.next().is_some() {}
+        self.0.is_empty()
+    }
+
+    /// The first vector of type `kind`.
+    pub fn value_of(mut self, kind: u8) -> Option<&'a [u8]> {
+        self.find(|tlv| tlv.kind == kind).map(|tlv| tlv.value)
+    }
+
+    /// What is said of TLS.
+    pub fn ssl(self) -> Option<Ssl<'a>> {
+        let (head, within) = self.value_of(kind::SSL)?.split_first_chunk::<SSL_HEAD>()?;
+        let [client, verify @ ..] = *head;
+        Some(Ssl { client, verify: u32::from_be_bytes(verify), within: Self(within) })
+    }
+}
+
+impl<'a> Iterator for Tlvs<'a> {
+    type Item = Tlv<'a>;
+
+    fn next(&mut self) -> Option<Tlv<'a>> {
+        let (&[kind, high, low], rest) = self.0.split_first_chunk::<HEAD>()?;
+        let (value, rest) = rest.split_at_checked(u16::from_be_bytes([high, low]).into())?;
+        self.0 = rest;
+        Some(Tlv { kind, value })
+    }
+}
+
+/// What the sender knows of the client's TLS (2.2.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ssl<'a> {
+    /// Bits: 1, the client speaks TLS; 2, it showed a certificate on this connection; 4, in this session.
+    pub client: u8,
+    /// 0 if a certificate was shown and is good.
+    pub verify: u32,
+    /// The version, the certificate's name and so on.
+    pub within: Tlvs<'a>,
+}

@@ -1,0 +1,203 @@
+//! Version 2: binary (2.2).
+
+use super::tlv::{HEAD, kind};
+use super::{Ends, Header, HeaderError, LONGEST_V2, Parsed, Tlv, Tlvs, Version, crc32c, same_family};
+use crate::address::Transport;
+use std::net::{IpAddr, SocketAddr};
+
+pub(super) const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Bytes of a header before what has a length: signature, version and command, family and transport, length.
+pub(super) const FIXED: usize = 16;
+
+/// Bytes of a unix socket's name.
+const UNIX_NAME: usize = 108;
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
+    // What is wrong is told as soon as it is there.
+    let command = bytes.get(12).map(|byte| (byte >> 4, byte & 0xf));
+    match command {
+        Some((2, 0 | 1)) | None => {}
+        Some((2, command)) => return Err(HeaderError::Command(command)),
+        Some((version, _)) => return Err(HeaderError::Version(version)),
+    }
+    let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED>() else {
+        return Ok(Parsed::Incomplete { at_least: FIXED });
+    };
+    let [.., family, high, low] = *fixed;
+    let (relayed, length) = (fixed[12] & 0xf == 1, u16::from_be_bytes([high, low]));
+    let total = FIXED + usize::from(length);
+    if total > LONGEST_V2 {
+        return Err(HeaderError::Length(length));
+    }
+    let transport = match family & 0xf {
+        0 => None,
+        1 => Some(Transport::Stream),
+        2 => Some(Transport::Datagram),
+        _ => return Err(HeaderError::Family(family)),
+    };
+    let addresses = match family >> 4 {
+        0 => None,
+        1 => Some(2 * (4 + 2)),
+        2 => Some(2 * (16 + 2)),
+        3 => Some(2 * UNIX_NAME),
+        _ => return Err(HeaderError::Family(family)),
+    };
+    // Of the sender's own connection, and of what it has no words for, nothing but the length counts.
+    let told = transport.zip(addresses).filter(|_| relayed);
+    if told.is_some_and(|(_, addresses)| addresses > usize::from(length)) {
+        return Err(HeaderError::Length(length));
+    }
+    let Some(block) = rest.get(..usize::from(length)) else {
+        return Ok(Parsed::Incomplete { at_least: total });
+    };
+    let mut header = Header { version: Version::V2, ends: None, relayed, tlvs: Tlvs::default() };
+    if let Some((transport, addresses)) = told {
+        let (addresses, tlvs) = block.split_at(addresses);
+        header.ends = Some(ends(addresses, transport));
+        header.tlvs = Tlvs::check(tlvs)?;
+        check_sum(&bytes[..total], tlvs)?;
+    }
+    Ok(Parsed::Complete { header, length: total })
+}
+
+/// Addresses of the length that their family has.
+fn ends(block: &[u8], transport: Transport) -> Ends<'_> {
+    if let Ok(block) = <&[u8; 12]>::try_from(block) {
+        let [a, b, c, d, e, f, g, h, from @ .., _, _] = *block;
+        let [.., to_high, to_low] = *block;
+        return ip([a, b, c, d], [e, f, g, h], from, [to_high, to_low], transport);
+    }
+    if let Some((addresses, ports)) = block.split_first_chunk::<32>()
+        && let Ok(&[from_high, from_low, to_high, to_low]) = <&[u8; 4]>::try_from(ports)
+    {
+        let (mut source, mut destination) = ([0; 16], [0; 16]);
+        source.copy_from_slice(&addresses[..16]);
+        destination.copy_from_slice(&addresses[16..]);
+        return ip(source, destination, [from_high, from_low], [to_high, to_low], transport);
+    }
+    let (source, destination) = block.split_at(block.len() / 2);
+    Ends::Unix { transport, source: name(source), destination: name(destination) }
+}
+
+fn ip<const N: usize>(
+    source: [u8; N],
+    destination: [u8; N],
+    from: [u8; 2],
+    to: [u8; 2],
+    transport: Transport,
+) -> Ends<'static>
+where
+    IpAddr: From<[u8; N]>,
+{
+    Ends::Ip {
+        transport,
+        source: SocketAddr::new(source.into(), u16::from_be_bytes(from)),
+        destination: SocketAddr::new(destination.into(), u16::from_be_bytes(to)),
+    }
+}
+
+/// Without the zeros at its end.
+fn name(padded: &[u8]) -> &[u8] {
+    let end = padded.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &padded[..end]
+}
+
+/// Compares the checksum with the header's bytes, if there is one (2.2.3).
+fn check_sum(header: &[u8], tlvs: &[u8]) -> Result<(), HeaderError> {
+    let mut at = header.len() - tlvs.len();
+    let mut found = None;
+    for tlv in Tlvs::check(tlvs)? {
+        at += HEAD;
+        if tlv.kind == kind::CRC32C && found.replace((at, tlv.value)).is_some() {
+            return Err(HeaderError::Tlv(kind::CRC32C)); // which of them counts?
+        }
+        at += tlv.value.len();
+    }
+    let Some((at, told)) = found else { return Ok(()) };
+    let sum = crc32c::checksum(&[&header[..at], &[0; 4], &header[at + 4..]]);
+    if sum.to_be_bytes() == *told { Ok(()) } else { Err(HeaderError::Checksum) }
+}
+
+/// What a header of version 2 is to say.
+#[derive(Clone, Copy, Debug)]
+pub struct Emit<'a> {
+    /// Between whom the connection is that is relayed; none for the sender's own.
+    pub ends: Option<Ends<'a>>,
+    /// What else there is to say. No checksum: it is made here.
+    pub tlvs: &'a [Tlv<'a>],
+    /// Whether there is a checksum.
+    pub checksum: bool,
+}
+
+/// Writes a header of version 2 behind what is in `into`. It must go out with or before the connection's first bytes.
+///
+/// # Errors
+/// [`HeaderError::Length`] when it would be longer than [`LONGEST_V2`], which receivers need not take; [`HeaderError::Tlv`] for a vector
+/// that this module would not read. `into` is as it was then.
+pub fn emit(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
+    let start = into.len();
+    let written = write(what, start, into);
+    if written.is_err() {
+        into.truncate(start);
+    }
+    written
+}
+
+fn write(what: &Emit<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), HeaderError> {
+    into.extend(SIGNATURE);
+    let transport = |transport| match transport {
+        Transport::Stream => 1,
+        Transport::Datagram => 2,
+    };
+    match what.ends {
+        None => into.extend([0x20, 0, 0, 0]),
+        Some(Ends::Ip { transport: by, source, destination }) => {
+            let (source, destination) = same_family(source, destination);
+            let family = if source.is_ipv4() { 0x10 } else { 0x20 };
+            into.extend([0x21, family | transport(by), 0, 0]);
+            for address in [source, destination] {
+                match address.ip() {
+                    IpAddr::V4(ip) => into.extend(ip.octets()),
+                    IpAddr::V6(ip) => into.extend(ip.octets()),
+                }
+            }
+            into.extend(source.port().to_be_bytes());
+            into.extend(destination.port().to_be_bytes());
+        }
+        Some(Ends::Unix { transport: by, source, destination }) => {
+            into.extend([0x21, 0x30 | transport(by), 0, 0]);
+            for name in [source, destination] {
+                let kept = &name[..name.len().min(UNIX_NAME)];
+                into.extend(kept);
+                into.extend(std::iter::repeat_n(0, UNIX_NAME - kept.len()));
+            }
+        }
+    }
+    let tlvs = into.len();
+    for tlv in what.tlvs {
+        let length = u16::try_from(tlv.value.len()).map_err(|_| HeaderError::Tlv(tlv.kind))?;
+        if tlv.kind == kind::CRC32C {
+            return Err(HeaderError::Tlv(tlv.kind));
+        }
+        into.push(tlv.kind);
+        into.extend(length.to_be_bytes());
+        into.extend(tlv.value);
+    }
+    Tlvs::check(&into[tlvs..])?;
+    let sum = what.checksum.then(|| {
+        into.extend([kind::CRC32C, 0, 4, 0, 0, 0, 0]);
+        into.len() - 4
+    });
+    let total = into.len() - start;
+    let length = u16::try_from(total - FIXED).unwrap_or(u16::MAX);
+    if total > LONGEST_V2 {
+        return Err(HeaderError::Length(length));
+    }
+    into[start + 14..start + FIXED].copy_from_slice(&length.to_be_bytes());
+    if let Some(at) = sum {
+        let sum = crc32c::checksum(&[&into[start..]]);
+        into[at..].copy_from_slice(&sum.to_be_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! No descriptors left: accepting pauses, nothing is lost, and it goes on when there are some again. A program of its own, since the
+//! limit is the process's.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{endpoint, ip, on_lane};
+use manylane_net::{ListenOptions, Step, listen};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// Takes all descriptors that are left.
+fn take_all() -> Vec<File> {
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
+
+#[test]
+fn accepting_pauses_without_descriptors_and_loses_nothing() {
+    limit(256);
+    let bound = listen(&endpoint("127.0.0.1:1"), &ListenOptions::default()).unwrap();
+    let address = ip(bound.endpoint());
+    on_lane(move |io| async move {
+        let acceptor = bound.acceptor(&io).unwrap();
+        let mut clients: Vec<_> = (0..8).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut all = take_all();
+        let error = listen(&endpoint("127.0.0.1:1"), &ListenOptions::default()).unwrap_err();
+        assert_eq!(error.step(), Step::Open);
+        assert_eq!(
+            error.to_string(),
+            "cannot listen on '127.0.0.1:0': the socket was not opened: Too many open files (os error 24); raise the limit \
+             of open files ('ulimit -n')"
+        );
+        let before = manylane_io::report().iter().map(|report| report.pauses).sum::<u64>();
+        let waiting = std::cell::Cell::new(true);
+        let here = io.here();
+        let free = async {
+            // One pause and no more: it does not spin.
+            while manylane_io::report().iter().map(|report| report.pauses).sum::<u64>() == before {
+                here.yield_now().await;
+            }
+            assert!(waiting.get());
+            all.clear();
+        };
+        let accepting = async {
+            let mut served = Vec::new();
+            for _ in 0..8 {
+                served.push(acceptor.accept().await.unwrap().into_connection(&io));
+            }
+            waiting.set(false);
+            served
+        };
+        let served = both(accepting, free).await;
+        for (client, served) in clients.iter_mut().zip(&served) {
+            served.send(&mut common::chain(b"x")).await.unwrap();
+            client.write_all(b"y").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            assert_eq!(&*served.recv().await.unwrap().unwrap(), b"y");
+        }
+    });
+}
+
+/// The output of `a`, while `b` goes on beside it.
+async fn both<A: Future, B: Future<Output = ()>>(a: A, b: B) -> A::Output {
+    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
+    let mut ended = false;
+    std::future::poll_fn(move |context| {
+        ended = ended || b.as_mut().poll(context).is_ready();
+        a.as_mut().poll(context)
+    })
+    .await
+}
+
+/// At most so many descriptors from here on.
+fn limit(most: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: hard }).unwrap();
+}

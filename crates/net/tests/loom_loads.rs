@@ -1,0 +1,62 @@
+//! Loads and seats in all interleavings of two lanes.
+#![cfg(loom)]
+
+use manylane_net::{Balance, Presence, Seat, load};
+use manylane_sync::{LaneId, lane, model, thread};
+
+/// One lane gives a connection to the other, which ends one of its own meanwhile. A third look sees a load between what is
+/// sure and what is possible, and nothing is left.
+#[test]
+fn a_load_counts_what_is_there_and_comes_back_to_zero() {
+    model(|| {
+        let here = lane::current();
+        let _presence = Presence::new();
+        let own = Seat::here();
+        let other = thread::spawn(move || {
+            // The lane that was read last is the only one that takes connections.
+            let seat = Balance::new([here]).seat();
+            assert_eq!(seat.lane(), here);
+            seat
+        });
+        drop(own);
+        assert!(load(here) <= 1);
+        let seat = other.join().unwrap();
+        assert_eq!(load(here), 1);
+        drop(seat);
+        assert_eq!(load(here), 0);
+    });
+}
+
+/// A connection that was refused by its lane is taken back by the one that gave it, while the lane ends another.
+#[test]
+fn a_seat_that_is_taken_back_is_not_counted() {
+    model(|| {
+        let here = lane::current();
+        let _presence = Presence::new();
+        let own = Seat::here();
+        let other = thread::spawn(move || drop(Balance::new([here]).seat()));
+        assert!((1..=2).contains(&load(here)));
+        drop(own);
+        other.join().unwrap();
+        assert_eq!(load(here), 0);
+    });
+}
+
+/// Lanes come and go while others look for one.
+#[test]
+fn a_lane_that_is_not_present_gets_nothing() {
+    model(|| {
+        let here = lane::current();
+        let absent = LaneId::new(7).unwrap();
+        let other = thread::spawn(move || {
+            let balance = Balance::new([here, absent]);
+            let seat = balance.seat();
+            assert_ne!(seat.lane(), absent);
+            seat
+        });
+        let presence = Presence::new();
+        drop(presence);
+        drop(other.join().unwrap());
+        assert_eq!(load(here), 0);
+    });
+}

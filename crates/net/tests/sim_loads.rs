@@ -1,0 +1,54 @@
+//! What it costs to choose a lane, in line transfers on the virtual multiprocessor. Figures are simulated.
+#![cfg(manylane_sim)]
+#![allow(clippy::unwrap_used)]
+
+use manylane_net::{Balance, Presence};
+use manylane_sim::{Report, Simulation, Topology, Worker};
+use manylane_sync::atomic::{AtomicU32, Ordering};
+use manylane_sync::{LaneId, lane, relax};
+
+#[derive(Default)]
+struct Meeting(AtomicU32);
+
+impl Meeting {
+    fn meet(&self, worker: &Worker) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        while (self.0.load(Ordering::Acquire) as usize) < worker.threads() {
+            relax();
+        }
+    }
+}
+
+/// Every lane takes a seat among `among` and gives it up, again and again.
+fn report(cores: usize, among: impl Fn(usize) -> Vec<usize> + Send + Sync + 'static) -> Report {
+    Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
+        Meeting::default,
+        move |meeting, worker| {
+            let _presence = Presence::new();
+            let lanes = among(lane::current().index());
+            let balance = Balance::new(lanes.into_iter().map(|index| LaneId::new(index).unwrap()));
+            meeting.meet(worker);
+            worker.measure(5, 200, |_| drop(balance.seat()));
+        },
+    )
+}
+
+/// R-F5: a listener of one lane alone shares nothing.
+#[test]
+fn a_seat_on_the_own_lane_moves_no_line() {
+    for cores in [1, 8, 32, 96] {
+        let report = report(cores, |own| vec![own]);
+        assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+        assert_eq!(report.locked, 0, "{cores} cores\n{report}");
+    }
+}
+
+/// Two lanes are looked at besides the own, whose line was looked at by others: what it costs does not grow with the lanes.
+#[test]
+fn choosing_costs_a_few_lines_however_many_lanes_there_are() {
+    for cores in [8, 32, 96] {
+        let report = report(cores, move |_| (0..cores).collect());
+        let each = report.transfers.total() as f64 / (cores * 200) as f64;
+        assert!(each <= 6.0, "{cores} cores: {each} transfers a seat\n{report}");
+    }
+}
