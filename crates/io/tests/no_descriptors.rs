@@ -40,7 +40,10 @@ fn with_child(kind: Kind, body: &str) {
         let mut byte = [0];
         assert_eq!(stdout.read(&mut byte).unwrap(), 1, "the child says its port: {output}");
         output.push(byte[0] as char);
-        port = output.strip_suffix('\n').and_then(|text| text.rsplit_once("port ")).map(|(_, port)| port.parse::<u16>().unwrap());
+        port = output
+            .strip_suffix('\n')
+            .and_then(|text| text.rsplit_once("port "))
+            .map(|(_, port)| port.parse::<u16>().unwrap());
     }
     let address = ("127.0.0.1", port.unwrap());
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -48,7 +51,8 @@ fn with_child(kind: Kind, body: &str) {
     for client in &mut clients {
         client.write_all(b"x").unwrap();
     }
-    let mut waiting: Vec<_> = clients.into_iter().map(|client| std::thread::spawn(move || echo(client))).collect();
+    let mut waiting: Vec<_> =
+        clients.into_iter().map(|client| std::thread::spawn(move || echo(client))).collect();
     waiting.drain(..).for_each(|client| client.join().unwrap());
     stdout.read_to_string(&mut output).unwrap();
     assert!(process.wait().unwrap().success(), "{output}");
@@ -91,7 +95,8 @@ fn child(kind: Kind, body: &str) {
                     drop(stream);
                 } else {
                     // Closed behind the driver's back: only the pause ends the wait.
-                    kept.borrow_mut().push(stream.detach().await.unwrap().fd);
+                    let fd = stream.detach().await.unwrap().fd;
+                    kept.borrow_mut().push(fd);
                     io2.here().sleep(Duration::from_millis(20)).await;
                     kept.borrow_mut().clear();
                 }
@@ -107,7 +112,12 @@ fn child(kind: Kind, body: &str) {
         // Nothing spun: a pause ends with a close or after a while.
         let most = CLIENTS as u64 + report.pauses + 10;
         assert!(report.pauses <= 3 * CLIENTS as u64, "{} pauses", report.pauses);
-        assert!(report.accepts <= 2 * most, "{} accepts, {} pauses of {ACCEPT_PAUSE:?}", report.accepts, report.pauses);
+        assert!(
+            report.accepts <= 2 * most,
+            "{} accepts, {} pauses of {ACCEPT_PAUSE:?}",
+            report.accepts,
+            report.pauses
+        );
     });
 }
 

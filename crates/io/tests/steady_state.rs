@@ -48,11 +48,14 @@ fn cost(io: &Io) -> (IoReport, u64) {
 
 const CLIENTS: usize = 16;
 const REQUESTS: u64 = 200;
+/// The last is measured.
+const PHASES: usize = 4;
 
 fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
     run(kind, |io| async move {
-        let done = std::rc::Rc::new(Cell::new((0_usize, 0_usize)));
-        let go = std::rc::Rc::new(Cell::new(false));
+        // Clients that are done with all their phases so far, and the phase that they may begin.
+        let done = std::rc::Rc::new(Cell::new(0));
+        let phase = std::rc::Rc::new(Cell::new(0));
         for _ in 0..CLIENTS {
             let (client, server) = tcp_pair(&io).await;
             spawn(&io, async move {
@@ -62,35 +65,36 @@ fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
                     }
                 }
             });
-            let (here, done, go) = (io.here(), done.clone(), go.clone());
+            let (here, done, phase) = (io.here(), done.clone(), phase.clone());
             spawn(&io, async move {
                 let request = chain(&[7; 100]);
-                for n in 0..2 * REQUESTS {
-                    if n == REQUESTS {
-                        done.set((done.get().0 + 1, done.get().1));
-                        while !go.get() {
-                            here.yield_now().await;
+                for n in 0..PHASES {
+                    while phase.get() < n {
+                        here.yield_now().await; // all begin together, so that the last phase needs no more than the others
+                    }
+                    for _ in 0..REQUESTS {
+                        client.send(&mut request.share().unwrap()).await.unwrap();
+                        let mut left = 100;
+                        while left > 0 {
+                            left -= client.recv().await.unwrap().unwrap().len();
                         }
                     }
-                    client.send(&mut request.share().unwrap()).await.unwrap();
-                    let mut left = 100;
-                    while left > 0 {
-                        left -= client.recv().await.unwrap().unwrap().len();
-                    }
+                    done.set(done.get() + 1);
                 }
-                done.set((done.get().0, done.get().1 + 1));
             });
         }
         let here = io.here();
-        while done.get().0 < CLIENTS {
-            here.yield_now().await;
+        let mut measured = None;
+        for n in 0..PHASES {
+            measured = Some(cost(&io));
+            phase.set(n);
+            while done.get() < (n + 1) * CLIENTS {
+                here.yield_now().await;
+            }
         }
-        let (before, calls) = cost(&io);
-        go.set(true);
-        while done.get().1 < CLIENTS {
-            here.yield_now().await;
-        }
-        let (after, calls) = (cost(&io).0, CALLS.get() - calls - report_calls(&io));
+        let (before, calls) = measured.unwrap();
+        let calls = CALLS.get() - calls; // before the report, which allocates
+        let after = cost(&io).0;
         let requests = CLIENTS as u64 * REQUESTS;
         assert_eq!(after.writes - before.writes, 2 * requests, "one write for each request and response");
         assert_eq!(after.controls - before.controls, 0, "no epoll_ctl");
@@ -102,13 +106,6 @@ fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
         }
         assert_eq!(calls, 0, "calls of the global allocator");
     });
-}
-
-/// Calls of the allocator that a report takes.
-fn report_calls(io: &Io) -> u64 {
-    let before = CALLS.get();
-    drop(cost(io));
-    CALLS.get() - before
 }
 
 fn a_spliced_request_costs_no_registration_and_no_allocation(kind: Kind) {
