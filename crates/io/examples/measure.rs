@@ -12,7 +12,7 @@ use manylane_io::{Choice, Driver, Kind, Stream, tcp_listener, tcp_socket};
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use std::cell::Cell;
 use std::error::Error;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -57,7 +57,8 @@ struct Contestant {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let settings = settings()?;
-    let folder = std::env::current_exe()?.parent().map(Path::to_path_buf).ok_or("this program is in no folder")?;
+    let folder =
+        std::env::current_exe()?.parent().map(Path::to_path_buf).ok_or("this program is in no folder")?;
     let in_c = folder.join("forward-in-c");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/c/forward.c");
     let compiled = Command::new("cc").args(["-O2", "-Wall", "-o"]).arg(&in_c).arg(&source).status()?;
@@ -141,7 +142,10 @@ fn measure(contestant: &Contestant, settings: &Settings) -> Result<(f64, f64), B
     let mut said = String::new();
     process.stdout.take().ok_or("the forwarder says something")?.read_to_string(&mut said)?;
     process.wait()?;
-    let calls = said.lines().rev().find_map(|line| line.strip_prefix("calls ")?.split(' ').next()?.parse::<f64>().ok());
+    let calls = said
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("calls ")?.split(' ').next()?.parse::<f64>().ok());
     // The calls are of all requests, the first tenth included.
     let all = (requests + requests / 10) as f64;
     Ok((spent.as_secs_f64() * 1e6 / requests as f64, calls.unwrap_or(f64::NAN) / all))
@@ -165,8 +169,7 @@ fn start(contestant: &Contestant, target: SocketAddr) -> Result<(Child, SocketAd
     while !line.ends_with('\n') && stdout.read(&mut first)? == 1 {
         line.push(first[0] as char);
     }
-    let at = BufReader::new(line.as_bytes()).lines().next().transpose()?.unwrap_or_default();
-    let at = at.split(' ').nth(1).and_then(|at| at.parse().ok());
+    let at = line.split(' ').nth(1).and_then(|at| at.parse().ok());
     Ok((process, at.ok_or_else(|| format!("{} did not start: {line:?}", contestant.name))?))
 }
 
@@ -228,4 +231,3 @@ fn processor_time(pid: u32) -> Result<Duration, std::io::Error> {
     }
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
-
