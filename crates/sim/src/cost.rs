@@ -105,10 +105,10 @@ pub const SMALL_VM: Costs = Costs {
     store_residence: 8 * NS, // Fog: store to load forwarding and commit, 4 to 20 cycles after retirement
     yield_call: 230 * NS, // measured: sched_yield alone on a core
     sleep_call: 2 * US, // assumed: system call and switch to idle in a guest
-    wake_call: 3 * US, // measured: unpark of a thread asleep on the other core, 2.9 us
-    wake_latency: 6 * US, // measured: until it runs, 8.9 us in all while the hypervisor polls; 30 us after a long sleep
-    context_switch: 2 * US, // assumed: 1 to 3 us with mitigations in a guest
-    quantum: 3_000 * US,  // Linux: base slice of the fair scheduler, 3 ms
+    wake_call: 26 * US / 10, // measured: examples/wake.rs, slept up to 30 us
+    wake_latency: 35 * US / 10, // measured: examples/wake.rs, slept up to 30 us; after a millisecond it is 10 to 25 us
+    context_switch: 2 * US,     // assumed: 1 to 3 us with mitigations in a guest
+    quantum: 3_000 * US,        // Linux: base slice of the fair scheduler, 3 ms
 };
 
 /// Two sockets of 24 cores with two threads each (Skylake-SP, Cascade Lake).

@@ -1,7 +1,7 @@
 //! The cases of `VALIDATION.md`: one source, run by real threads or, with `--cfg manylane_sim`, by virtual ones.
 
 use manylane_sync::atomic::{AtomicU64, Ordering, OwnedU64};
-use manylane_sync::{LockClass, Mutex, PerLane, RwLock};
+use manylane_sync::{CachePadded, LockClass, Mutex, PerLane, RwLock};
 use std::hint::black_box;
 
 static LIST: LockClass = LockClass::new("validated list", 1);
@@ -86,14 +86,17 @@ fn read_lock(threads: usize) -> f64 {
     )
 }
 
-/// Operations per second of `threads` threads that call `operation` for a while.
+/// Operations per second of `threads` threads that call `operation` for a while. What they share begins a line, so that
+/// how it lies in lines does not depend on the build.
 #[cfg(not(manylane_sim))]
 fn run<S: Sync>(threads: usize, set_up: impl Fn() -> S, operation: impl Fn(&S, usize) + Sync) -> f64 {
     use std::sync::Barrier;
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
-    let (state, ready, stop) = (set_up(), Barrier::new(threads + 1), AtomicBool::new(false));
+    let (state, ready, stop) =
+        (CachePadded::new(set_up()), Barrier::new(threads + 1), AtomicBool::new(false));
+    let waits_before = reported_waits();
     let workers: Vec<(u64, Instant, Instant)> = std::thread::scope(|scope| {
         let start = |thread| {
             let (state, ready, stop, operation) = (&state, &ready, &stop, &operation);
@@ -117,7 +120,27 @@ fn run<S: Sync>(threads: usize, set_up: impl Fn() -> S, operation: impl Fn(&S, u
     // The main thread may run late, so the clock is that of the workers.
     let started = workers.iter().map(|w| w.1).min().expect("there is a thread");
     let ended = workers.iter().map(|w| w.2).max().expect("there is a thread");
-    workers.iter().map(|w| w.0).sum::<u64>() as f64 / (ended - started).as_secs_f64()
+    let done = workers.iter().map(|w| w.0).sum::<u64>();
+    if let (Some((times, total)), Some((times_before, total_before))) = (reported_waits(), waits_before) {
+        let (times, total) = (times - times_before, total - total_before);
+        let least = workers.iter().map(|w| w.0).min().expect("there is a thread");
+        let most = workers.iter().map(|w| w.0).max().expect("there is a thread");
+        println!(
+            "real: {threads} threads, {done} operations, {times} waits of {:.0} ns on average, fairness {:.2}",
+            total.as_nanos() as f64 / times.max(1) as f64,
+            least as f64 / most as f64
+        );
+    }
+    done as f64 / (ended - started).as_secs_f64()
+}
+
+/// Waits for the list's lock so far, and their time together; nothing unless reports are wanted.
+#[cfg(not(manylane_sim))]
+fn reported_waits() -> Option<(u64, std::time::Duration)> {
+    std::env::var_os("MANYLANE_REPORTS")?;
+    let waits = manylane_sync::lock::contention();
+    let list = waits.iter().find(|c| c.class == "validated list");
+    Some(list.map_or((0, std::time::Duration::ZERO), |c| (c.times, c.total)))
 }
 
 /// The same on the virtual machine that models the one of `VALIDATION.md`.
@@ -127,9 +150,12 @@ fn run<S>(threads: usize, set_up: impl Fn() -> S, operation: impl Fn(&S, usize))
 
     const WARM_UP_NS: u64 = 100_000;
     const MEASURED_NS: u64 = 12_000_000; // four time slices of each core
-    let report = Simulation::new(Topology::small_vm()).threads(threads).run(set_up, |state, worker| {
-        worker.measure_for(WARM_UP_NS, MEASURED_NS, |_| operation(state, worker.number()));
-    });
+    let report = Simulation::new(Topology::small_vm()).threads(threads).run(
+        || CachePadded::new(set_up()),
+        |state, worker| {
+            worker.measure_for(WARM_UP_NS, MEASURED_NS, |_| operation(state, worker.number()));
+        },
+    );
     if std::env::var_os("MANYLANE_REPORTS").is_some() {
         println!("{report}");
     }
