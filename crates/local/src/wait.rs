@@ -232,14 +232,19 @@ fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Out
     })
 }
 
+/// Looks of a polling thread between two offers of its processor: some microseconds.
+const LOOKS: u32 = 128;
+
 /// Tries for a while, before sleeping, whenever an attempt seems to be worth its while.
 fn spin<A: Attempt>(attempt: &mut A, patience: Patience) -> Option<Result<A::Output, Error>> {
     if patience.spin.is_zero() || cfg!(any(loom, manylane_sim)) {
         return None;
     }
-    // Who asked for it looks all the time. By default the looks are rare and get rarer: each takes the line away from whoever is
-    // writing it, and meanwhile more arrives, which is then taken at once.
-    let (mut pause, longest) = if patience.spin > DEFAULT_SPIN { (1, 1) } else { (A::PAUSE, 128) };
+    // Who asked for it looks all the time, but now and then offers the processor: the other side may have none. By default the looks are
+    // rare and get rarer: each takes a line away from whoever is writing it, and meanwhile more arrives, which is then taken at once.
+    let polls = patience.spin > DEFAULT_SPIN;
+    let (mut pause, longest) = if polls { (1, 1) } else { (A::PAUSE, 128) };
+    let mut looks = 0u32;
     let started = Instant::now();
     loop {
         (0..pause).for_each(|_| relax());
@@ -249,6 +254,13 @@ fn spin<A: Attempt>(attempt: &mut A, patience: Patience) -> Option<Result<A::Out
                 Err(Error::WouldBlock) => {}
                 done => return Some(done),
             }
+        }
+        looks += 1;
+        if polls && !looks.is_multiple_of(LOOKS) {
+            continue; // the clock costs more than a look
+        }
+        if polls {
+            manylane_sync::thread::yield_now();
         }
         let spun = started.elapsed();
         if spun >= patience.spin || patience.until.is_some_and(|until| started + spun >= until) {
