@@ -391,7 +391,7 @@ pub struct KeepAlive {
 /// A `bind` line, or a `stats socket`.
 #[derive(Clone, Debug)]
 pub struct Bind {
-    /// Where, at least one.
+    /// Where, at least one; what was wrong was reported and is not here.
     pub addresses: Vec<Set<Address>>,
     /// How.
     pub options: BindOptions,

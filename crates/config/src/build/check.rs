@@ -348,7 +348,7 @@ fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
         kind => kind.name(),
     };
     let message = format!(
-        "missing timeouts for {name} '{}'.\n   | It works, but clients or servers that fall silent are never given up.\n   \
+        "missing timeouts for {name} '{}'\n   | It works, but clients or servers that fall silent are never given up.\n   \
          | Set these to more than zero, in 'defaults' for instance: 'client', 'connect', 'server'.",
         proxy.name.shown()
     );

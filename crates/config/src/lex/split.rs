@@ -269,8 +269,7 @@ impl Splitter<'_> {
         if value.contains(&0) {
             return Err(error(column, "a NUL byte cannot be part of a word, remove it from the variable"));
         }
-        let word = self.word(open);
-        value.iter().for_each(|&byte| word.push(byte, column, true));
+        self.word(open).extend_fixed(value, column);
         Ok(())
     }
 

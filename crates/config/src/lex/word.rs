@@ -80,6 +80,14 @@ impl Word {
         part
     }
 
+    /// Appends bytes of a variable that was written at `column`.
+    pub(super) fn extend_fixed(&mut self, bytes: &[u8], column: u32) {
+        if let [first, rest @ ..] = bytes {
+            self.push(*first, column, true);
+            self.bytes.extend_from_slice(rest);
+        }
+    }
+
     /// Appends a byte that was written at `column`. `fixed` bytes come from a variable.
     pub(super) fn push(&mut self, byte: u8, column: u32, fixed: bool) {
         let offset = self.bytes.len() as u32;

@@ -138,9 +138,8 @@ const TLS_BIND: &[(&str, usize)] = &[
 ];
 
 pub(super) fn stats_socket(b: &mut Builder<'_>, line: &Line<'_>) {
-    if let Some(bind) = parse::bind_line(b, line) {
-        b.config.global.stats_sockets.push(bind);
-    }
+    let bind = parse::bind_line(b, line);
+    b.config.global.stats_sockets.push(bind);
 }
 
 /// What all unix listeners have in common.

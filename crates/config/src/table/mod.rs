@@ -341,7 +341,12 @@ impl Table {
                 return Some((row, index + 1));
             }
             if elsewhere.is_none() {
-                elsewhere = self.named(name).next().map(|row| (row, index + 1));
+                // Of two rows the one of the nearer kin: for a backend a row of proxies, not of `global`.
+                let kin = |row: &&Keyword| {
+                    place.is_proxy() && Place::PROXIES.iter().any(|kin| row.places.contains(*kin))
+                };
+                let row = self.named(name).find(kin).or_else(|| self.named(name).next());
+                elsewhere = row.map(|row| (row, index + 1));
             }
         }
         elsewhere

@@ -104,7 +104,11 @@ fn toggle(b: &mut Builder<'_>, line: &Line<'_>) {
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows: Vec<Keyword> = TABLE
         .iter()
-        .map(|&(name, places, help)| flag(name, places, help).default("off").negatable().built(toggle))
+        .map(|&(name, places, help)| {
+            let row = flag(name, places, help).default("off").built(toggle);
+            // HAProxy has the two halves of this one to switch off.
+            if name == Toggle::TCPKA.name() { row } else { row.negatable() }
+        })
         .collect();
     let checks = "health checks are not built yet";
     rows.extend([
@@ -115,7 +119,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             0,
             "the client's address is added to requests",
         )
-        .negatable()
         .built(|b, line| b.settings().forwardfor = address_header(b, line)),
         own(
             "option originalto",
@@ -124,14 +127,13 @@ pub(super) fn rows() -> Vec<Keyword> {
             0,
             "the address that the client connected to is added to requests",
         )
-        .negatable()
         .built(|b, line| b.settings().originalto = address_header(b, line)),
         own("option forwarded", DLB, "[option...]", 0, "a Forwarded field is added to requests")
             .negatable()
             .refused("it is not built yet"),
-        own("option httplog", DFLB, "[clf]", 0, "logs in HTTP's format").negatable().built(log_format),
-        flag("option tcplog", DFLB, "logs in TCP's format").negatable().built(log_format),
-        flag("option httpslog", DFLB, "logs in HTTP's format with TLS").negatable().refused(super::ssl::TLS),
+        own("option httplog", DFLB, "[clf]", 0, "logs in HTTP's format").built(log_format),
+        flag("option tcplog", DFLB, "logs in TCP's format").built(log_format),
+        flag("option httpslog", DFLB, "logs in HTTP's format with TLS").refused(super::ssl::TLS),
         own(
             "option redispatch",
             DLB,
@@ -214,8 +216,8 @@ fn log_format(b: &mut Builder<'_>, line: &Line<'_>) {
         }
     };
     line.no_more(b, 1);
-    let value = (line.prefix == Prefix::None).then(|| line.set(format));
-    b.settings().log_option = value;
+    let value = line.set(format);
+    b.settings().log_option = Some(value);
 }
 
 fn redispatch(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -233,9 +235,6 @@ fn redispatch(b: &mut Builder<'_>, line: &Line<'_>) {
 
 /// The arguments of `forwardfor` and `originalto` (R-G7).
 fn address_header(b: &mut Builder<'_>, line: &Line<'_>) -> Option<crate::tree::Set<AddressHeader>> {
-    if line.prefix != Prefix::None {
-        return None;
-    }
     let mut header = AddressHeader::default();
     let mut words = line.words.iter();
     while let Some(word) = words.next() {

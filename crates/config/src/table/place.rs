@@ -79,6 +79,13 @@ const ALL: [(Place, &str); 22] = [
 ];
 
 impl Place {
+    /// Sections that are proxies, or what proxies begin with.
+    pub(super) const PROXIES: [Self; 4] = [Self::Defaults, Self::Frontend, Self::Listen, Self::Backend];
+
+    pub(super) fn is_proxy(self) -> bool {
+        Self::PROXIES.contains(&self)
+    }
+
     /// The word that begins the section.
     pub fn name(self) -> &'static str {
         ALL.iter().find(|(place, _)| *place == self).map_or("", |(_, name)| name)

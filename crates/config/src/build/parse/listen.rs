@@ -7,13 +7,12 @@ use manylane_net::Rules;
 use manylane_net::address::LONGEST_BOUND_PATH;
 
 pub(crate) fn bind(b: &mut Builder<'_>, line: &Line<'_>) {
-    if let Some(bind) = bind_line(b, line) {
-        b.proxy().binds.push(bind);
-    }
+    let bind = bind_line(b, line);
+    b.proxy().binds.push(bind);
 }
 
-/// The addresses and options of a line; `None` if no address is right.
-pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Bind> {
+/// The addresses and options of a line. Addresses that are wrong are reported and left out.
+pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Bind {
     let rules = Rules { statement: line.keyword.name, longest_path: LONGEST_BOUND_PATH, ..Rules::BIND };
     let list = &line.words[0];
     let mut addresses = Vec::new();
@@ -32,7 +31,7 @@ pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Bind> {
     let owner = format!("{} {}", line.keyword.name, list.shown());
     options(b, &owner, Place::BindOption, &line.words[1..]);
     let options = std::mem::take(&mut b.bind);
-    (!addresses.is_empty()).then(|| Bind { addresses, options, pos: line.pos() })
+    Bind { addresses, options, pos: line.pos() }
 }
 
 /// Access rights in octal.

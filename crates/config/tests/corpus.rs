@@ -1,0 +1,126 @@
+//! Small configuration files, each accepted or refused by us as its head says, and by the installed haproxy as well unless the
+//! head gives the reason why not. `# exit: N` is our exit code of `-c`; `# haproxy 2.6: N, reason` is a difference on purpose.
+
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_config::cond::Build;
+use manylane_config::diag::{Check, Severity};
+use manylane_config::lex::Environment;
+use manylane_config::load;
+use manylane_config::source::Sources;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+struct Case {
+    path: PathBuf,
+    ours: u8,
+    /// Haproxy's exit code and why it differs.
+    theirs: Option<(u8, String)>,
+}
+
+fn corpus() -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let cases: Vec<Case> = paths.into_iter().map(case).collect();
+    assert!(cases.len() > 300, "{}", cases.len());
+    cases
+}
+
+fn case(path: PathBuf) -> Case {
+    let text = std::fs::read(&path).unwrap();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let mut ours = None;
+    let mut theirs = None;
+    for line in text.lines().take_while(|line| line.starts_with('#')) {
+        if let Some(code) = line.strip_prefix("# exit: ") {
+            ours = code.trim().parse().ok();
+        } else if let Some(rest) = line.strip_prefix("# haproxy 2.6: ") {
+            let (code, reason) =
+                rest.split_once(", ").unwrap_or_else(|| panic!("{}: a reason is missing", path.display()));
+            theirs = Some((code.parse().unwrap(), reason.trim().to_owned()));
+        }
+    }
+    let ours = ours.unwrap_or_else(|| panic!("{}: # exit: is missing", path.display()));
+    Case { path, ours, theirs }
+}
+
+fn environment() -> Environment {
+    let mut environment = Environment::new();
+    environment.set(b"HOME", b"/root").unwrap();
+    environment
+}
+
+#[test]
+fn every_file_is_accepted_or_refused_as_its_head_says() {
+    let mut wrong = Vec::new();
+    for case in corpus() {
+        let mut sources = Sources::new();
+        sources.load(&case.path).unwrap();
+        let build = Build::bare();
+        let loaded = load(&sources, &build, environment(), false);
+        let global = &loaded.config.global;
+        let has_listener = loaded.config.proxies.iter().any(|proxy| !proxy.binds.is_empty())
+            || !global.stats_sockets.is_empty();
+        let check = Check { warnings_are_errors: global.zero_warning.is_some(), has_listener };
+        let verdict = loaded.found.verdict(&sources, 1, check);
+        if verdict.code as u8 != case.ours {
+            let text = loaded.found.render(&sources, 1);
+            wrong.push(format!(
+                "{}: exit {} instead of {}\n{text}",
+                case.path.display(),
+                verdict.code as u8,
+                case.ours
+            ));
+        }
+        // Errors are pointed at.
+        for finding in loaded.found.found().iter().filter(|finding| finding.severity == Severity::Alert) {
+            let pos = finding.pos.unwrap_or_else(|| panic!("{}: {}", case.path.display(), finding.message));
+            let (line, _) = sources.line(pos.file, pos.line).unwrap();
+            assert!(pos.column as usize <= line.len() + 1, "{}: {finding:?}", case.path.display());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_installed_haproxy_agrees_or_differs_for_a_reason() {
+    let version = Command::new("haproxy").arg("-v").stdin(Stdio::null()).output();
+    let Ok(version) = version else {
+        eprintln!("haproxy is not installed: only our half of the corpus was run");
+        return;
+    };
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    if !version.contains("version 2.6.") {
+        eprintln!(
+            "the installed haproxy is not 2.6, for which the reasons were written: only our half was run"
+        );
+        return;
+    }
+    let mut wrong = Vec::new();
+    for case in corpus() {
+        let run = Command::new("haproxy")
+            .args(["-c", "-f"])
+            .arg(&case.path)
+            .env_clear()
+            .env("HOME", "/root")
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let expected = case.theirs.as_ref().map_or(case.ours, |(code, _)| *code);
+        if run.status.code() != Some(i32::from(expected)) {
+            let text = String::from_utf8_lossy(&run.stderr);
+            wrong.push(format!("{}: {} instead of {expected}\n{text}", case.path.display(), run.status));
+        }
+        if let Some((code, reason)) = &case.theirs {
+            assert!(
+                *code != case.ours && reason.len() > 5,
+                "{}: no difference, or no reason",
+                case.path.display()
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

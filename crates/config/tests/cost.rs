@@ -1,0 +1,50 @@
+//! What reading costs: a start with a large file is a matter of milliseconds, and grows with the file, not faster.
+
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_config::cond::Build;
+use manylane_config::lex::Environment;
+use manylane_config::load;
+use manylane_config::source::Sources;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// A backend of 100 servers, so many times.
+fn text(backends: usize) -> String {
+    let mut text = String::from("defaults\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n");
+    for backend in 0..backends {
+        writeln!(text, "backend b{backend}\n balance leastconn").unwrap();
+        for server in 0..100 {
+            writeln!(
+                text,
+                " server s{server} 10.0.{}.{server}:80 weight 10 maxconn 100 slowstart 10s",
+                backend % 256
+            )
+            .unwrap();
+        }
+    }
+    text
+}
+
+/// The least of several runs.
+fn read(text: &str) -> Duration {
+    let build = Build::bare();
+    let run = || {
+        let mut sources = Sources::new();
+        sources.add("large.cfg", text).unwrap();
+        let begun = Instant::now();
+        let loaded = load(&sources, &build, Environment::new(), false);
+        let took = begun.elapsed();
+        assert_eq!(loaded.found.errors(), 0);
+        took
+    };
+    (0..7).map(|_| run()).min().unwrap()
+}
+
+#[test]
+fn a_file_ten_times_as_long_takes_about_ten_times_as_long() {
+    let (short, long) = (read(&text(10)), read(&text(100)));
+    println!("1,000 servers: {short:?}; 10,000 servers: {long:?}, {:?} a line", long / 10_000);
+    // Noise of a busy machine is allowed for; a quadratic step would be a factor of 100.
+    assert!(long < short * 40, "{short:?} and {long:?}");
+}

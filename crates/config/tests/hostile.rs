@@ -1,0 +1,196 @@
+//! Whatever is in a file: no panic, bounded work, findings that point into the file.
+
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_config::cond::{Build, evaluate};
+use manylane_config::diag::Diagnostics;
+use manylane_config::lex::Environment;
+use manylane_config::limits;
+use manylane_config::load;
+use manylane_config::source::Sources;
+use manylane_config::table::{Place, Shape, Table};
+use proptest::prelude::*;
+
+fn environment() -> Environment {
+    let mut environment = Environment::new();
+    environment.set(b"V", b"a b").unwrap();
+    environment
+}
+
+/// Reads a text and shows everything that was found.
+fn read(text: &[u8]) -> (Diagnostics, String) {
+    let mut sources = Sources::new();
+    sources.add("hostile.cfg", text).unwrap();
+    let build = Build::bare();
+    let loaded = load(&sources, &build, environment(), true);
+    for finding in loaded.found.found() {
+        if let Some(pos) = finding.pos {
+            let (line, _) = sources.line(pos.file, pos.line).expect("a finding is at a line");
+            assert!(pos.column >= 1 && pos.column as usize <= line.len() + 1, "{finding:?}");
+        }
+    }
+    let shown = loaded.found.render(&sources, 1);
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+    (loaded.found, shown)
+}
+
+#[test]
+fn every_keyword_takes_nothing_too_much_and_nonsense_without_a_panic() {
+    let arguments = [
+        "",
+        " x",
+        " 1",
+        " -1",
+        " 99999999999999999999",
+        " \"\"",
+        " a b c d e f g h",
+        " 1 1 1 1",
+        " if",
+        " x if TRUE",
+        " \\xff\\xfe",
+        " ,",
+        " (",
+        " :",
+        " %[x]",
+    ];
+    let header = |place: Place| match place {
+        Place::Global | Place::Traces => place.name().to_owned(),
+        _ => format!("{} name", place.name()),
+    };
+    for row in Table::get().rows() {
+        for place in row.places.iter() {
+            for argument in arguments {
+                let prefixes: &[&str] = if argument.len() < 3 { &["", "no ", "default "] } else { &[""] };
+                for prefix in prefixes {
+                    let line = match place {
+                        Place::Top => format!("{prefix}{}{argument}\n", row.name),
+                        Place::BindOption => format!("frontend f\n bind :80 {}{argument}\n", row.name),
+                        Place::ServerOption => format!(
+                            "backend b\n server s 1.1.1.1 {}{argument}\n default-server {0}{argument}\n",
+                            row.name
+                        ),
+                        _ => format!("{}\n {prefix}{}{argument}\n", header(place), row.name),
+                    };
+                    read(line.as_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Nothing is silently ignored: a keyword that is read complains about an argument too many, or keeps it.
+#[test]
+fn flags_and_typed_keywords_refuse_an_argument_too_many() {
+    for row in Table::get().rows() {
+        let (Shape::Flag | Shape::Args(_), None) = (&row.shape, row.status.reason()) else { continue };
+        let Some(place) =
+            row.places.iter().find(|place| *place < Place::BindOption && *place != Place::Defaults)
+        else {
+            continue;
+        };
+        let words = " 1".repeat(8);
+        let text = format!("{} name\n {}{words}\n", place.name(), row.name).replace("global name", "global");
+        let (found, shown) = read(text.as_bytes());
+        assert!(found.errors() > 0, "{}: {shown}", row.name);
+    }
+}
+
+#[test]
+fn refused_keywords_are_named_with_their_reason() {
+    for row in Table::get().rows() {
+        let Some(reason) = row.status.reason() else { continue };
+        let Some(place) = row.places.iter().find(|place| *place < Place::Peers && *place != Place::Defaults)
+        else {
+            continue;
+        };
+        let header =
+            if place == Place::Global { "global".to_owned() } else { format!("{} name", place.name()) };
+        let (_, shown) = read(format!("{header}\n {} x y z\n", row.name).as_bytes());
+        assert!(
+            shown.contains(&format!("'{}'", row.name)) && shown.contains(reason),
+            "{}: {shown}",
+            row.name
+        );
+    }
+}
+
+#[test]
+fn a_file_of_garbage_is_bounded() {
+    let (found, shown) = read("garbage\n".repeat(200_000).as_bytes());
+    assert_eq!(found.errors(), 200_000);
+    assert!(found.found().len() <= limits::MAX_DIAGNOSTICS + 1);
+    assert!(shown.contains("more findings are not shown"));
+}
+
+#[test]
+fn doubling_variables_end() {
+    let text = format!("global\n setenv A xxxxxxxxxxxxxxxx\n{}", " setenv A \"$A$A\"\n".repeat(64));
+    let (found, shown) = read(text.as_bytes());
+    assert!(found.errors() > 0 && shown.contains("too long for a variable"), "{shown}");
+}
+
+#[test]
+fn templates_cannot_fill_the_memory() {
+    let text = format!("backend b\n{}", " server-template s 1-60000 127.0.0.1:80\n".repeat(50));
+    let (found, shown) = read(text.as_bytes());
+    assert!(shown.contains("more than 65535 servers"), "{shown}");
+    assert!(found.errors() >= 49);
+}
+
+/// Words that configurations are made of, so that random lines get past the first word.
+fn word() -> impl Strategy<Value = String> {
+    let names: Vec<&'static str> = Table::get().rows().iter().map(|row| row.name).collect();
+    prop_oneof![
+        4 => proptest::sample::select(names).prop_map(str::to_owned),
+        2 => proptest::sample::select(vec![
+            "global", "defaults", "frontend", "backend", "listen", "userlist", "resolvers", "ring", "from", "if", "unless", "no", "default",
+            "name", "other", "127.0.0.1:80", ":80-90", "unix@/x", "fd@3", "1", "0", "-1", "5s", "16k", "{", "}", "src", "on", "off", "len",
+            "header", "except", "%[src]", "\"$V\"", "\"${V[*]}\"", "'a b'", "\\", "\"", "'", "#", ".if", ".elif", ".else", ".endif", "1 &&",
+            "streq(a,b)", ".notice", "s1", "1-5", "hdr(x)", "random(", "ring@name", "stdout", "local0",
+        ]).prop_map(str::to_owned),
+        1 => "[ -~]{0,12}",
+        1 => any::<String>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("MANYLANE_LONG").is_some() { 50_000 } else { 400 }))]
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic(text in proptest::collection::vec(any::<u8>(), 0..400)) {
+        read(&text);
+    }
+
+    #[test]
+    fn any_lines_of_known_words_are_read_without_a_panic(
+        lines in proptest::collection::vec(proptest::collection::vec(word(), 0..7), 0..30)
+    ) {
+        let text: String = lines.iter().map(|words| words.join(" ") + "\n").collect();
+        read(text.as_bytes());
+    }
+
+    #[test]
+    fn any_condition_is_read_without_a_panic(text in "[01!&|() a-z,\"'\\\\_.]{0,40}") {
+        if let Err(error) = evaluate(text.as_bytes(), &environment(), &Build::bare()) {
+            prop_assert!(error.at <= text.len());
+        }
+    }
+
+    /// Quoting any text in single quotes, its own quotes escaped outside of them, gives the text back.
+    #[test]
+    fn quoted_text_comes_back(text in "[ -~\t]{0,60}") {
+        let quoted = format!("'{}'", text.replace('\'', "'\\''"));
+        let mut sources = Sources::new();
+        sources.add("q.cfg", format!("global\n node {quoted}\n")).unwrap();
+        let build = Build::bare();
+        let loaded = load(&sources, &build, Environment::new(), false);
+        prop_assert_eq!(loaded.config.global.node.map(|set| set.value.bytes().to_vec()), Some(text.into_bytes()));
+    }
+
+    /// A file cut anywhere is read to its end.
+    #[test]
+    fn a_file_cut_anywhere_is_read(cut in 0usize..2000) {
+        let text = include_bytes!("whole.cfg");
+        read(&text[..cut.min(text.len())]);
+    }
+}

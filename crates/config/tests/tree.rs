@@ -1,0 +1,210 @@
+//! What a whole file means: the checked tree, inheritance, and the findings that need more than a line.
+
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_config::cond::Build;
+use manylane_config::diag::Severity;
+use manylane_config::lex::Environment;
+use manylane_config::source::Sources;
+use manylane_config::table::{Ruleset, Timeout, Toggle};
+use manylane_config::tree::{Algorithm, Config, LogTarget, Mode, Proxy, ProxyHeader, ProxyKind, RetryOn};
+use manylane_config::{Loaded, load};
+use std::time::Duration;
+
+fn read(text: &str) -> (Sources, Loaded) {
+    let mut sources = Sources::new();
+    sources.add("t.cfg", text).unwrap();
+    let build = Build::bare();
+    let loaded = load(&sources, &build, Environment::new(), false);
+    (sources, loaded)
+}
+
+fn tree(text: &str) -> Config {
+    let (sources, loaded) = read(text);
+    assert_eq!(loaded.found.errors(), 0, "{}", loaded.found.render(&sources, 1));
+    loaded.config
+}
+
+/// `line:column severity message`, the first line of each.
+fn findings(text: &str) -> Vec<String> {
+    let (_, loaded) = read(text);
+    let show = |finding: &manylane_config::diag::Diagnostic| {
+        let pos = finding.pos.unwrap();
+        let level = match finding.severity {
+            Severity::Alert => "A",
+            Severity::Warning => "W",
+            _ => "N",
+        };
+        format!("{}:{} {level} {}", pos.line, pos.column, finding.message.lines().next().unwrap())
+    };
+    loaded.found.found().iter().map(show).collect()
+}
+
+fn proxy<'c>(config: &'c Config, name: &str) -> &'c Proxy {
+    config.proxies.iter().find(|proxy| proxy.name == name).unwrap()
+}
+
+#[test]
+fn a_whole_file_is_read_into_types() {
+    let config = tree(include_str!("whole.cfg"));
+    assert_eq!(config.global.maxconn.unwrap().value, 20000);
+    assert_eq!(config.global.tune.bufsize.unwrap().value, 16384);
+    assert_eq!(config.global.hard_stop_after.unwrap().value.after, Duration::from_secs(30));
+    assert_eq!(config.global.description.as_ref().unwrap().value.bytes(), b"the edge of the house");
+    assert_eq!(config.global.log.len(), 2);
+    assert_eq!(config.environment.get(b"WWW_PORT"), Some(&b"18080"[..]));
+
+    let www = proxy(&config, "www");
+    assert_eq!((www.kind, www.settings.mode()), (ProxyKind::Frontend, Mode::Http));
+    assert_eq!(www.binds[0].addresses[0].value.to_string(), "127.0.0.1:18080");
+    assert!(www.binds[0].options.accept_proxy.unwrap().value);
+    assert_eq!(www.binds[1].addresses.len(), 2);
+    assert_eq!(www.binds[1].options.mode.unwrap().value, 0o600);
+    let forwarded = &www.settings.forwardfor.as_ref().unwrap().value;
+    assert!(forwarded.if_none && forwarded.except.len() == 2 && forwarded.except[1].prefix == 32);
+    assert_eq!(www.acls.iter().filter(|acl| acl.name == "static").count(), 2);
+    let rule = &www.rules[0];
+    assert_eq!((rule.list, rule.action), (Ruleset::HttpRequest, "set-header"));
+    assert_eq!(rule.words[2].bytes(), b"t.cfg:57:www");
+    let deny = www.rules[1].condition.as_ref().unwrap();
+    assert!(!deny.unless && deny.words.len() == 5);
+    assert!(www.use_backend[1].is_dynamic() && !www.use_backend[0].is_dynamic());
+
+    let app = proxy(&config, "app");
+    let balance = &app.settings.balance.as_ref().unwrap().value;
+    assert_eq!((balance.algorithm, balance.words[0].bytes()), (Algorithm::Hash, &b"req.hdr(x-user)"[..]));
+    assert!(app.settings.hash_type.unwrap().value.avalanche);
+    assert_eq!(app.settings.redispatch.unwrap().value, 1);
+    assert_eq!(app.servers[1].options.slowstart.unwrap().value, Duration::from_secs(30));
+    assert_eq!(app.servers[0].options.maxconn.unwrap().value, 100);
+    assert!(app.servers[2].options.backup.unwrap().value);
+    assert_eq!(app.settings.retry_on.as_ref().unwrap().value[2], RetryOn::Status(503));
+
+    let files = proxy(&config, "files");
+    let names: Vec<&[u8]> = files.servers.iter().map(|server| server.name.bytes()).collect();
+    assert_eq!(names, [b"file1", b"file2", b"file3"]);
+    assert_eq!(files.servers[0].options.send_proxy.unwrap().value, ProxyHeader::V2);
+
+    let db = proxy(&config, "db");
+    assert_eq!(db.settings.mode(), Mode::Tcp);
+    assert_eq!(db.servers[0].address.value.to_string(), "[::1]:+10");
+    assert_eq!(config.userlists[0].users.len(), 2);
+    assert_eq!(config.resolvers[0].holds[0].time, Duration::from_secs(10));
+}
+
+#[test]
+fn proxies_begin_with_their_defaults_and_change_only_themselves() {
+    let config = tree(
+        "defaults a\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n option httpclose\n maxconn 5\n log stdout local0\n\
+         defaults b from a\n timeout client 2s\n no option httpclose\n\
+         frontend f\n bind :1\n maxconn 7\n no log\n\
+         frontend g from a\n bind :2\n option http-keep-alive\n\
+         defaults\n mode tcp\n timeout client 3s\nfrontend h\n bind :3\n",
+    );
+    let (f, g, h) = (proxy(&config, "f"), proxy(&config, "g"), proxy(&config, "h"));
+    let client = |proxy: &Proxy| proxy.settings.timeout(Timeout::Client).unwrap().as_secs();
+    assert_eq!((client(f), client(g), client(h)), (2, 1, 3));
+    assert!(!f.settings.option(Toggle::HTTPCLOSE));
+    // The last of the connection modes counts.
+    assert!(!g.settings.option(Toggle::HTTPCLOSE) && g.settings.option(Toggle::HTTP_KEEP_ALIVE));
+    assert_eq!(f.settings.maxconn.unwrap().value, 7);
+    assert_eq!(g.settings.maxconn.unwrap().value, 5);
+    assert!(f.settings.log.is_empty() && matches!(g.settings.log[..], [LogTarget::Own(_)]));
+    // A section of defaults without `from` begins with nothing.
+    assert!(h.settings.maxconn.is_none() && h.settings.mode() == Mode::Tcp);
+    assert_eq!(config.proxies[f.defaults.unwrap()].name, "b");
+}
+
+#[test]
+fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
+    let text = "global\n maxcon 5\n nbthread many\n\
+                defaults\n mode htpt\n timeout clent 5s\n timeout queue 5x\n option httplg\n\
+                frontend www\n bind :99999 nmae x\n use_backend ap if TRUE\n http-request dney\n\
+                backend app\n balance roundrbin\n server a 127.0.0.1:80 wieght 3\n server a 127.0.0.1:80\n stick on src\n";
+    assert_eq!(
+        findings(text),
+        [
+            "2:2 A unknown keyword 'maxcon' in 'global' section; did you mean 'maxconn' maybe ?",
+            "3:11 A 'nbthread' : 'many' expects a number, unexpected character 'm'",
+            "5:7 A 'mode' : 'htpt' is not one of tcp, http, log, spop, haterm; did you mean 'http' maybe ?",
+            "6:10 A unknown timeout 'clent' in 'defaults' section; did you mean 'timeout client' maybe ?",
+            "7:17 A 'timeout queue' : '5x' 'x' is no unit of time, there are us, ms, s, m, h and d",
+            "8:9 A unknown option 'httplg' in 'defaults' section; did you mean 'option httplog' maybe ?",
+            "10:8 A 'bind' : '99999' is not a port in ':99999', write a number from 1 to 65535",
+            "10:14 A 'bind :99999' : unknown keyword 'nmae'; did you mean 'name' maybe ?",
+            "12:15 A 'http-request' does not know the action 'dney'; did you mean 'deny' maybe ?",
+            "14:10 A 'balance' does not know 'roundrbin'; did you mean 'roundrobin' maybe ?",
+            "15:24 A 'server app/a' : unknown keyword 'wieght'; did you mean 'weight' maybe ?",
+            "17:2 A 'stick on' is a keyword of HAProxy that this program refuses: stick tables are not built yet",
+            "11:14 A proxy 'www' : unable to find required use_backend 'ap'; did you mean 'app' maybe ?",
+            "9:1 W missing timeouts for frontend 'www'",
+            "16:9 A backend 'app' has a server named 'a' already at t.cfg:15",
+            "13:1 W missing timeouts for backend 'app'",
+        ]
+    );
+}
+
+#[test]
+fn lines_of_a_refused_section_are_part_of_its_refusal() {
+    let found = findings(
+        "cache c\n total-max-size 4\n nonsense\nfrontend f\n bind :1\n timeout client 1s\n nonsense\n",
+    );
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].starts_with("1:1 A section 'cache'")
+            && found[1].starts_with("7:2 A unknown keyword 'nonsense'"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn keywords_of_the_other_side_are_ignored_with_a_warning_as_in_haproxy() {
+    let base = "defaults\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n";
+    let found =
+        findings(&format!("{base}frontend f\n bind :1\n fullconn 5\nbackend b\n maxconn 5\n bind :2\n"));
+    assert_eq!(
+        found,
+        [
+            "7:2 W 'fullconn' ignored because frontend 'f' has no backend capability. Maybe you want 'maxconn' instead ?",
+            "9:2 W 'maxconn' ignored because backend 'b' has no frontend capability. Maybe you want 'fullconn' instead ?",
+            "10:2 W 'bind' ignored because backend 'b' has no frontend capability",
+        ]
+    );
+}
+
+#[test]
+fn a_misplaced_keyword_tells_where_it_belongs() {
+    assert_eq!(
+        findings("global\n balance first\n"),
+        ["2:2 A 'balance' not allowed in 'global' section; it belongs into defaults, listen, backend"]
+    );
+    assert_eq!(
+        findings("defaults\n acl a src 10.0.0.1\n"),
+        ["2:2 A 'acl' not allowed in anonymous 'defaults' section"]
+    );
+}
+
+#[test]
+fn two_files_are_two_worlds_of_sections_and_one_of_names() {
+    let mut sources = Sources::new();
+    sources.add("a.cfg", "frontend f\n bind :1\n timeout client 1s\n default_backend b\n").unwrap();
+    sources.add("b.cfg", " mode http\nbackend b\n").unwrap();
+    let build = Build::bare();
+    let loaded = load(&sources, &build, Environment::new(), false);
+    let text = loaded.found.render(&sources, 1);
+    assert_eq!(loaded.found.found().len(), 1, "{text}");
+    assert!(text.contains("[b.cfg:1] : unknown keyword 'mode' out of section"), "{text}");
+}
+
+#[test]
+fn mixing_named_and_implicit_use_of_defaults_is_warned_about() {
+    let base = "defaults d\n timeout client 1s\n";
+    let found = findings(&format!("{base}frontend f from d\n bind :1\nfrontend g\n bind :2\n"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with(
+            "5:1 W defaults section 'd' is used explicitly by frontend 'f' and implicitly by frontend 'g'"
+        ),
+        "{found:?}"
+    );
+}
