@@ -17,6 +17,9 @@
 //! 3. The push that replaces `SLEEPING` learns so from its own compare-and-swap and wakes the lane. There is exactly
 //!    one such push for each sleep; no other push needs to. No fence and no second look are needed.
 //!
+//! 4. Each try of a push begins from the head that the last one found: whether the lane sleeps, or has ended, is never what it was
+//!    before (R-F11: in this design who owns something is told by its lane's inbox, not by a mask of running threads).
+//!
 //! # Progress
 //! A push repeats only when another push, or the lane, went first. The lane waits for nobody.
 //!

@@ -375,6 +375,9 @@ const _: () = assert!(cfg!(any(loom, manylane_sim)) || size_of::<Node>() == 40);
 #[cfg(all(test, not(any(loom, manylane_sim))))]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
     use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -417,64 +420,77 @@ mod tests {
         }
     }
 
-    /// Against an ordered map, with arming, cancelling, moving both ways and jumps of time.
-    #[test]
-    fn the_wheel_agrees_with_an_ordered_map() {
-        let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
-        println!("seed {seed:#x}");
-        let mut random = move |below: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % below
-        };
-        let wheel = Wheel::new();
-        let fired = Arc::new(Fired(AtomicU64::new(0)));
-        let mut expected: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut now = 0;
-        for round in 0..200_000 {
-            let span = 1 << random(26);
-            match random(6) {
-                0 | 1 => {
-                    let index = wheel.take_node().expect("memory");
-                    let deadline = now + 1 + random(span);
-                    wheel.arm(index, deadline, Waker::from(fired.clone()));
-                    assert_eq!(expected.insert(index, deadline), None);
-                }
-                2 if !expected.is_empty() => {
-                    let pick = random(expected.len() as u64) as usize;
-                    let (&index, _) = expected.iter().nth(pick).expect("in range");
-                    let deadline = now + 1 + random(span);
-                    wheel.postpone(index, deadline);
-                    expected.insert(index, deadline);
-                }
-                3 if expected.len() > 100 => {
-                    let pick = random(expected.len() as u64) as usize;
-                    let (&index, _) = expected.iter().nth(pick).expect("in range");
-                    assert!(wheel.give_node(index).is_some());
-                    expected.remove(&index);
-                }
-                _ => {
-                    let most = random(16);
-                    now += random(1 << most);
-                    let before = fired.0.load(Ordering::Relaxed);
-                    fire_all(&wheel, now);
-                    let due: Vec<u32> =
-                        expected.iter().filter(|(_, at)| **at <= now).map(|(index, _)| *index).collect();
-                    let count = fired.0.load(Ordering::Relaxed) - before;
-                    assert_eq!(count, due.len() as u64, "round {round}, now {now}");
-                    for index in due {
-                        assert!(!wheel.is_armed(index));
-                        wheel.give_node(index);
-                        expected.remove(&index);
+    /// What happens to a wheel. Times are distances, from a millisecond to half a year; `which` picks one of those that are armed.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Arm { after: u64 },
+        Move { which: Index, after: u64 },
+        Cancel { which: Index },
+        Pass { time: u64 },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let time = |most: u32| (0..=most, any::<u64>()).prop_map(|(bits, random)| random % (1 << bits));
+        prop_oneof![
+            3 => time(34).prop_map(|after| Step::Arm { after }),
+            2 => (any::<Index>(), time(34)).prop_map(|(which, after)| Step::Move { which, after }),
+            1 => any::<Index>().prop_map(|which| Step::Cancel { which }),
+            3 => time(30).prop_map(|time| Step::Pass { time }),
+        ]
+    }
+
+    proptest! {
+        /// Arming, moving both ways, cancelling, and jumps of time.
+        #[test]
+        fn the_wheel_agrees_with_an_ordered_map(steps in vec(step(), 1..100)) {
+            let wheel = Wheel::new();
+            let fired = Arc::new(Fired(AtomicU64::new(0)));
+            let mut expected: BTreeMap<u32, u64> = BTreeMap::new();
+            let mut now = 0;
+            let pick = |expected: &BTreeMap<u32, u64>, which: Index| {
+                (!expected.is_empty()).then(|| *expected.keys().nth(which.index(expected.len())).expect("in range"))
+            };
+            for step in steps {
+                match step {
+                    Step::Arm { after } => {
+                        let index = wheel.take_node().expect("memory");
+                        wheel.arm(index, now + 1 + after, Waker::from(fired.clone()));
+                        prop_assert_eq!(expected.insert(index, now + 1 + after), None);
+                    }
+                    Step::Move { which, after } => {
+                        if let Some(index) = pick(&expected, which) {
+                            wheel.postpone(index, now + 1 + after);
+                            expected.insert(index, now + 1 + after);
+                        }
+                    }
+                    Step::Cancel { which } => {
+                        if let Some(index) = pick(&expected, which) {
+                            prop_assert!(wheel.give_node(index).is_some());
+                            expected.remove(&index);
+                        }
+                    }
+                    Step::Pass { time } => {
+                        now += time;
+                        let before = fired.0.load(Ordering::Relaxed);
+                        fire_all(&wheel, now);
+                        let due: Vec<u32> =
+                            expected.iter().filter(|(_, at)| **at <= now).map(|(index, _)| *index).collect();
+                        prop_assert_eq!(fired.0.load(Ordering::Relaxed) - before, due.len() as u64, "now {}", now);
+                        for index in due {
+                            prop_assert!(!wheel.is_armed(index));
+                            wheel.give_node(index);
+                            expected.remove(&index);
+                        }
                     }
                 }
+                prop_assert_eq!(wheel.armed.get() as usize, expected.len());
+                if let Some(first) = expected.values().min() {
+                    let event = wheel.next_event().expect("something is armed").as_nanos() / NANOS;
+                    prop_assert!(event <= *first, "sleeping until {} misses {}", event, first);
+                }
             }
-            assert_eq!(wheel.armed.get() as usize, expected.len());
-            if let Some(first) = expected.values().min() {
-                let event = wheel.next_event().expect("something is armed").as_nanos() / NANOS;
-                assert!(event <= *first, "round {round}: sleeping until {event} misses {first}");
-            }
+            // The wheel does not free wakers that are still armed: it lives as long as the program.
+            expected.into_keys().for_each(|index| drop(wheel.give_node(index)));
         }
     }
 

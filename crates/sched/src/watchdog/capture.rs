@@ -8,18 +8,19 @@
 //! # Protocol
 //! | state | whose the copy is | next |
 //! |---|---|---|
-//! | `IDLE` | the asker's, who holds the lock [`ASKING`] | `WANTED`: it has written who is meant, and sends the signal |
-//! | `WANTED` | nobody's | `COPYING` by the handler in the thread that is meant; `IDLE` by the asker, who has waited long enough |
+//! | `IDLE` | the asker's, who holds the lock [`ASKING`] | `WANTED`: it has written where the stack is, and sends the signal |
+//! | `WANTED` and a thread | nobody's | `COPYING` by the handler in that thread; `IDLE` by the asker, who has waited long enough |
 //! | `COPYING` | the handler's, for some ten microseconds | `DONE` |
 //! | `DONE` | the asker's | `IDLE` |
 //!
-//! 1. Both ways out of `WANTED` are compare-and-swaps, so a signal that comes late finds no request, or one that is meant for it.
+//! 1. Both ways out of `WANTED` are compare-and-swaps of the state with the thread's number in it, so a signal that comes late finds
+//!    no request, or one that is meant for it.
 //! 2. The asker holds the lane's [`Unpark`](crate::Unpark) lock from its look at the thread's number until the signal is sent. A lane
 //!    clears the number under that lock before it ends: the signal never goes to a thread that has inherited the number.
 //! 3. The handler reads between its stack pointer and the end of the lane's stack, nothing if it runs on another stack.
 
 use crate::home::Home;
-use manylane_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use manylane_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use manylane_sync::{LockClass, Mutex};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -37,16 +38,23 @@ static ASKING: LockClass = LockClass::new("stack capture", 3);
 /// For the one that is asking.
 static TURN: Mutex<()> = Mutex::new(&ASKING, ());
 
-const IDLE: u32 = 0;
-const WANTED: u32 = 1;
-const COPYING: u32 = 2;
-const DONE: u32 = 3;
+const IDLE: u64 = 0;
+const COPYING: u64 = 1;
+const DONE: u64 = 2;
+
+/// `WANTED`, with the system's number of the thread that is meant, which is not 0.
+fn wanted(thread: u32) -> u64 {
+    u64::from(thread) << 2 | 3
+}
+
+/// The system's number of the calling thread.
+fn this_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
 
 /// What asker and handler share. Relaxed, but for `state`, which publishes the rest.
 struct Exchange {
-    state: AtomicU32,
-    /// The system's number of the thread that is meant.
-    thread: AtomicU32,
+    state: AtomicU64,
     /// Lowest address of its stack, and the first beyond it.
     stack: [AtomicUsize; 2],
     /// Program counter, stack pointer, frame pointer, link register.
@@ -57,8 +65,7 @@ struct Exchange {
 }
 
 static EXCHANGE: Exchange = Exchange {
-    state: AtomicU32::new(IDLE),
-    thread: AtomicU32::new(0),
+    state: AtomicU64::new(IDLE),
     stack: [const { AtomicUsize::new(0) }; 2],
     registers: [const { AtomicUsize::new(0) }; 4],
     copied: AtomicUsize::new(0),
@@ -110,7 +117,7 @@ impl ThreadPlace {
         self.stack[0].store(low, Ordering::Relaxed);
         self.stack[1].store(high, Ordering::Relaxed);
         // Release: whoever sees the thread sees its stack.
-        self.thread.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Release);
+        self.thread.store(this_thread(), Ordering::Release);
     }
 
     /// The thread leaves. Under the lane's lock (rule 2).
@@ -167,10 +174,10 @@ fn install() -> io::Result<c_int> {
 extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     let exchange = &EXCHANGE;
     // Acquire: pairs with the release in `capture`: the request is whole.
-    if exchange.state.load(Ordering::Acquire) != WANTED
-        || exchange.thread.load(Ordering::Relaxed) != rustix::thread::gettid().as_raw_nonzero().get() as u32
-        // Acquire: as above, for a request that took the place of the one that was looked at.
-        || exchange.state.compare_exchange(WANTED, COPYING, Ordering::Acquire, Ordering::Relaxed).is_err()
+    if exchange
+        .state
+        .compare_exchange(wanted(this_thread()), COPYING, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
     {
         return;
     }
@@ -212,31 +219,31 @@ pub(super) fn capture(home: &Home) -> Result<Snapshot, Failed> {
     let signal = signal().map_err(Failed::NoSignal)?;
     let exchange = &EXCHANGE;
     let _turn = TURN.lock();
-    {
+    let wanted = {
         let _keeps_the_lane = home.unpark.lock(); // rule 2
         // Acquire: pairs with the release in `enter`.
         let thread = home.published.thread.thread.load(Ordering::Acquire);
         if thread == 0 {
             return Err(Failed::Gone);
         }
-        exchange.thread.store(thread, Ordering::Relaxed);
         for (to, from) in exchange.stack.iter().zip(&home.published.thread.stack) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         // Release: publishes the request.
-        exchange.state.store(WANTED, Ordering::Release);
+        exchange.state.store(wanted(thread), Ordering::Release);
         // SAFETY: a system call on numbers.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
         if sent != 0 {
             exchange.state.store(IDLE, Ordering::Relaxed); // no signal, no handler
             return Err(Failed::Gone);
         }
-    }
+        wanted(thread)
+    };
     let asked = Instant::now();
     // Acquire: pairs with the release in the handler.
     while exchange.state.load(Ordering::Acquire) != DONE {
         let withdrawn = asked.elapsed() >= PATIENCE
-            && exchange.state.compare_exchange(WANTED, IDLE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            && exchange.state.compare_exchange(wanted, IDLE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if withdrawn {
             return Err(Failed::NoAnswer(signal));
         }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Looks within the warn limit: a task is reported at most a quarter of the limit late.
+/// Looks within the warn limit: a task is reported at most a quarter of the limit late, if the watchdog itself is not (rule 4).
 const LOOKS: u32 = 4;
 
 /// A task that has been running for longer than a limit.
