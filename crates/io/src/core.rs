@@ -36,6 +36,7 @@ pub(crate) struct Core {
 }
 
 /// The two drivers. Each call of the data path is one branch on it.
+#[expect(clippy::large_enum_variant)] // there is one for each lane
 pub(crate) enum Backend {
     Epoll(Epoll),
     Uring(Uring),

@@ -32,6 +32,8 @@ on_both_drivers! {
     one_socket_does_not_keep_the_others_from_their_turn;
     closing_while_another_end_sends_leaves_nothing;
     what_arrives_before_it_is_asked_for_is_not_taken_without_bound;
+    a_sleeping_lane_is_woken_from_another_thread;
+    a_reset_is_not_lost_when_a_stream_is_given_up;
 }
 
 fn bytes_sent_are_received_in_order(kind: Kind) {
@@ -370,5 +372,45 @@ fn what_arrives_before_it_is_asked_for_is_not_taken_without_bound(kind: Kind) {
         assert!(total < 8 << 20, "{total} bytes were taken from the partner although nobody asked");
         drop(far);
         assert_eq!(to_end(&stream).await.len(), total);
+    });
+}
+
+fn a_sleeping_lane_is_woken_from_another_thread(kind: Kind) {
+    static WOKEN: manylane_sched::TaskKind = manylane_sched::TaskKind::new("woken");
+    let (to_waker, lanes) = std::sync::mpsc::channel::<manylane_sched::Remote>();
+    let (done, rounds) = std::sync::mpsc::channel();
+    let waker = std::thread::spawn(move || {
+        let lane = lanes.recv().unwrap();
+        for n in 0..200 {
+            let done = done.clone();
+            let told = async move { done.send(n).unwrap() };
+            lane.spawn(&WOKEN, manylane_sched::Class::Normal, told).unwrap();
+            if n % 2 == 0 {
+                std::thread::yield_now(); // so that some come while the lane is awake
+            }
+        }
+        lane.stop().unwrap();
+    });
+    let mut lane = manylane_sched::Lane::new(manylane_sched::Config::new()).unwrap();
+    let mut driver = manylane_io::Driver::new(lane.here(), manylane_io::Choice::Only(kind)).unwrap();
+    to_waker.send(lane.remote()).unwrap();
+    lane.run(&mut driver).unwrap(); // without a timer: nothing else would wake it
+    waker.join().unwrap();
+    assert_eq!(rounds.try_iter().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+}
+
+fn a_reset_is_not_lost_when_a_stream_is_given_up(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        a.send(&mut chain(b"go")).await.unwrap();
+        exactly(&b, 2).await;
+        rustix::net::sockopt::set_socket_linger(&a, Some(Duration::ZERO)).unwrap();
+        drop(a);
+        io.here().sleep(Duration::from_millis(5)).await;
+        let outcome = match b.detach().await {
+            Ok(detached) => io.stream(detached.fd).unwrap().recv().await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        assert_eq!(outcome.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     });
 }

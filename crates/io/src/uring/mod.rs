@@ -211,6 +211,10 @@ impl Uring {
         })
         .await;
         let Some(mut source) = self.sources.borrow_mut().remove(key) else { return Ok(Early::default()) };
+        // The kernel tells of it once: without it the stream would seem to have ended well.
+        if let Some(Err(errno)) = source.ended {
+            return Err(Error::system(Call::Receive, errno));
+        }
         Ok(Early {
             received: std::mem::take(&mut source.arrived),
             accepted: std::mem::take(&mut source.accepted).into(),
