@@ -5,6 +5,7 @@ use crate::address::Quoted;
 use manylane_io::Errno;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 
 /// What the socket was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl Inner {
             (Step::Namespace, Errno::PERM) => "this needs the capability CAP_SYS_ADMIN",
             (Step::Bind | Step::Listen, Errno::ADDRINUSE) => "stop the program that has it, or choose another",
             (Step::Bind, Errno::ADDRNOTAVAIL) => "no network device has this address; 'transparent' allows it all the same",
-            (Step::Bind, Errno::ACCESS) if !self.place.contains('/') => {
+            (Step::Bind, Errno::ACCESS) if self.place.parse::<SocketAddr>().is_ok() => {
                 "ports below 1024 need the capability CAP_NET_BIND_SERVICE"
             }
             (Step::Bind, Errno::NOENT) => "make the folder first",

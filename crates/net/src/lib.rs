@@ -31,6 +31,6 @@ sockets! {
     pub use error::{Purpose, SocketError, Step};
     pub use listen::{AcceptError, Acceptor, Bound, bind_datagrams, listen, listen_sharded};
     pub use options::*;
-    pub use serve::{Serving, SpreadReport, spread, spread_report};
+    pub use serve::{Serving, Spread, SpreadReport, spread_report};
     pub use splice::{Expected, SPLICE_FROM, SplicePolicy};
 }

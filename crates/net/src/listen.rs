@@ -66,14 +66,14 @@ pub fn listen_sharded(
     options: &ListenOptions,
     shards: usize,
 ) -> Result<Vec<Bound>, SocketError> {
-    let first = listen(endpoint, options)?;
     if !matches!(endpoint, Endpoint::Ip(_)) {
-        return Ok(vec![first]);
+        return Ok(vec![listen(endpoint, options)?]);
     }
     if shards > 1 && !options.reuse_port {
         let why = "shards share their address, which 'noreuseport' forbids; leave one of them out";
         return Err(SocketError::new(Purpose::Listen, endpoint, (Step::Unsupported(why), Errno::OPNOTSUPP)));
     }
+    let first = listen(endpoint, options)?;
     let address = first.endpoint.clone(); // with the port, where the system chose it
     let mut all = vec![first];
     for _ in 1..shards {
@@ -246,7 +246,8 @@ impl Bound {
     }
 }
 
-/// A lane's hand on a listener. Dropped, this lane accepts no more; connections wait for others, or for the next acceptor.
+/// A lane's hand on a listener. Dropped, this lane accepts no more; connections wait for others, or for the next acceptor. Only those
+/// that the driver has accepted ahead, as io_uring does, are closed then: [`close`](Self::close) gives them back.
 #[derive(Debug)]
 pub struct Acceptor(AcceptFrom);
 
@@ -288,6 +289,20 @@ impl Acceptor {
                 accepted.set(accepted.get() + 1);
                 socket.accept_async().await.map(Incoming::Local).map_err(AcceptError::Local)
             }
+        }
+    }
+
+    /// Accepts no more on this lane, and gives back what the driver has accepted ahead.
+    ///
+    /// # Errors
+    /// When the driver cannot let go of the listener.
+    pub async fn close(self) -> Result<Vec<Incoming>, AcceptError> {
+        match self.0 {
+            AcceptFrom::Listener(listener) => {
+                let (_, ahead) = listener.detach().await.map_err(AcceptError::Socket)?;
+                Ok(ahead.into_iter().map(Incoming::Socket).collect())
+            }
+            AcceptFrom::Passage(_) | AcceptFrom::Local(..) => Ok(Vec::new()),
         }
     }
 }

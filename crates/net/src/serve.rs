@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 counters! {
     /// What lanes did with the connections that they accepted.
-    struct Spread {
+    struct Counts {
         /// Served where they were accepted.
         kept,
         /// Given to another lane.
@@ -20,7 +20,7 @@ counters! {
     }
 }
 
-static SPREAD: CounterGroup<Spread> = CounterGroup::new();
+static SPREAD: CounterGroup<Counts> = CounterGroup::new();
 
 /// What the lanes did with the connections that they accepted, since the program began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,9 @@ pub struct SpreadReport {
 /// Sums over all lanes, read while they go on.
 pub fn spread_report() -> SpreadReport {
     SpreadReport {
-        kept: SPREAD.read_cheap_one(|spread| &spread.kept),
-        given: SPREAD.read_cheap_one(|spread| &spread.given),
-        refused: SPREAD.read_cheap_one(|spread| &spread.refused),
+        kept: SPREAD.read_cheap_one(|counts| &counts.kept),
+        given: SPREAD.read_cheap_one(|counts| &counts.given),
+        refused: SPREAD.read_cheap_one(|counts| &counts.refused),
     }
 }
 
@@ -67,44 +67,57 @@ impl Drop for Serving {
     }
 }
 
-/// Accepts connections and has each served on the lane that `balance` chooses: on this one by a task, on another by its inbox.
+/// Has connections served on the lanes that a [`Balance`] chooses: on this one by a task, on another by its inbox.
 ///
 /// `serve` is called on that lane, with that lane's driver. It holds the [`Seat`] as long as it has the connection.
-///
-/// It does not end while the listener is good. Dropped, it has accepted nothing that is not served.
-pub async fn spread<S, F>(
+#[derive(Debug)]
+pub struct Spread<S> {
     io: Io,
-    acceptor: Acceptor,
     balance: Balance,
     kind: &'static TaskKind,
     class: Class,
     serve: S,
-) -> AcceptError
+}
+
+impl<S, F> Spread<S>
 where
     S: Fn(Io, Incoming, Seat) -> F + Clone + Send + 'static,
     F: Future<Output = ()> + 'static,
 {
-    let here = io.here();
-    loop {
-        let accepted = match acceptor.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => return error,
-        };
-        let seat = balance.seat();
+    /// From the lane of `io` to those of `balance`, by tasks of the kind and the class that are given.
+    pub fn new(io: Io, balance: Balance, kind: &'static TaskKind, class: Class, serve: S) -> Self {
+        Self { io, balance, kind, class, serve }
+    }
+
+    /// Accepts and gives, as long as the listener is good. Dropped, it has accepted nothing that it did not give.
+    pub async fn run(&self, acceptor: &Acceptor) -> AcceptError {
+        loop {
+            match acceptor.accept().await {
+                Ok(incoming) => self.give(incoming),
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Has one connection served. It is closed if there is no memory for its task.
+    pub fn give(&self, incoming: Incoming) {
+        let seat = self.balance.seat();
         let spread = SPREAD.own();
+        let here = self.io.here();
         let outcome = if seat.lane() == here.lane() {
             spread.kept.add(1);
-            here.spawn(kind, class, serve(io.clone(), accepted, seat)).map(|_| ())
+            let task = (self.serve)(self.io.clone(), incoming, seat);
+            here.spawn(self.kind, self.class, task).map(|_| ())
         } else {
             spread.given.add(1);
-            let serve = serve.clone();
-            Remote::new(seat.lane()).spawn_with(kind, class, move |_| async move {
+            let serve = self.serve.clone();
+            Remote::new(seat.lane()).spawn_with(self.kind, self.class, move |_| async move {
                 // The lane may have stopped serving while this was on its way.
                 let Some(io) = IO.with_borrow(Clone::clone) else {
                     SPREAD.own().refused.add(1);
                     return;
                 };
-                serve(io, accepted, seat).await;
+                serve(io, incoming, seat).await;
             })
         };
         if outcome.is_err() {

@@ -34,9 +34,9 @@ impl UnixFile {
         options: &UnixOptions,
         complete: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<Self, Refused> {
-        // The folder that the process works in may change before the end.
-        let path = std::path::absolute(path).map_err(|error| (Step::Bind, errno(&error)))?;
-        if let Ok(there) = fs::symlink_metadata(&path)
+        // The folder that the process works in may change before the file goes. The socket has the shorter name.
+        let whole = std::path::absolute(path).map_err(|error| (Step::Bind, errno(&error)))?;
+        if let Ok(there) = fs::symlink_metadata(path)
             && !there.file_type().is_socket()
         {
             return Err((Step::Place, Errno::EXIST));
@@ -46,7 +46,7 @@ impl UnixFile {
         }
         let mut attempts = 1..=ATTEMPTS;
         let beside = loop {
-            let beside = beside(&path)?;
+            let beside = beside(path)?;
             match socket::bind(socket.as_fd(), &unix_address(&beside)?) {
                 Ok(()) => break Beside(beside),
                 Err(Errno::ADDRINUSE) if attempts.next().is_some() => {}
@@ -56,8 +56,8 @@ impl UnixFile {
         let permitted = permit(&beside.0, options).and_then(|()| fs::symlink_metadata(&beside.0));
         let made = permitted.map_err(|error| (Step::Permissions, errno(&error)))?;
         complete()?;
-        fs::rename(&beside.0, &path).map_err(|error| (Step::Place, errno(&error)))?;
-        Ok(Self { path, identity: identity(&made) })
+        fs::rename(&beside.0, path).map_err(|error| (Step::Place, errno(&error)))?;
+        Ok(Self { path: whole, identity: identity(&made) })
     }
 }
 

@@ -6,7 +6,7 @@ mod common;
 
 use common::{endpoint, ip};
 use manylane_io::{Driver, Io};
-use manylane_net::{Balance, ListenOptions, Serving, listen, load, spread};
+use manylane_net::{Balance, ListenOptions, Serving, Spread, listen, load};
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use manylane_sync::LaneId;
 use std::io::{Read, Write};
@@ -67,10 +67,10 @@ fn the_least_loaded_lane_serves_and_loads_go_back_to_zero() {
     let (first, first_thread) = lane_thread(move |io| {
         let acceptor = bound.acceptor(io).unwrap();
         let lanes = Balance::new(others.into_iter().chain([io.here().lane()]));
-        let accepting = spread(io.clone(), acceptor, lanes, &ECHO, Class::Normal, serve);
-        let accepting = async {
+        let spread = Spread::new(io.clone(), lanes, &ECHO, Class::Normal, serve);
+        let accepting = async move {
             let _bound = bound;
-            panic!("the listener failed: {}", accepting.await);
+            panic!("the listener failed: {}", spread.run(&acceptor).await);
         };
         io.here().spawn(&ACCEPT, Class::Normal, accepting).unwrap();
     });
@@ -121,10 +121,10 @@ fn a_lane_that_stopped_serving_is_passed_over() {
     let (remote, thread) = lane_thread(move |io| {
         let acceptor = bound.acceptor(io).unwrap();
         let lanes = Balance::new([gone.lane(), io.here().lane()]);
-        let accepting = spread(io.clone(), acceptor, lanes, &ECHO, Class::Normal, serve);
-        let accepting = async {
+        let spread = Spread::new(io.clone(), lanes, &ECHO, Class::Normal, serve);
+        let accepting = async move {
             let _bound = bound;
-            accepting.await;
+            spread.run(&acceptor).await;
         };
         io.here().spawn(&ACCEPT, Class::Normal, accepting).unwrap();
     });
@@ -134,4 +134,32 @@ fn a_lane_that_stopped_serving_is_passed_over() {
     }
     remote.stop().unwrap();
     thread.join().unwrap();
+}
+
+/// With io_uring the kernel accepts ahead; with epoll connections wait in the listener. Either way each is served once.
+#[test]
+fn no_connection_is_lost_when_a_lane_stops_accepting() {
+    let bound = listen(&endpoint("127.0.0.1:1"), &ListenOptions::default()).unwrap();
+    let address = ip(bound.endpoint());
+    common::on_lane(move |io| async move {
+        let spread = Spread::new(io.clone(), Balance::new([io.here().lane()]), &ECHO, Class::Normal, serve);
+        let first = bound.acceptor(&io).unwrap();
+        let clients: Vec<_> = (0..16).map(|_| TcpStream::connect(address).unwrap()).collect();
+        spread.give(first.accept().await.unwrap());
+        let ahead = first.close().await.unwrap();
+        let left = clients.len() - 1 - ahead.len();
+        ahead.into_iter().for_each(|incoming| spread.give(incoming));
+        let second = bound.acceptor(&io).unwrap();
+        for _ in 0..left {
+            spread.give(second.accept().await.unwrap());
+        }
+        for mut client in clients {
+            client.set_nonblocking(true).unwrap();
+            let mut number = [0];
+            while client.read(&mut number).is_err() {
+                io.here().yield_now().await;
+            }
+            assert_eq!(usize::from(number[0]), io.here().lane().index());
+        }
+    });
 }

@@ -56,7 +56,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
         let (addresses, tlvs) = block.split_at(addresses);
         header.ends = Some(ends(addresses, transport));
         header.tlvs = Tlvs::check(tlvs)?;
-        check_sum(&bytes[..total], tlvs)?;
+        check_sum(&bytes[..total], total - tlvs.len(), header.tlvs)?;
     }
     Ok(Parsed::Complete { header, length: total })
 }
@@ -103,11 +103,10 @@ fn name(padded: &[u8]) -> &[u8] {
     &padded[..end]
 }
 
-/// Compares the checksum with the header's bytes, if there is one (2.2.3).
-fn check_sum(header: &[u8], tlvs: &[u8]) -> Result<(), HeaderError> {
-    let mut at = header.len() - tlvs.len();
+/// Compares the checksum with the header's bytes, if there is one (2.2.3). The vectors begin at `at`.
+fn check_sum(header: &[u8], mut at: usize, tlvs: Tlvs<'_>) -> Result<(), HeaderError> {
     let mut found = None;
-    for tlv in Tlvs::check(tlvs)? {
+    for tlv in tlvs {
         at += HEAD;
         if tlv.kind == kind::CRC32C && found.replace((at, tlv.value)).is_some() {
             return Err(HeaderError::Tlv(kind::CRC32C)); // which of them counts?
