@@ -61,8 +61,8 @@ use manylane_sync::cell::UnsafeCell;
 use manylane_sync::lane;
 use std::ptr::NonNull;
 
-/// Handles of one kind that a cluster may have; more is taken for a leak. Half of the range, so that racing
-/// holders cannot wrap the count before one of them panics.
+/// Units that a cluster may have; more is taken for a leak. Half of the range, so that racing holders cannot wrap
+/// the count before one of them panics. Group handles need no limit: see [`Group`].
 pub(crate) const LIMIT: u32 = u32::MAX / 2;
 
 /// Class of a header whose bytes are foreign.
@@ -75,8 +75,8 @@ pub(crate) const EXTERNAL: u8 = u8::MAX;
 #[repr(C, align(64))]
 pub(crate) struct Header {
     // Line 0: written by the owner lane.
-    owner: UnsafeCell<u32>,   // O
     group: UnsafeCell<Group>, // G
+    owner: UnsafeCell<u32>,   // O
     capacity: u32,            // I: payload bytes
     class: u8,                // I: size class, or EXTERNAL
     free_fn: u8,              // I: index of the free function, for EXTERNAL
@@ -90,14 +90,15 @@ pub(crate) struct Header {
 /// The plain words of the group handles.
 ///
 /// Their number is a difference of two counts that only grow, so that a clone and the drop after it do not wait
-/// for each other's store to be forwarded: one chain through memory for each count, not one through both.
+/// for each other's store to be forwarded: one chain through memory for each count, not one through both. The counts
+/// have 64 bits, so that a clone need not look whether there is room: leaking a handle each nanosecond fills them in 584 years.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Group {
-    /// Handles that ever joined, modulo 2^32.
-    joined: u32,
+    /// Handles that ever joined.
+    joined: u64,
     /// Handles that left.
-    left: u32,
+    left: u64,
     /// Where the spare space begins (rule 9).
     filled: u32,
 }
@@ -111,19 +112,13 @@ impl Group {
 
     /// Group handles that exist: `local` in the rules.
     #[inline]
-    fn local(&self) -> u32 {
+    fn local(&self) -> u64 {
         self.joined.wrapping_sub(self.left)
     }
 
     /// One more handle.
-    ///
-    /// # Panics
-    /// At [`LIMIT`].
     #[inline]
     fn join(&mut self) {
-        if self.local() >= LIMIT {
-            too_many_handles(self.local());
-        }
         self.joined = self.joined.wrapping_add(1);
     }
 
@@ -513,16 +508,22 @@ mod tests {
     }
 
     #[test]
-    fn handles_beyond_the_limit_are_refused_and_not_counted() {
+    fn more_group_handles_than_32_bits_hold_are_counted() {
+        let segment = External::from_static(b"x").expect("memory");
+        let many = u64::from(u32::MAX) * 3;
+        // SAFETY: a group handle; the count is put right before anything is dropped.
+        unsafe { segment.hold().group(|group| group.joined += many) };
+        drop(segment.clone());
+        assert!(!segment.is_unique());
+        // SAFETY: as above. All of them leave at once.
+        unsafe { segment.hold().group(|group| group.left += many) };
+        assert!(segment.is_unique());
+    }
+
+    #[test]
+    fn units_beyond_the_limit_are_refused_and_not_counted() {
         let says = format!("{LIMIT} handles on one cluster: some lane clones segments and never drops them");
         let mut segment = External::from_static(b"x").expect("memory");
-        // SAFETY: a group handle; the count is put right before anything is dropped.
-        unsafe { segment.hold().group(|group| group.joined += LIMIT - 1) };
-        assert_eq!(refusal(segment.hold()), says);
-        // SAFETY: as above.
-        unsafe { segment.hold().group(|group| group.joined -= LIMIT - 1) };
-        assert!(segment.is_unique());
-
         segment.pack();
         let shared = &segment.hold().header().remote.shared;
         shared.fetch_add(LIMIT - 1, Ordering::Relaxed);
