@@ -252,6 +252,7 @@ pub(crate) unsafe fn add_head<const SHARED: bool>(head: *mut Link, el: *mut Link
         // SAFETY: the head never leaves.
         let first = unsafe { lock(head) };
         if first != BUSY {
+            wait.linger();
             // SAFETY: rule 3 pins `first` while we hold the head. Rule 2 lets us write its `prev` without its
             // lock. `el` is complete or held before that store, since a holder of `first` may follow it at once.
             unsafe {
@@ -283,6 +284,7 @@ pub(crate) unsafe fn add_tail<const SHARED: bool>(head: *mut Link, el: *mut Link
         // SAFETY: the head never leaves.
         let first = unsafe { lock(head) };
         if first == head {
+            wait.linger();
             // SAFETY: we hold the head, which is its own neighbour on both sides.
             unsafe {
                 fill::<SHARED>(el, head, head);
@@ -297,6 +299,7 @@ pub(crate) unsafe fn add_tail<const SHARED: bool>(head: *mut Link, el: *mut Link
             let last = unsafe { prev(head) };
             // SAFETY: as above.
             if unsafe { lock(last) } != BUSY {
+                wait.linger();
                 // SAFETY: both ends of the link are ours. The head is released last (rule 6).
                 unsafe {
                     fill::<SHARED>(el, last, head);
@@ -339,6 +342,7 @@ pub(crate) unsafe fn insert_after<const SHARED: bool>(place: *mut Link, el: *mut
             // SAFETY: rule 3 pins `next` while we hold `place`.
             let after = unsafe { lock(next) };
             if after != BUSY {
+                wait.linger();
                 // SAFETY: both ends of the link are ours.
                 unsafe {
                     fill::<SHARED>(el, place, next);
@@ -380,6 +384,7 @@ pub(crate) unsafe fn insert_before<const SHARED: bool>(place: *mut Link, el: *mu
         if next != BUSY {
             // SAFETY: we hold `place`, which is in the list.
             if let Some(before) = unsafe { lock_prev(place) } {
+                wait.linger();
                 // SAFETY: both ends of the link are ours. If one is the head, it is `before`, released last (rule 6).
                 unsafe {
                     fill::<SHARED>(el, before, place);
@@ -455,6 +460,7 @@ pub(crate) unsafe fn delete(el: *mut Link, head: *mut Link, wait: &mut Wait) -> 
             // SAFETY: we hold `el`, which is in the list.
             if let Some(before) = unsafe { lock_prev(el) } {
                 if next == before {
+                    wait.linger();
                     // SAFETY: only a head is on both sides; both links of the ring are ours.
                     unsafe {
                         set_prev(before, before);
@@ -466,6 +472,7 @@ pub(crate) unsafe fn delete(el: *mut Link, head: *mut Link, wait: &mut Wait) -> 
                 // SAFETY: rule 3 pins `next` while we hold `el`.
                 let after = unsafe { lock(next) };
                 if after != BUSY {
+                    wait.linger();
                     // SAFETY: `el` and both neighbours are ours (rule 3). The head is released last (rule 6);
                     // `el` is in no list from the first release on, and freed after the last.
                     unsafe {
@@ -583,6 +590,7 @@ pub(crate) unsafe fn pop(head: *mut Link) -> Option<*mut Link> {
             // SAFETY: rule 3 pins `el` while we hold the head.
             let next = unsafe { lock(el) };
             if next == head {
+                wait.linger();
                 // SAFETY: the head and its only element are ours.
                 unsafe {
                     set_prev(head, head);
@@ -594,6 +602,7 @@ pub(crate) unsafe fn pop(head: *mut Link) -> Option<*mut Link> {
                 // SAFETY: rule 3 pins `next` while we hold `el`.
                 let after = unsafe { lock(next) };
                 if after != BUSY {
+                    wait.linger();
                     // SAFETY: `el` and both neighbours are ours (rule 3). The head is released last (rule 6).
                     unsafe {
                         set_prev(next, head);
