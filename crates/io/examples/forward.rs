@@ -5,7 +5,7 @@
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::Chain;
-use manylane_io::{Driver, Error, Io, Shutdown, Stream, tcp_listener, tcp_socket};
+use manylane_io::{Driver, Error, Io, Kind, Shutdown, Stream, tcp_listener, tcp_socket};
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use std::io::Read;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! What forwarding a keep-alive request costs: `measure [--requests N] [--rounds N] [--connections N]`.
 //!
 //! Requests of 100 bytes and responses of 1 KiB go through a forwarder, one request at a time on each connection. Measured is the
-//! processor time of the forwarder's process, and its system calls as it counts them, for: the C program `bench/c/forward.c`, and
-//! the example `forward` with each driver and with splicing. Contestants take turns in each round; the table has the least and the
+//! processor time of the forwarder's process, and its system calls as it counts them, for: the C programs in `bench/c`, and the
+//! example `forward` with each driver and with splicing. Contestants take turns in each round; the table has the least and the
 //! median of the rounds.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // the clock of another process
@@ -59,12 +59,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let settings = settings()?;
     let folder =
         std::env::current_exe()?.parent().map(Path::to_path_buf).ok_or("this program is in no folder")?;
-    let in_c = folder.join("forward-in-c");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/c/forward.c");
-    let compiled = Command::new("cc").args(["-O2", "-Wall", "-o"]).arg(&in_c).arg(&source).status()?;
-    if !compiled.success() {
-        return Err(format!("cc does not compile {}", source.display()).into());
-    }
+    let in_c = compile(&folder, "forward")?;
+    let in_c_uring = compile(&folder, "forward_uring")?;
     let ours = folder.join("forward");
     let contestant = |name, program: &Path, driver, spliced, in_c| Contestant {
         name,
@@ -76,6 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let contestants = [
         contestant("C, epoll", &in_c, "", false, true),
         contestant("ours, epoll", &ours, "epoll", false, false),
+        contestant("C, io_uring", &in_c_uring, "", false, true),
         contestant("ours, io_uring", &ours, "io_uring", false, false),
         contestant("ours, epoll, spliced", &ours, "epoll", true, false),
     ];
@@ -93,6 +90,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("| {} | {:.2} | {:.2} | {calls:.2} |", contestant.name, times[0], times[times.len() / 2]);
     }
     Ok(())
+}
+
+/// One of the C programs in `bench/c`.
+fn compile(folder: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let program = folder.join(format!("{name}-in-c"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../bench/c/{name}.c"));
+    let compiled = Command::new("cc").args(["-O2", "-Wall", "-o"]).arg(&program).arg(&source).status()?;
+    if !compiled.success() {
+        return Err(format!("cc does not compile {}", source.display()).into());
+    }
+    Ok(program)
 }
 
 /// Processor microseconds and calls of the forwarder, for each request.
