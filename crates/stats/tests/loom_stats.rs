@@ -40,6 +40,7 @@ fn a_cheap_read_beside_additions_lies_between_before_and_after() {
 /// Rule 3: a level of things that one lane makes and another ends is never read as negative.
 #[test]
 fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
+    static SEEN: Mutex<BTreeSet<i64>> = Mutex::new(BTreeSet::new());
     model(|| {
         let gauge = Arc::new(Gauge::new("model"));
         let handed_over = Arc::new(AtomicBool::new(false));
@@ -59,18 +60,21 @@ fn a_gauge_that_one_lane_raises_and_another_lowers_is_never_negative() {
             thread::spawn(move || {
                 let level = gauge.read_cheap();
                 assert!((0..=1).contains(&level), "{level}");
+                level
             })
         };
         gauge.add(1);
         handed_over.store(true, Ordering::Release);
         lowering.join().expect("no assertion failed");
-        reading.join().expect("no assertion failed");
+        SEEN.lock().expect("no panic").insert(reading.join().expect("no assertion failed"));
     });
+    assert_eq!(SEEN.lock().expect("no panic").len(), 2, "both levels were seen");
 }
 
 /// Rules 3 and 4: the same for a memory type's report; and an exact one shows a moment that existed.
 #[test]
 fn a_memory_report_never_has_more_frees_than_allocations() {
+    static SEEN: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
     model(|| {
         let memory: &'static MemType = Box::leak(Box::new(MemType::new("model")));
         let handed_over = Arc::new(AtomicBool::new(false));
@@ -87,12 +91,18 @@ fn a_memory_report_never_has_more_frees_than_allocations() {
         let reading = thread::spawn(move || {
             let sum = MemReport::read_cheap(memory).sum;
             assert!(sum.live() >= 0 && sum.live_bytes() >= 0, "{sum:?}");
+            (sum.allocs, sum.frees)
         });
         memory.alloc(8);
         handed_over.store(true, Ordering::Release);
         freeing.join().expect("no assertion failed");
-        reading.join().expect("no assertion failed");
+        SEEN.lock().expect("no panic").insert(reading.join().expect("no assertion failed"));
     });
+    let seen = SEEN.lock().expect("no panic");
+    assert!(
+        [(0, 0), (1, 0), (1, 1)].iter().all(|counts| seen.contains(counts)),
+        "not all was tried: {seen:?}"
+    );
 }
 
 /// Rule 4: two counters that one lane moves one after the other are never seen the wrong way round or further
