@@ -142,6 +142,7 @@ fn get(fd: c_int, flags: c_int) -> Result<(Socket, bool), Errno> {
 }
 
 /// See the header.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ml_socket(r#type: c_int) -> c_int {
     descriptor(kind(r#type).and_then(|(kind, nonblocking)| Ok(table::open(Socket::new(kind), nonblocking)?)))
@@ -151,6 +152,7 @@ pub extern "C" fn ml_socket(r#type: c_int) -> c_int {
 ///
 /// # Safety
 /// `fds` is null or points to two numbers.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_socketpair(r#type: c_int, fds: *mut c_int) -> c_int {
     let open = || {
@@ -175,6 +177,7 @@ pub unsafe extern "C" fn ml_socketpair(r#type: c_int, fds: *mut c_int) -> c_int 
 ///
 /// # Safety
 /// `data` points to `len` bytes.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_bind(fd: c_int, data: *const c_void, len: size_t) -> c_int {
     // SAFETY: by contract.
@@ -183,6 +186,7 @@ pub unsafe extern "C" fn ml_bind(fd: c_int, data: *const c_void, len: size_t) ->
 }
 
 /// See the header.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ml_listen(fd: c_int, backlog: c_int) -> c_int {
     let listen = || Ok(get(fd, 0)?.0.listen(usize::try_from(backlog).unwrap_or(0))?);
@@ -190,6 +194,7 @@ pub extern "C" fn ml_listen(fd: c_int, backlog: c_int) -> c_int {
 }
 
 /// See the header.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ml_accept(fd: c_int) -> c_int {
     let accept = || {
@@ -204,6 +209,7 @@ pub extern "C" fn ml_accept(fd: c_int) -> c_int {
 ///
 /// # Safety
 /// `data` points to `len` bytes.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_connect(fd: c_int, data: *const c_void, len: size_t) -> c_int {
     // SAFETY: by contract.
@@ -215,6 +221,7 @@ pub unsafe extern "C" fn ml_connect(fd: c_int, data: *const c_void, len: size_t)
 ///
 /// # Safety
 /// `buf` points to `len` bytes.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     let send = || {
@@ -230,6 +237,7 @@ pub unsafe extern "C" fn ml_send(fd: c_int, buf: *const c_void, len: size_t, fla
 ///
 /// # Safety
 /// `buf` points to `len` bytes that are the call's alone.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     let recv = || {
@@ -254,6 +262,7 @@ fn send_attached(fd: c_int, bytes: &[u8], flags: c_int, attached: Attached<'_>) 
 ///
 /// # Safety
 /// `buf` points to `len` bytes and `to` to `to_len`.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_sendto(
     fd: c_int,
@@ -275,6 +284,7 @@ pub unsafe extern "C" fn ml_sendto(
 ///
 /// # Safety
 /// `buf` points to `len` bytes, `from_len` to a number and `from` to as many bytes as that says.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_recvfrom(
     fd: c_int,
@@ -302,6 +312,7 @@ pub unsafe extern "C" fn ml_recvfrom(
 ///
 /// # Safety
 /// `buf` points to `len` bytes and `fds` to `n` numbers.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_send_fds(
     fd: c_int,
@@ -331,6 +342,7 @@ pub unsafe extern "C" fn ml_send_fds(
 ///
 /// # Safety
 /// `buf` points to `len` bytes, `n` to a number and `fds` to as many numbers as that says; all are the call's alone.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_recv_fds(
     fd: c_int,
@@ -365,6 +377,7 @@ pub unsafe extern "C" fn ml_recv_fds(
 }
 
 /// See the header.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ml_shutdown(fd: c_int, how: c_int) -> c_int {
     let shutdown = || {
@@ -380,6 +393,7 @@ pub extern "C" fn ml_shutdown(fd: c_int, how: c_int) -> c_int {
 }
 
 /// See the header.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ml_dup(fd: c_int) -> c_int {
     let dup = || {
@@ -390,6 +404,7 @@ pub extern "C" fn ml_dup(fd: c_int) -> c_int {
 }
 
 /// See the header.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ml_close(fd: c_int) -> c_int {
     status(table::close(fd).map(drop).map_err(Errno))
@@ -399,6 +414,7 @@ pub extern "C" fn ml_close(fd: c_int) -> c_int {
 ///
 /// # Safety
 /// `len` points to a number and `data` to as many bytes as that says.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getsockname(fd: c_int, data: *mut c_void, len: *mut size_t) -> c_int {
     // SAFETY: by contract.
@@ -410,6 +426,7 @@ pub unsafe extern "C" fn ml_getsockname(fd: c_int, data: *mut c_void, len: *mut 
 ///
 /// # Safety
 /// `len` points to a number and `data` to as many bytes as that says.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getpeername(fd: c_int, data: *mut c_void, len: *mut size_t) -> c_int {
     // SAFETY: by contract.
@@ -421,6 +438,7 @@ pub unsafe extern "C" fn ml_getpeername(fd: c_int, data: *mut c_void, len: *mut 
 ///
 /// # Safety
 /// `cred` is null or points to one.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getpeercred(fd: c_int, cred: *mut Ucred) -> c_int {
     let tell = || {
@@ -442,6 +460,7 @@ const BUSY_POLL: c_int = 5;
 const NONBLOCKING: c_int = 6;
 
 /// See the header.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ml_setsockopt(fd: c_int, option: c_int, value: c_ulonglong) -> c_int {
     let set = || {
@@ -467,6 +486,7 @@ pub extern "C" fn ml_setsockopt(fd: c_int, option: c_int, value: c_ulonglong) ->
 ///
 /// # Safety
 /// `value` is null or points to a number.
+// SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getsockopt(fd: c_int, option: c_int, value: *mut c_ulonglong) -> c_int {
     let tell = || {
