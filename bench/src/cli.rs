@@ -30,6 +30,8 @@ enum Command {
     Peers(PeersArguments),
     /// The same by instruction counts (needs valgrind); fails where a promised limit is broken
     Instructions(InstructionsArguments),
+    /// Response times beside tasks of 700 us: with one class, with the heavy class, with low latency
+    Heavy(HeavyArguments),
     /// One contestant of `peers`, so many times: what `instructions` counts
     #[command(hide = true)]
     Repeat(RepeatArguments),
@@ -87,6 +89,21 @@ pub struct PeersArguments {
     pub time: u32,
 }
 
+/// What `heavy` takes.
+#[derive(Clone, Debug, Args)]
+pub struct HeavyArguments {
+    /// Long tasks that are always ready, e.g. 20,300
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [20, 300],
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub tasks: Vec<u32>,
+    /// Requests of each run
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub requests: u32,
+    /// In virtual time: exact, and the same in every run
+    #[arg(long)]
+    pub simulated: bool,
+}
+
 /// What `instructions` takes.
 #[derive(Clone, Debug, Args)]
 pub struct InstructionsArguments {
@@ -131,10 +148,12 @@ pub fn main() -> ExitCode {
         #[cfg(not(manylane_sim))]
         Command::Instructions(arguments) => crate::peers::instructions::run(&arguments),
         #[cfg(not(manylane_sim))]
+        Command::Heavy(arguments) => crate::heavy::run(&arguments),
+        #[cfg(not(manylane_sim))]
         Command::Repeat(arguments) => crate::peers::instructions::repeat(&arguments),
         #[cfg(manylane_sim)]
-        Command::Peers(_) | Command::Instructions(_) | Command::Repeat(_) => {
-            Err("peers are not built for the simulator: use the ordinary build of this program".to_string())
+        Command::Peers(_) | Command::Heavy(_) | Command::Instructions(_) | Command::Repeat(_) => {
+            Err("only `scale` is built for the simulator: use the ordinary build of this program".to_string())
         }
     };
     match done {

@@ -4,6 +4,8 @@
 pub mod cases;
 pub mod cli;
 #[cfg(not(manylane_sim))]
+pub mod heavy;
+#[cfg(not(manylane_sim))]
 pub mod peers;
 pub mod plot;
 pub mod results;

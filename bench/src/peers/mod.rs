@@ -18,6 +18,7 @@ mod list;
 mod local;
 mod lock;
 mod pool;
+mod sched;
 mod table;
 
 pub mod allocators;
@@ -199,6 +200,7 @@ static GROUPS: &[Group] = &[
     Group { name: "local", contests: local::CONTESTS, crowds: local::crowds },
     Group { name: "lock", contests: lock::CONTESTS, crowds: none },
     Group { name: "config", contests: config::CONTESTS, crowds: none },
+    Group { name: "sched", contests: sched::CONTESTS, crowds: sched::crowds },
 ];
 
 fn none(_: Effort) -> Vec<Row> {
@@ -288,7 +290,7 @@ mod tests {
         let error = run(&arguments).expect_err("a typing error");
         assert_eq!(
             error,
-            "there is no row `conter`; known rows: counter, pool, buffer, list, local, lock, config"
+            "there is no row `conter`; known rows: counter, pool, buffer, list, local, lock, config, sched"
         );
     }
 }

@@ -1,0 +1,393 @@
+//! Tasks: started and completed, waking themselves, handed to another lane.
+//!
+//! Everyone runs the same futures. A started task ends by counting down a number that its starter looks at, since not everyone has
+//! join handles; what is a peer's own way to start a task is in [`Runtime`].
+
+use super::{Contest, Contestant, Effort, Row, measure};
+use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind, ThreadPoller, Time};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+static KIND: TaskKind = TaskKind::new("peers");
+/// Tasks that are alive at a time.
+const BATCH: u64 = 256;
+/// A sample of self-wakes is so much longer than asked for, so that starting the tasks is a hundredth of it.
+const LONGER: u64 = 4;
+
+/// One contestant for each runtime that works here.
+macro_rules! contestants {
+    ($what:ident) => {
+        [$what::<Manylane>(), $what::<Monoio>(), $what::<Glommio>(), $what::<Compio>(), $what::<TokioLocal>()]
+            .into_iter()
+            .flatten()
+            .collect()
+    };
+}
+
+pub(super) const CONTESTS: &[Contest] = &[
+    Contest {
+        operation: "task: spawn + complete, batches of 256",
+        target: Some(40.0),
+        contestants: || contestants!(spawn_and_complete),
+    },
+    Contest {
+        operation: "task: self-wake + poll, 256 tasks",
+        target: Some(15.0),
+        contestants: || contestants!(self_wake),
+    },
+];
+
+/// A runtime of one thread, as its users see it.
+trait Runtime: Sized + 'static {
+    const NAME: &'static str;
+    const OURS: bool = false;
+
+    /// None where the system has not what it needs.
+    fn new() -> Option<Self>;
+
+    /// Runs until `main` is done.
+    fn block_on(&mut self, main: impl Future<Output = ()> + 'static);
+
+    /// Starts a task, from within one.
+    fn spawn(task: impl Future<Output = ()> + 'static);
+}
+
+struct Manylane(Lane);
+
+impl Runtime for Manylane {
+    const NAME: &'static str = "manylane Lane";
+    const OURS: bool = true;
+
+    fn new() -> Option<Self> {
+        Lane::new(Config::new()).ok().map(Self)
+    }
+    fn block_on(&mut self, main: impl Future<Output = ()> + 'static) {
+        self.0.block_on(&mut ThreadPoller::new(), main).expect("this poller has no errors");
+    }
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        let here = Here::current().expect("called from within a task");
+        here.spawn(&KIND, Class::Normal, task).expect("there is memory");
+    }
+}
+
+struct Monoio(monoio::Runtime<monoio::IoUringDriver>);
+
+impl Runtime for Monoio {
+    const NAME: &'static str = "monoio";
+
+    fn new() -> Option<Self> {
+        monoio::RuntimeBuilder::<monoio::IoUringDriver>::new().build().ok().map(Self)
+    }
+    fn block_on(&mut self, main: impl Future<Output = ()> + 'static) {
+        self.0.block_on(main);
+    }
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        drop(monoio::spawn(task));
+    }
+}
+
+struct Glommio(glommio::LocalExecutor);
+
+impl Runtime for Glommio {
+    const NAME: &'static str = "glommio";
+
+    fn new() -> Option<Self> {
+        glommio::LocalExecutorBuilder::new(glommio::Placement::Unbound).make().ok().map(Self)
+    }
+    fn block_on(&mut self, main: impl Future<Output = ()> + 'static) {
+        self.0.run(main);
+    }
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        glommio::spawn_local(task).detach();
+    }
+}
+
+struct Compio(compio::runtime::Runtime);
+
+impl Runtime for Compio {
+    const NAME: &'static str = "compio";
+
+    fn new() -> Option<Self> {
+        compio::runtime::Runtime::new().ok().map(Self)
+    }
+    fn block_on(&mut self, main: impl Future<Output = ()> + 'static) {
+        self.0.block_on(main);
+    }
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        compio::runtime::spawn(task).detach();
+    }
+}
+
+struct TokioLocal(tokio::runtime::Runtime, tokio::task::LocalSet);
+
+impl Runtime for TokioLocal {
+    const NAME: &'static str = "tokio LocalSet";
+
+    fn new() -> Option<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
+        Some(Self(runtime, tokio::task::LocalSet::new()))
+    }
+    fn block_on(&mut self, main: impl Future<Output = ()> + 'static) {
+        self.1.block_on(&self.0, main);
+    }
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        drop(tokio::task::spawn_local(task));
+    }
+}
+
+/// Wakes the task that polls it, once.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Tasks that are left of a batch, and who waits for the last one.
+struct Left {
+    count: Cell<u64>,
+    waiter: Cell<Option<Waker>>,
+}
+
+/// Starts a batch of what `make` gives and waits for its end. It sleeps meanwhile: some runtimes run nothing else while their main
+/// future wakes itself.
+async fn batch<R: Runtime, F: Future<Output = ()> + 'static>(make: impl Fn() -> F) {
+    let left = Rc::new(Left { count: Cell::new(BATCH), waiter: Cell::new(None) });
+    for _ in 0..BATCH {
+        let (task, left) = (make(), left.clone());
+        R::spawn(async move {
+            task.await;
+            left.count.set(left.count.get() - 1);
+            if left.count.get() == 0
+                && let Some(waiter) = left.waiter.take()
+            {
+                waiter.wake();
+            }
+        });
+    }
+    poll_fn(|context| {
+        if left.count.get() == 0 {
+            return Poll::Ready(());
+        }
+        left.waiter.set(Some(context.waker().clone()));
+        Poll::Pending
+    })
+    .await;
+}
+
+fn contestant<R: Runtime, F: Future<Output = ()> + 'static>(
+    longer: u64,
+    work: impl Fn(u64) -> F + 'static,
+) -> Option<Contestant> {
+    let mut runtime = R::new()?;
+    let work = move |operations: u64| {
+        let started = Instant::now();
+        runtime.block_on(work(operations * longer));
+        started.elapsed() / longer as u32
+    };
+    Some(if R::OURS { Contestant::timed_ours(R::NAME, work) } else { Contestant::timed_peer(R::NAME, work) })
+}
+
+fn spawn_and_complete<R: Runtime>() -> Option<Contestant> {
+    contestant::<R, _>(1, |operations| async move {
+        for _ in 0..operations.div_ceil(BATCH) {
+            batch::<R, _>(|| async {}).await;
+        }
+    })
+}
+
+fn self_wake<R: Runtime>() -> Option<Contestant> {
+    contestant::<R, _>(LONGER, |operations| async move {
+        let wakes = operations.div_ceil(BATCH);
+        batch::<R, _>(|| async move {
+            for _ in 0..wakes {
+                yield_now().await;
+            }
+        })
+        .await;
+    })
+}
+
+/// The row with two threads: one starts tasks on the other, which is busy.
+pub(super) fn crowds(effort: Effort) -> Vec<Row> {
+    // What happens once in a sample (telling the other thread to be busy) must stay small.
+    let effort = Effort { time: effort.time * 4, ..effort };
+    let figures = measure(effort, vec![to_lane(), to_tokio(), to_async_executor()]);
+    vec![Row::new("task: handed to another, busy lane, and completed there", Some(130.0), figures)]
+}
+
+/// What a task does: one thread at a time counts.
+fn count(ran: &AtomicU64) {
+    ran.store(ran.load(Ordering::Relaxed) + 1, Ordering::Release);
+}
+
+/// Starts `operations` tasks and waits until they have run.
+fn hand_over(operations: u64, ran: &AtomicU64, spawn: impl Fn()) -> Duration {
+    ran.store(0, Ordering::Relaxed);
+    let started = Instant::now();
+    for _ in 0..operations {
+        spawn();
+    }
+    while ran.load(Ordering::Acquire) < operations {
+        std::hint::spin_loop();
+    }
+    started.elapsed()
+}
+
+/// A thread that is busy with `turn` while a sample is taken, and sleeps while others are measured.
+struct Busy {
+    on: mpsc::Sender<()>,
+    is_on: mpsc::Receiver<()>,
+    off: Arc<AtomicBool>,
+}
+
+impl Busy {
+    fn new<S>(setup: impl FnOnce() -> S + Send + 'static, turn: impl Fn(&mut S) + Send + 'static) -> Self {
+        let (on, orders) = mpsc::channel();
+        let (tell, is_on) = mpsc::channel();
+        let off = Arc::new(AtomicBool::new(false));
+        let stop = off.clone();
+        std::thread::spawn(move || {
+            let mut state = setup();
+            // Ends when the contestant is dropped.
+            while orders.recv().is_ok() && tell.send(()).is_ok() {
+                while !stop.load(Ordering::Relaxed) {
+                    turn(&mut state);
+                }
+            }
+        });
+        Self { on, is_on, off }
+    }
+
+    fn during(&self, sample: impl FnOnce() -> Duration) -> Duration {
+        self.off.store(false, Ordering::Relaxed);
+        self.on.send(()).expect("the thread lives as long as this end of the channel");
+        self.is_on.recv().expect("it says when it runs");
+        let took = sample();
+        self.off.store(true, Ordering::Relaxed);
+        took
+    }
+}
+
+fn to_lane() -> Contestant {
+    let (tell, told) = mpsc::channel::<Remote>();
+    let busy = Busy::new(
+        move || {
+            let lane = Lane::new(Config::new()).expect("a new thread has none");
+            tell.send(lane.remote()).expect("the starter listens");
+            (lane, Time::now())
+        },
+        |(lane, now)| {
+            if lane.round(*now).polled == 0 {
+                std::hint::spin_loop();
+            }
+        },
+    );
+    let remote = told.recv().expect("the lane starts");
+    let ran = Arc::new(AtomicU64::new(0));
+    Contestant::timed_ours("manylane Remote::spawn", move |operations| {
+        let spawn = || {
+            let ran = ran.clone();
+            remote.spawn(&KIND, Class::Normal, async move { count(&ran) }).expect("it runs");
+        };
+        busy.during(|| hand_over(operations, &ran, spawn))
+    })
+}
+
+fn to_tokio() -> Contestant {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+    let runtime = runtime.expect("there is a thread");
+    let ran = Arc::new(AtomicU64::new(0));
+    Contestant::timed_peer("tokio, one worker", move |operations| {
+        let off = Arc::new(AtomicBool::new(false));
+        let (tell, is_on) = mpsc::channel();
+        let stop = off.clone();
+        drop(runtime.spawn(async move {
+            tell.send(()).expect("the starter listens");
+            while !stop.load(Ordering::Relaxed) {
+                yield_now().await;
+            }
+        }));
+        is_on.recv().expect("the worker starts");
+        let took = hand_over(operations, &ran, || {
+            let ran = ran.clone();
+            drop(runtime.spawn(async move { count(&ran) }));
+        });
+        off.store(true, Ordering::Relaxed);
+        took
+    })
+}
+
+fn to_async_executor() -> Contestant {
+    let executor = Arc::new(async_executor::Executor::new());
+    let shared = executor.clone();
+    let busy = Busy::new(
+        || (),
+        move |()| {
+            if !shared.try_tick() {
+                std::hint::spin_loop();
+            }
+        },
+    );
+    let ran = Arc::new(AtomicU64::new(0));
+    Contestant::timed_peer("async-executor", move |operations| {
+        let spawn = || {
+            let ran = ran.clone();
+            executor.spawn(async move { count(&ran) }).detach();
+        };
+        busy.during(|| hand_over(operations, &ran, spawn))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_runtime_does_all_that_it_was_asked_for() {
+        fn check<R: Runtime>() {
+            let Some(mut runtime) = R::new() else {
+                println!("{} does not work here", R::NAME);
+                return;
+            };
+            let polls = Rc::new(Cell::new(0));
+            let count = polls.clone();
+            runtime.block_on(async move {
+                batch::<R, _>(|| {
+                    let count = count.clone();
+                    async move {
+                        for _ in 0..3 {
+                            count.update(|n| n + 1);
+                            yield_now().await;
+                        }
+                    }
+                })
+                .await;
+            });
+            assert_eq!(polls.get(), 3 * BATCH, "{}", R::NAME);
+        }
+        check::<Manylane>();
+        check::<Monoio>();
+        check::<Glommio>();
+        check::<Compio>();
+        check::<TokioLocal>();
+    }
+
+    #[test]
+    fn what_is_handed_over_has_run_when_the_clock_stops() {
+        for mut contestant in [to_lane(), to_tokio(), to_async_executor()] {
+            assert!((contestant.work)(100) > Duration::ZERO, "{}", contestant.name);
+        }
+    }
+}
