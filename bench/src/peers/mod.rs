@@ -146,13 +146,16 @@ fn calibrate(work: &mut Work, time: Duration) -> u64 {
     }
 }
 
-/// Measures `crowds` with `threads` threads in turns; a run is as long as 100 samples, and there are a tenth as many.
+/// Measures `crowds` with `threads` threads in turns; a run is as long as 100 samples, and there are a tenth as many. Where threads
+/// share processors a run is as many times longer, so that each thread gets as many turns of the kernel.
 fn measure_crowds(effort: Effort, threads: usize, crowds: &[Crowd]) -> Vec<Figures> {
     let runs = (effort.samples / 10).max(3);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let time = effort.time * 100 * u32::try_from(threads.div_ceil(processors)).unwrap_or(1);
     let mut samples: Vec<Vec<(f64, f64)>> = vec![Vec::with_capacity(runs); crowds.len()];
     for run in 0..runs {
         for (crowd, samples) in crowds.iter().zip(&mut samples) {
-            let plan = Plan { threads, time: effort.time * 100, seed: run as u64 };
+            let plan = Plan { threads, time, seed: run as u64 };
             let sample = (crowd.run)(&plan);
             samples.push((1e9 / sample.operations_per_second, sample.fairness));
         }

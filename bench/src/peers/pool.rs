@@ -1,9 +1,11 @@
 //! Taking a buffer of 16 KiB and giving it back, on one lane: at once, and while 64 are live.
 
 use super::allocators::{Allocator, Block, Jemalloc, Malloc, Mimalloc, Snmalloc};
+use super::table::NO_POOL;
 use super::{Contest, Contestant};
 use manylane_pool::{BytePool, PooledBytes};
 use opool::{LocalPool, PoolAllocator};
+use std::cell::Cell;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
@@ -61,6 +63,19 @@ impl Buffer for object_pool::Reusable<'_, Boxed> {
     }
 }
 
+/// A buffer that comes from nowhere and goes nowhere, in a handle of the size of ours.
+struct Lent {
+    at: &'static Cell<u8>,
+    _of: &'static Boxes,
+}
+
+impl Buffer for Lent {
+    #[inline(always)]
+    fn touch(&mut self) {
+        self.at.set(black_box(1));
+    }
+}
+
 pub(super) const CONTESTS: &[Contest] = &[
     Contest {
         operation: "pool: 16 KiB alloc + free, own lane",
@@ -81,6 +96,7 @@ fn contestants(live: bool) -> Vec<Contestant> {
         Box::leak(Box::new(LocalPool::new_prefilled(2 * LIVE, Boxes)));
     let objects: &'static object_pool::Pool<Boxed> =
         Box::leak(Box::new(object_pool::Pool::new(2 * LIVE, boxed)));
+    let lent: &'static Cell<u8> = Box::leak(Box::new(Cell::new(0)));
     vec![
         contestant("manylane BytePool", true, live, move || ours.alloc().expect("there is memory")),
         contestant("opool local", false, live, || local.get()),
@@ -89,6 +105,7 @@ fn contestants(live: bool) -> Vec<Contestant> {
         contestant(Mimalloc::NAME, false, live, Block::<Mimalloc, SIZE>::new),
         contestant("object-pool", false, live, || objects.pull(boxed)),
         contestant(Malloc::NAME, false, live, Block::<Malloc, SIZE>::new),
+        contestant(NO_POOL, false, live, move || Lent { at: lent, _of: &Boxes }),
     ]
 }
 

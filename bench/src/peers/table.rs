@@ -9,9 +9,12 @@ pub(super) const EMPTY_LOOP: &str = "empty loop";
 /// What a row's way from thread to thread costs without anything to carry.
 pub(super) const RING_ALONE: &str = "ring alone";
 
+/// What a row's handling of its buffers costs when they come from nowhere and go nowhere.
+pub(super) const NO_POOL: &str = "no pool: handle alone";
+
 /// Whether these are a floor under everyone's figures, and no peer's.
 fn is_floor(figures: &Figures) -> bool {
-    [EMPTY_LOOP, RING_ALONE].contains(&figures.name.as_str())
+    [EMPTY_LOOP, RING_ALONE, NO_POOL].contains(&figures.name.as_str())
 }
 
 /// An operation and everyone's figures.
