@@ -75,7 +75,7 @@ fn child(kind: Kind, body: &str) {
         let (listener, address) = listener(&io);
         let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
         let limits = libc::rlimit { rlim_cur: open + ROOM, rlim_max: open + ROOM };
-        #[allow(unsafe_code)]
+        #[allow(unsafe_code)] // one call of the system's
         // SAFETY: a valid limit.
         let lowered = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) };
         assert_eq!(lowered, 0);

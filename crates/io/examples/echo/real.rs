@@ -1,5 +1,4 @@
-//! An echo server: `echo [ADDRESS]`, by default 127.0.0.1:7000; the driver by `MANYLANE_DRIVER`.
-#![cfg(not(any(loom, manylane_sim)))]
+//! On the real machine.
 
 use manylane_buf::Chain;
 use manylane_io::{Driver, Io, Stream, tcp_listener};
@@ -8,7 +7,7 @@ use std::error::Error;
 
 static SESSION: TaskKind = TaskKind::new("session");
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7000".into());
     let address = address.parse().map_err(|_| {
         format!("{address:?} is no address with a port: write it like 127.0.0.1:7000 or [::1]:7000")

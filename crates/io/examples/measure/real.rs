@@ -1,11 +1,4 @@
-//! What forwarding a keep-alive request costs: `measure [--requests N] [--rounds N] [--connections N]`.
-//!
-//! Requests of 100 bytes and responses of 1 KiB go through a forwarder, one request at a time on each connection. Measured is the
-//! processor time of the forwarder's process, and its system calls as it counts them, for: the C programs in `bench/c`, and the
-//! example `forward` with each driver and with splicing. Contestants take turns in each round; the table has the least and the
-//! median of the rounds.
-#![cfg(not(any(loom, manylane_sim)))]
-#![allow(unsafe_code)] // the clock of another process
+//! On the real machine.
 
 use manylane_buf::Chain;
 use manylane_io::{Choice, Driver, Kind, Stream, tcp_listener, tcp_socket};
@@ -55,7 +48,7 @@ struct Contestant {
     in_c: bool,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let settings = settings()?;
     let folder =
         std::env::current_exe()?.parent().map(Path::to_path_buf).ok_or("this program is in no folder")?;

@@ -1,8 +1,4 @@
-//! A forwarder of raw TCP: `forward LISTEN TARGET [splice]`; the driver by `MANYLANE_DRIVER`. One lane.
-//!
-//! It forwards each direction by reference, or with `splice` without the bytes entering the program. What it cost is said when
-//! its standard input ends: `manylane-bench forward` measures it so.
-#![cfg(not(any(loom, manylane_sim)))]
+//! On the real machine.
 
 use manylane_buf::Chain;
 use manylane_io::{Driver, Error, Io, Kind, Shutdown, Stream, tcp_listener, tcp_socket};
@@ -20,7 +16,7 @@ fn address(name: &str) -> Result<SocketAddr, String> {
     })
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let (listen, target, spliced) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [listen, target] => (address(listen)?, address(target)?, false),
