@@ -25,7 +25,6 @@ use std::marker::PhantomData;
 /// Up to so many lanes, all are compared: to look at four lines costs less than to wake a lane in vain.
 pub const LOOKED_AT_ALL: usize = 4;
 
-#[derive(Default)]
 struct Load {
     /// Whether the lane takes connections. Stored by the lane.
     present: AtomicBool,
@@ -38,6 +37,15 @@ struct Load {
 }
 
 impl Load {
+    fn new() -> Self {
+        Self {
+            present: AtomicBool::new(false),
+            given: AtomicU64::new(0),
+            own: OwnedU64::new(0),
+            ended: OwnedU64::new(0),
+        }
+    }
+
     #[cfg_attr(manylane_sim, track_caller)]
     fn get(&self) -> u64 {
         // Relaxed: a number to compare, nothing is read through it (rule 4 is about what is usual, not about memory).
@@ -48,10 +56,10 @@ impl Load {
 }
 
 #[cfg(not(loom))]
-static LOADS: PerLane<Load> = PerLane::new(|_| Load::default());
+static LOADS: PerLane<Load> = PerLane::new(|_| Load::new());
 #[cfg(loom)]
 manylane_sync::lazy_static! {
-    static LOADS: PerLane<Load> = PerLane::new(|_| Load::default());
+    static LOADS: PerLane<Load> = PerLane::new(|_| Load::new());
 }
 
 fn loads() -> &'static PerLane<Load> {
