@@ -4,7 +4,7 @@
 /// Bytes of one file. Generated maps of thousands of servers stay below 2 MiB.
 pub const MAX_FILE_BYTES: usize = 16 << 20;
 /// Bytes of all files of a run, so that a folder of large files is bounded too.
-pub const MAX_TOTAL_BYTES: usize = 64 << 20;
+pub const MAX_TOTAL_BYTES: usize = 32 << 20;
 /// Files of a run, folders expanded.
 pub const MAX_FILES: usize = 4096;
 /// Bytes of one line as written, its end not counted. Long ACL lines of generators reach a few kilobytes.
@@ -22,6 +22,14 @@ pub const MAX_WORDS: usize = 512;
 pub const MAX_CONDITION_DEPTH: usize = 64;
 /// Parentheses and `!` inside each other in one condition: the parser's stack.
 pub const MAX_EXPRESSION_DEPTH: usize = 64;
+/// Sections of a run. Each proxy has settings of its own, so an empty one takes kilobytes.
+pub const MAX_SECTIONS: usize = 32_768;
+/// Servers of a run, those of templates included: each has options of its own.
+pub const MAX_SERVERS: usize = 100_000;
+/// `bind` lines of a run, for the same reason.
+pub const MAX_BINDS: usize = 100_000;
+/// Lines that proxies take over from `defaults`, summed over all proxies: each has a copy.
+pub const MAX_INHERITED: usize = 1_000_000;
 /// Findings that are kept. A file of garbage has one a line; nobody reads the ten-thousandth.
 pub const MAX_DIAGNOSTICS: usize = 1000;
 /// Bytes of a word that a message repeats.
@@ -32,9 +40,5 @@ pub const MAX_CONTEXT_COLUMNS: usize = 120;
 pub const MAX_GUESSED_BYTES: usize = 64;
 /// Edits between a mistyped word and the one that is proposed.
 pub const MAX_EDITS: usize = 3;
-/// Ports that one range of a `bind` line may hold: all of them.
-pub const MAX_PORT_RANGE: u32 = 65535;
-/// Servers that one `server-template` line may make.
-pub const MAX_TEMPLATE_SERVERS: u64 = 65535;
 /// Milliseconds of the longest time a timer holds: HAProxy's 2^31 - 1, about 24.8 days.
 pub const MAX_TIMER_MS: u64 = i32::MAX as u64;

@@ -371,6 +371,18 @@ impl Settings {
         self.timeouts[timeout as usize].map(|set| set.value)
     }
 
+    /// How many lines a copy holds beside those that replace each other.
+    pub(crate) fn lines(&self) -> usize {
+        self.error_files.len()
+            + self.errorfiles.len()
+            + self.http_errors.len()
+            + self.log.len()
+            + self.stats.len()
+            + self.default_server.proxy_tlvs.len()
+            + self.forwardfor.as_ref().map_or(0, |set| set.value.except.len())
+            + self.originalto.as_ref().map_or(0, |set| set.value.except.len())
+    }
+
     /// The mode.
     pub fn mode(&self) -> Mode {
         self.mode.map_or(Mode::Tcp, |set| set.value)

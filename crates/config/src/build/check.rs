@@ -7,105 +7,123 @@ use crate::lex::Word;
 use crate::show::Shown;
 use crate::source::Pos;
 use crate::table::Timeout;
-use crate::tree::{LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind};
-use std::collections::HashMap;
+use crate::tree::{LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Userlist};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 pub(super) fn check(b: &mut Builder<'_>) {
     let config = std::mem::take(&mut b.config);
-    let checker = Names::new(b, &config.proxies);
-    checker.twins(b, &config.proxies);
-    for proxy in config.proxies.iter().filter(|proxy| proxy.kind != ProxyKind::Defaults) {
-        checker.backends(b, &config.proxies, proxy);
-        servers(b, &config.proxies, &checker, proxy);
+    let names = Names::new(b, &config.proxies);
+    names.twins(b, &config.proxies);
+    let http_errors = Sections::new("http-errors", config.http_errors.iter().map(|section| &section.name));
+    let resolvers = Sections::new("resolvers", config.resolvers.iter().map(|section| &section.name));
+    let rings = Sections::new("ring", config.rings.iter().map(|section| &section.name));
+    // What many proxies took over is reported once, at its line.
+    let mut reported = HashSet::new();
+    for (index, proxy) in config.proxies.iter().enumerate() {
+        for name in rings_of(&proxy.settings.log) {
+            rings.require(b, &mut reported, name);
+        }
+        if proxy.kind == ProxyKind::Defaults {
+            continue;
+        }
+        names.backends(b, &config.proxies, proxy);
+        servers(b, &names, index, proxy);
         fit(b, proxy);
         timeouts(b, proxy);
-        for statement in &proxy.settings.errorfiles {
-            let Some(name) = statement.words.first() else { continue };
-            if !config.http_errors.iter().any(|section| section.name.bytes() == name.bytes()) {
-                let known = config.http_errors.iter().filter_map(|section| section.name.text());
-                b.found.alert(
-                    name.pos(),
-                    format!("unknown http-errors section '{}'{}", name.shown(), super::proposal(name, known)),
-                );
-            }
+        for name in proxy.settings.errorfiles.iter().filter_map(|statement| statement.words.first()) {
+            http_errors.require(b, &mut reported, name);
         }
-        for server in &proxy.servers {
-            if let Some(resolvers) = &server.options.resolvers
-                && !config.resolvers.iter().any(|section| section.name.bytes() == resolvers.value.bytes())
-            {
-                let known = config.resolvers.iter().filter_map(|section| section.name.text());
-                let name = &resolvers.value;
-                let message = format!(
-                    "server '{}' : unknown resolvers section '{}'{}",
-                    server.name.shown(),
-                    name.shown(),
-                    super::proposal(name, known)
-                );
-                b.found.alert(name.pos(), message);
-            }
+        for set in proxy.servers.iter().filter_map(|server| server.options.resolvers.as_ref()) {
+            resolvers.require(b, &mut reported, &set.value);
         }
+    }
+    for name in rings_of(&config.global.log) {
+        rings.require(b, &mut reported, name);
     }
     implicit_defaults(b, &config.proxies);
-    let logs = config.proxies.iter().flat_map(|proxy| &proxy.settings.log).chain(&config.global.log);
-    let mut missing: Vec<&Word> = Vec::new();
-    for target in logs {
-        if let LogTarget::Own(line) = target
-            && let LogSink::Ring(name) = &line.sink
-            && !config.rings.iter().any(|ring| ring.name.bytes() == name.bytes())
-            && !missing.iter().any(|known| known.pos() == name.pos())
-        {
-            missing.push(name);
-        }
-    }
-    for name in missing {
-        let known = config.rings.iter().filter_map(|ring| ring.name.text());
-        b.found.alert(
-            name.pos(),
-            format!("unknown ring section '{}'{}", name.shown(), super::proposal(name, known)),
-        );
-    }
-    for list in &config.userlists {
-        for user in &list.users {
-            for group in &user.groups {
-                if !list.groups.iter().any(|known| known.name.bytes() == group.bytes()) {
-                    let message = format!(
-                        "userlist '{}' : no such group '{}' specified in user '{}'",
-                        list.name.shown(),
-                        group.shown(),
-                        user.name.shown()
-                    );
-                    b.found.alert(group.pos(), message);
-                }
-            }
-        }
-        for group in &list.groups {
-            for user in &group.users {
-                if !list.users.iter().any(|known| known.name.bytes() == user.bytes()) {
-                    let message = format!(
-                        "userlist '{}' : no such user '{}' specified in group '{}'",
-                        list.name.shown(),
-                        user.shown(),
-                        group.name.shown()
-                    );
-                    b.found.alert(user.pos(), message);
-                }
-            }
-        }
-    }
+    config.userlists.iter().for_each(|list| userlist(b, list));
     b.config = config;
+}
+
+/// Names that a proposal chooses from at most, so that many mistakes among many names stay cheap.
+const MAX_PROPOSED: usize = 1000;
+
+fn rings_of(log: &[LogTarget]) -> impl Iterator<Item = &Word> {
+    log.iter().filter_map(|target| match target {
+        LogTarget::Own(line) => match &line.sink {
+            LogSink::Ring(name) => Some(name),
+            _ => None,
+        },
+        LogTarget::Global(_) => None,
+    })
+}
+
+/// The sections of a kind, by name.
+struct Sections<'c> {
+    kind: &'static str,
+    names: Vec<&'c Word>,
+    bytes: HashSet<&'c [u8]>,
+}
+
+impl<'c> Sections<'c> {
+    fn new(kind: &'static str, names: impl Iterator<Item = &'c Word>) -> Self {
+        let names: Vec<&Word> = names.collect();
+        let bytes = names.iter().map(|name| name.bytes()).collect();
+        Self { kind, names, bytes }
+    }
+
+    /// Reports a name that no section has.
+    fn require(&self, b: &mut Builder<'_>, reported: &mut HashSet<Pos>, name: &Word) {
+        if !self.bytes.contains(name.bytes()) && reported.insert(name.pos()) {
+            let known = self.names.iter().filter_map(|name| name.text()).take(MAX_PROPOSED);
+            let message =
+                format!("unknown {} section '{}'{}", self.kind, name.shown(), super::proposal(name, known));
+            b.found.alert(name.pos(), message);
+        }
+    }
+}
+
+/// Users name groups, and groups name users.
+fn userlist(b: &mut Builder<'_>, list: &Userlist) {
+    let groups: HashSet<&[u8]> = list.groups.iter().map(|group| group.name.bytes()).collect();
+    let users: HashSet<&[u8]> = list.users.iter().map(|user| user.name.bytes()).collect();
+    let title = list.name.shown();
+    for user in &list.users {
+        for group in user.groups.iter().filter(|group| !groups.contains(group.bytes())) {
+            let message = format!(
+                "userlist '{title}' : no such group '{}' specified in user '{}'",
+                group.shown(),
+                user.name.shown()
+            );
+            b.found.alert(group.pos(), message);
+        }
+    }
+    for group in &list.groups {
+        for user in group.users.iter().filter(|user| !users.contains(user.bytes())) {
+            let message = format!(
+                "userlist '{title}' : no such user '{}' specified in group '{}'",
+                user.shown(),
+                group.name.shown()
+            );
+            b.found.alert(user.pos(), message);
+        }
+    }
 }
 
 /// Names of proxies, and who has them first.
 struct Names {
     frontends: HashMap<Vec<u8>, usize>,
     backends: HashMap<Vec<u8>, usize>,
+    /// Servers, each with the index of its proxy.
+    servers: HashSet<(usize, Vec<u8>)>,
 }
 
 impl Names {
     fn new(b: &mut Builder<'_>, proxies: &[Proxy]) -> Self {
-        let mut names = Self { frontends: HashMap::new(), backends: HashMap::new() };
+        let mut names = Self { frontends: HashMap::new(), backends: HashMap::new(), servers: HashSet::new() };
         for (index, proxy) in proxies.iter().enumerate() {
+            names.servers.extend(proxy.servers.iter().map(|server| (index, server.name.bytes().to_vec())));
             let name = proxy.name.bytes();
             if name.is_empty() {
                 continue;
@@ -176,7 +194,7 @@ impl Names {
             match self.backend(proxies, name.bytes()) {
                 None => {
                     let known = self.backends.keys().filter_map(|name| std::str::from_utf8(name).ok());
-                    let mut known: Vec<&str> = known.collect();
+                    let mut known: Vec<&str> = known.take(MAX_PROPOSED).collect();
                     known.sort_unstable();
                     let message = format!(
                         "proxy '{}' : unable to find required {keyword} '{}'{}",
@@ -218,7 +236,7 @@ fn place(b: &Builder<'_>, pos: Pos) -> String {
     format!("{}:{}", Shown(b.sources.name(pos.file)), pos.line)
 }
 
-fn servers(b: &mut Builder<'_>, proxies: &[Proxy], names: &Names, proxy: &Proxy) {
+fn servers(b: &mut Builder<'_>, names: &Names, index: usize, proxy: &Proxy) {
     let mut known: HashMap<&[u8], Pos> = HashMap::new();
     let mut ids: HashMap<u32, Pos> = HashMap::new();
     for server in &proxy.servers {
@@ -246,12 +264,12 @@ fn servers(b: &mut Builder<'_>, proxies: &[Proxy], names: &Names, proxy: &Proxy)
                 .warning(min.pos, format!("server '{}' : 'minconn' is above 'maxconn'", server.name.shown()));
         }
         if let Some(track) = &server.options.track {
-            tracked(b, proxies, names, proxy, &track.value);
+            tracked(b, names, index, &track.value);
         }
     }
     for choice in proxy.use_server.iter().filter(|choice| !choice.is_dynamic()) {
         if !known.contains_key(choice.target.bytes()) {
-            let candidates = proxy.servers.iter().filter_map(|server| server.name.text());
+            let candidates = proxy.servers.iter().filter_map(|server| server.name.text()).take(MAX_PROPOSED);
             let message = format!(
                 "{} '{}' : unable to find server '{}' referenced in a 'use-server' rule{}",
                 proxy.kind.name(),
@@ -264,13 +282,13 @@ fn servers(b: &mut Builder<'_>, proxies: &[Proxy], names: &Names, proxy: &Proxy)
     }
 }
 
-fn tracked(b: &mut Builder<'_>, proxies: &[Proxy], names: &Names, proxy: &Proxy, track: &Word) {
+fn tracked(b: &mut Builder<'_>, names: &Names, index: usize, track: &Word) {
     let bytes = track.bytes();
     let (backend, server) = match bytes.iter().position(|byte| *byte == b'/') {
-        Some(slash) => (names.backend(proxies, &bytes[..slash]), &bytes[slash + 1..]),
-        None => (Some(proxy), bytes),
+        Some(slash) => (names.backends.get(&bytes[..slash]).copied(), &bytes[slash + 1..]),
+        None => (Some(index), bytes),
     };
-    if !backend.is_some_and(|backend| backend.servers.iter().any(|known| known.name.bytes() == server)) {
+    if !backend.is_some_and(|backend| names.servers.contains(&(backend, server.to_vec()))) {
         b.found
             .alert(track.pos(), format!("unable to find server '{}' required for tracking", track.shown()));
     }
@@ -357,13 +375,17 @@ fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
 
 /// A `defaults` section that one proxy names and another takes because it is the last one changes for both when it moves.
 fn implicit_defaults(b: &mut Builder<'_>, proxies: &[Proxy]) {
-    for (index, defaults) in proxies.iter().enumerate() {
-        if defaults.kind != ProxyKind::Defaults || defaults.name.bytes().is_empty() {
-            continue;
+    let mut users: HashMap<usize, [Option<&Proxy>; 2]> = HashMap::new();
+    for proxy in proxies {
+        if let Some(index) = proxy.defaults {
+            users.entry(index).or_default()[usize::from(proxy.explicit_defaults)].get_or_insert(proxy);
         }
-        let users = || proxies.iter().filter(move |proxy| proxy.defaults == Some(index));
-        let explicit = users().find(|proxy| proxy.explicit_defaults);
-        let implicit = users().find(|proxy| !proxy.explicit_defaults);
+    }
+    for (index, defaults) in proxies.iter().enumerate() {
+        let Some(&[implicit, explicit]) = users.get(&index).filter(|_| !defaults.name.bytes().is_empty())
+        else {
+            continue;
+        };
         if let (Some(explicit), Some(implicit)) = (explicit, implicit) {
             let message = format!(
                 "defaults section '{}' is used explicitly by {} '{}' and implicitly by {} '{}'; better name it in both or add one for implicit use",

@@ -89,6 +89,9 @@ impl Builder<'_> {
 
     fn unknown(&mut self, words: &[Word], bytes: &[&[u8]], place: Place) {
         let head = &words[0];
+        if self.found.is_full() {
+            return self.found.alert(head.pos(), "unknown keyword");
+        }
         // `timeout clent`: the first word is known, so the second one is wrong.
         let begins = |keyword: &&Keyword| {
             keyword.places.contains(place)

@@ -14,13 +14,14 @@ pub(crate) use line::{Line, Prefix};
 use crate::cond::Build;
 use crate::diag::Diagnostics;
 use crate::lex::{Environment, Word};
+use crate::limits::{MAX_BINDS, MAX_SERVERS};
 use crate::nearest::nearest;
 use crate::read::{Item, Reader};
-use crate::source::Sources;
+use crate::source::{Pos, Sources};
 use crate::table::{BindOptions, Place, ServerOptions};
 use crate::tree::{Config, HttpErrors, Proxy, Resolvers, Ring, Settings, Userlist};
 use section::Current;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// What a run of reading gives.
 #[derive(Debug)]
@@ -45,6 +46,13 @@ pub fn load(sources: &Sources, build: &Build, environment: Environment, diag_mod
         server: ServerOptions::default(),
         current: Current::Top,
         used: HashSet::new(),
+        names: HashSet::new(),
+        last_defaults: None,
+        named_defaults: HashMap::new(),
+        sections: 0,
+        servers: 0,
+        binds: 0,
+        inherited: 0,
         sources,
     };
     while let Some(item) = reader.next(builder.found) {
@@ -79,6 +87,16 @@ pub(crate) struct Builder<'a> {
     current: Current,
     /// Keywords of the section that may not be repeated.
     used: HashSet<&'static str>,
+    /// Names in the section that may not be taken twice, behind a letter for their kind.
+    names: HashSet<Vec<u8>>,
+    /// The last `defaults` section, and the first two of each name: indexes of the tree's proxies.
+    last_defaults: Option<usize>,
+    named_defaults: HashMap<Vec<u8>, (usize, Option<usize>)>,
+    /// Counts of the run, for the limits.
+    sections: usize,
+    servers: usize,
+    binds: usize,
+    inherited: usize,
     sources: &'a Sources,
 }
 
@@ -129,6 +147,31 @@ impl Builder<'_> {
             Current::Ring(index) => &mut self.config.rings[index],
             _ => panic!("{PLACED}"),
         }
+    }
+
+    /// Whether the section has no such name yet; it has it then.
+    pub(crate) fn takes_name(&mut self, kind: u8, name: &Word) -> bool {
+        self.names.insert([&[kind], name.bytes()].concat())
+    }
+
+    /// Whether `count` more servers are allowed.
+    pub(crate) fn has_room_for_servers(&mut self, pos: Pos, count: u64) -> bool {
+        if count > (MAX_SERVERS - self.servers) as u64 {
+            self.found.alert(pos, format!("there are more than {MAX_SERVERS} servers"));
+            return false;
+        }
+        self.servers += count as usize;
+        true
+    }
+
+    /// Whether one more listener is allowed.
+    pub(crate) fn has_room_for_bind(&mut self, pos: Pos) -> bool {
+        if self.binds >= MAX_BINDS {
+            self.found.alert(pos, format!("there are more than {MAX_BINDS} 'bind' lines"));
+            return false;
+        }
+        self.binds += 1;
+        true
     }
 
     fn statement(&mut self, words: &[Word]) {

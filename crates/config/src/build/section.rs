@@ -2,6 +2,7 @@
 
 use super::{Builder, proposal};
 use crate::lex::Word;
+use crate::limits::{MAX_INHERITED, MAX_SECTIONS};
 use crate::show::Shown;
 use crate::table::{Place, Status, Table};
 use crate::tree::{Config, HttpErrors, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist};
@@ -57,6 +58,13 @@ impl Builder<'_> {
 
     pub(super) fn begin_section(&mut self, place: Place, words: &[Word]) {
         self.used.clear();
+        self.names.clear();
+        self.sections += 1;
+        if self.sections > MAX_SECTIONS {
+            self.found.alert(words[0].pos(), format!("there are more than {MAX_SECTIONS} sections"));
+            self.current = Current::Skipped;
+            return;
+        }
         if let Some(row) = Table::get().find(place.name(), Place::Top)
             && let Status::Refused(reason) = row.status
         {
@@ -144,10 +152,19 @@ impl Builder<'_> {
             Some(base) => self.named_defaults(kind, &name, base),
             // A `defaults` section begins with nothing unless it names another.
             None if kind == ProxyKind::Defaults => None,
-            None => self.config.proxies.iter().rposition(|proxy| proxy.kind == ProxyKind::Defaults),
+            None => self.last_defaults,
         };
-        let settings =
-            defaults.map_or_else(Settings::default, |index| self.config.proxies[index].settings.clone());
+        self.inherited += defaults.map_or(0, |index| self.config.proxies[index].settings.lines());
+        let settings = match defaults {
+            Some(_) if self.inherited > MAX_INHERITED => {
+                let message =
+                    format!("more than {MAX_INHERITED} lines are taken over from 'defaults' sections");
+                self.found.alert(header.pos(), message);
+                Settings::default()
+            }
+            Some(index) => self.config.proxies[index].settings.clone(),
+            None => Settings::default(),
+        };
         self.config.proxies.push(Proxy {
             kind,
             name,
@@ -169,7 +186,16 @@ impl Builder<'_> {
             force_persist: Vec::new(),
             ignore_persist: Vec::new(),
         });
-        self.current = Current::Proxy(self.config.proxies.len() - 1);
+        let index = self.config.proxies.len() - 1;
+        if kind == ProxyKind::Defaults {
+            self.last_defaults = Some(index);
+            let name = self.config.proxies[index].name.bytes().to_vec();
+            self.named_defaults
+                .entry(name)
+                .and_modify(|known| known.1 = known.1.or(Some(index)))
+                .or_insert((index, None));
+        }
+        self.current = Current::Proxy(index);
     }
 
     fn unexpected(&mut self, header: &Word, extra: &Word) {
@@ -181,20 +207,14 @@ impl Builder<'_> {
 
     fn named_defaults(&mut self, kind: ProxyKind, name: &Word, base: &Word) -> Option<usize> {
         let proxies = &self.config.proxies;
-        let is_meant = |index: &usize| {
-            let proxy = &proxies[*index];
-            proxy.kind == ProxyKind::Defaults
-                && !base.bytes().is_empty()
-                && proxy.name.bytes() == base.bytes()
-        };
-        let mut meant = (0..proxies.len()).filter(is_meant);
-        match (meant.next(), meant.next()) {
-            (Some(index), None) => {
+        let meant = self.named_defaults.get(base.bytes()).filter(|_| !base.bytes().is_empty()).copied();
+        match meant {
+            Some((index, None)) => {
                 let header = Word::plain("defaults", base.pos());
                 self.check_name(&header, base);
                 Some(index)
             }
-            (Some(first), Some(second)) => {
+            Some((first, Some(second))) => {
                 let at = |index: usize| {
                     let pos = self.config.proxies[index].pos;
                     format!("{}:{}", Shown(self.sources.name(pos.file)), pos.line)
@@ -210,7 +230,7 @@ impl Builder<'_> {
                 self.found.alert(base.pos(), message);
                 None
             }
-            (None, _) => {
+            None => {
                 let known: Vec<String> = proxies
                     .iter()
                     .filter(|p| p.kind == ProxyKind::Defaults)

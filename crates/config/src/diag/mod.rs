@@ -99,6 +99,11 @@ impl Diagnostics {
         self.count(Severity::Alert)
     }
 
+    /// Whether further findings are only counted: then nobody needs a proposal.
+    pub fn is_full(&self) -> bool {
+        self.found.len() >= MAX_DIAGNOSTICS
+    }
+
     /// How many findings were counted but not kept.
     pub fn dropped(&self) -> usize {
         self.counts.iter().sum::<usize>() - self.found.len()

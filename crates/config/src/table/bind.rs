@@ -138,6 +138,9 @@ const TLS_BIND: &[(&str, usize)] = &[
 ];
 
 pub(super) fn stats_socket(b: &mut Builder<'_>, line: &Line<'_>) {
+    if !b.has_room_for_bind(line.pos()) {
+        return;
+    }
     let bind = parse::bind_line(b, line);
     b.config.global.stats_sockets.push(bind);
 }

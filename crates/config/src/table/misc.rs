@@ -157,12 +157,12 @@ fn group(b: &mut Builder<'_>, line: &Line<'_>) {
             return b.found.alert(word.pos(), message);
         }
     }
-    let section = b.userlist();
-    if section.groups.iter().any(|group| group.name.bytes() == name.bytes()) {
-        let message = format!("group '{}' is already in userlist '{}'", name.shown(), section.name.shown());
+    if !b.takes_name(b'g', &name) {
+        let message =
+            format!("group '{}' is already in userlist '{}'", name.shown(), b.userlist().name.shown());
         return b.found.warning(name.pos(), message);
     }
-    section.groups.push(Group { name, users });
+    b.userlist().groups.push(Group { name, users });
 }
 
 fn user(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -185,13 +185,12 @@ fn user(b: &mut Builder<'_>, line: &Line<'_>) {
         }
         at += 2;
     }
-    let section = b.userlist();
-    if section.users.iter().any(|known| known.name.bytes() == user.name.bytes()) {
+    if !b.takes_name(b'u', &user.name) {
         let message =
-            format!("user '{}' is already in userlist '{}'", user.name.shown(), section.name.shown());
+            format!("user '{}' is already in userlist '{}'", user.name.shown(), b.userlist().name.shown());
         return b.found.warning(user.name.pos(), message);
     }
-    section.users.push(user);
+    b.userlist().users.push(user);
 }
 
 fn hold(b: &mut Builder<'_>, line: &Line<'_>) {

@@ -189,8 +189,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "the server's name is sent to it in this header field",
         )
         .built(|b, line| {
-            let value =
-                line.values.is_empty().then_some(None).unwrap_or_else(|| Some(line.set(line.word(0))));
+            let value = if line.values.is_empty() { None } else { Some(line.set(line.word(0))) };
             b.settings().http_send_name_header = value;
         }),
         own("monitor-uri", DFL, "uri", 1, "requests for this URI are answered by the proxy itself").built(

@@ -185,6 +185,15 @@ pub(super) fn rows() -> Vec<Keyword> {
         .built(parse::server_usesrc),
         own("interface", SERVER, "name", 1, "the interface that connections leave by")
             .built(parse::server_interface),
+        own(
+            "set-proxy-v2-tlv-fmt",
+            SERVER,
+            "(id) format",
+            1,
+            "a further field of PROXY headers, from a log format",
+        )
+        .adds()
+        .words(parse::proxy_tlv),
         own("socks4", SERVER, "address:port", 1, "a SOCKS4 proxy in between").refused("it is not built"),
         own("check-via-socks4", SERVER, "", 0, "checks go through the SOCKS4 proxy")
             .refused("it is not built"),

@@ -7,6 +7,9 @@ use manylane_net::Rules;
 use manylane_net::address::LONGEST_BOUND_PATH;
 
 pub(crate) fn bind(b: &mut Builder<'_>, line: &Line<'_>) {
+    if !b.has_room_for_bind(line.pos()) {
+        return;
+    }
     let bind = bind_line(b, line);
     b.proxy().binds.push(bind);
 }

@@ -11,8 +11,8 @@ pub(crate) use proxy::{
     balance, capture, cookie, retry_on, source, split_condition, use_backend, use_server,
 };
 pub(crate) use server::{
-    default_server, nameserver, proxy_v2_options, ring_server, server, server_interface, server_source,
-    server_template, server_usesrc,
+    default_server, nameserver, proxy_tlv, proxy_v2_options, ring_server, server, server_interface,
+    server_source, server_template, server_usesrc,
 };
 
 use super::{Builder, Line};
@@ -49,9 +49,12 @@ fn options(b: &mut Builder<'_>, owner: &str, place: Place, words: &[Word]) {
     while let [head, after @ ..] = rest {
         let name = head.bytes().split(|byte| *byte == b'(').next().unwrap_or_default();
         let keyword = std::str::from_utf8(name).ok().and_then(|name| Table::get().find(name, place));
-        let Some(keyword) = keyword.filter(|_| {
-            name.len() == head.bytes().len() || head.bytes().starts_with(b"set-proxy-v2-tlv-fmt(")
-        }) else {
+        let Some(keyword) =
+            keyword.filter(|_| name.len() == head.bytes().len() || name == b"set-proxy-v2-tlv-fmt")
+        else {
+            if b.found.is_full() {
+                return b.found.alert(head.pos(), "unknown keyword");
+            }
             let known =
                 Table::get().rows().iter().filter(|row| row.places.contains(place)).map(|row| row.name);
             let message =

@@ -1,8 +1,7 @@
 //! `server`, `default-server`, `server-template`, name servers, and options of servers with more than one value.
 
 use super::{Builder, Line, address, bad_name_byte, options};
-use crate::lex::Word;
-use crate::limits::MAX_TEMPLATE_SERVERS;
+use crate::lex::{Word, arguments};
 use crate::show::Shown;
 use crate::table::Place;
 use crate::tree::{Nameserver, Server, Source};
@@ -11,7 +10,7 @@ use manylane_net::Rules;
 
 pub(crate) fn server(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.word(0);
-    if !check_name(b, line, &name) {
+    if !check_name(b, line, &name) || !b.has_room_for_servers(line.pos(), 1) {
         return;
     }
     let address = address(b, line.keyword.name, &line.words[1], &Rules::SERVER);
@@ -63,12 +62,8 @@ pub(crate) fn server_template(b: &mut Builder<'_>, line: &Line<'_>) {
     options(b, &format!("server-template {backend}/{}", prefix.shown()), Place::ServerOption, rest);
     let options = std::mem::take(&mut b.server);
     let Some(address) = address else { return };
-    // The bound holds for the proxy, so that many lines make no more than one.
-    let room = (MAX_TEMPLATE_SERVERS as usize).saturating_sub(b.proxy().servers.len()) as u64;
-    if high - low >= room {
-        let message =
-            format!("'server-template' makes more than {MAX_TEMPLATE_SERVERS} servers in a backend");
-        return b.found.alert(numbers.pos(), message);
+    if !b.has_room_for_servers(numbers.pos(), high - low + 1) {
+        return;
     }
     for number in low..=high {
         let name = Word::plain([prefix.bytes(), number.to_string().as_bytes()].concat(), prefix.pos());
@@ -141,6 +136,29 @@ pub(crate) fn proxy_v2_options(b: &mut Builder<'_>, line: &Line<'_>) {
     b.server.proxy_v2_options = Some(line.set(list));
 }
 
+/// `set-proxy-v2-tlv-fmt(id) format`
+pub(crate) fn proxy_tlv(b: &mut Builder<'_>, line: &Line<'_>) {
+    let (head, open) = (line.head.bytes(), line.keyword.name.len());
+    let found = if head.len() > open { arguments(head, open).ok() } else { None };
+    let id = found.filter(|found| found.end == head.len() && found.list.len() == 1).and_then(|found| {
+        let text = std::str::from_utf8(&found.list[0].bytes).ok()?;
+        match text.strip_prefix("0x") {
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                u8::from_str_radix(digits, 16).ok()
+            }
+            Some(_) => None,
+            None => value::integer(text.as_bytes(), 0, 255).ok().map(|number| number as u8),
+        }
+    });
+    match id {
+        Some(id) => b.server.proxy_tlvs.push((id, line.word(0))),
+        None => {
+            let message = format!("'{}' expects a number up to 255 in parentheses", line.keyword.name);
+            b.found.alert(line.head.pos_at(open), message);
+        }
+    }
+}
+
 pub(crate) fn server_source(b: &mut Builder<'_>, line: &Line<'_>) {
     if let Some(address) = address(b, "source", &line.words[0], &Rules::SOURCE) {
         b.server.source = Some(line.set(Source { address, usesrc: None, interface: None }));
@@ -165,17 +183,16 @@ pub(crate) fn nameserver(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.word(0);
     line.no_more(b, 2);
     let Some(address) = address(b, "nameserver", &line.words[1], &Rules::NAMESERVER) else { return };
-    let section = b.resolvers();
-    if section.nameservers.iter().any(|known| known.name.bytes() == name.bytes()) {
+    if !b.takes_name(b'n', &name) {
         let message = format!("there is a name server '{}' in this section already", name.shown());
         return b.found.alert(name.pos(), message);
     }
-    section.nameservers.push(Nameserver { name, address });
+    b.resolvers().nameservers.push(Nameserver { name, address });
 }
 
 pub(crate) fn ring_server(b: &mut Builder<'_>, line: &Line<'_>) {
     let name = line.word(0);
-    if !check_name(b, line, &name) {
+    if !check_name(b, line, &name) || !b.has_room_for_servers(line.pos(), 1) {
         return;
     }
     let address = address(b, "server", &line.words[1], &Rules { port_needed: true, ..Rules::SERVER });
