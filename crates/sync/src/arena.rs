@@ -41,7 +41,9 @@ const NO_ARENA: usize = 1;
 const UNASSIGNED: usize = 2;
 /// In place of an offset: there was no room.
 const NO_ROOM: usize = 4;
-const _: () = assert!((NO_ARENA | UNASSIGNED) & INVALID != 0 && (NO_ARENA | NO_ROOM) <= INVALID);
+/// No sum of these, nor of one of these and a multiple of 8, is a multiple of 8.
+const _: () = assert!(NO_ARENA > 0 && UNASSIGNED > 0 && NO_ROOM > 0);
+const _: () = assert!(NO_ARENA + UNASSIGNED <= INVALID && NO_ARENA + NO_ROOM <= INVALID);
 
 thread_local! {
     /// Where the arena of this thread's lane begins.
