@@ -20,12 +20,25 @@ use std::process::Command;
 /// The variable that tells the inner process that it is one.
 const INNER: &str = "MANYLANE_TEST_INNER";
 
+/// Seconds that another program has: more than the minute of a test inside of it, which says more about what it waited for.
+const LIMIT: &str = "120";
+
+/// What `timeout` ends with if it ended the program.
+const TIMED_OUT: i32 = 124;
+
+/// The command `words`, which is ended when its time is over.
+fn bounded(words: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg(LIMIT).args(words);
+    command
+}
+
 /// Whether this is the inner process of the test `name`. If not, runs one behind `prefix`, and passes its end on.
 fn inside(name: &str, what: &str, prefix: &[&str]) -> bool {
     if std::env::var_os(INNER).is_some() {
         return true;
     }
-    let possible = Command::new(prefix[0]).args(&prefix[1..]).arg("true").output();
+    let possible = bounded(prefix).arg("true").output();
     match possible {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
@@ -33,18 +46,22 @@ fn inside(name: &str, what: &str, prefix: &[&str]) -> bool {
             return false;
         }
         Err(error) => {
-            not_shown(what, format_args!("{}: {error}", prefix[0]));
+            not_shown(what, format_args!("timeout: {error}"));
             return false;
         }
     }
     let program = std::env::current_exe().unwrap();
-    let output = Command::new(prefix[0])
-        .args(&prefix[1..])
+    let output = bounded(prefix)
         .arg(program)
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(INNER, "1")
         .output()
         .unwrap();
+    assert_ne!(
+        output.status.code(),
+        Some(TIMED_OUT),
+        "{name} did not end within {LIMIT} s in its own process"
+    );
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprint!("{err}");
     assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
@@ -55,7 +72,8 @@ fn inside(name: &str, what: &str, prefix: &[&str]) -> bool {
 const NETWORK: &[&str] = &["unshare", "--user", "--map-root-user", "--net", "--mount"];
 
 fn run(command: &str) -> bool {
-    let output = Command::new("sh").args(["-c", command]).output().unwrap();
+    let output = bounded(&["sh", "-c", command]).output().unwrap();
+    assert_ne!(output.status.code(), Some(TIMED_OUT), "'{command}' did not end within {LIMIT} s");
     if !output.status.success() {
         eprintln!("{command}: {}", String::from_utf8_lossy(&output.stderr));
     }

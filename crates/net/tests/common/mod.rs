@@ -9,13 +9,58 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
 
-/// Runs `test` on a lane with a driver, the one that `MANYLANE_DRIVER` names.
-pub(crate) fn on_lane<F: Future + 'static>(test: impl FnOnce(Io) -> F) -> F::Output {
-    let mut lane = Lane::new(Config::new()).unwrap();
-    let mut driver = Driver::from_environment(lane.here()).unwrap();
-    let io = driver.io();
-    lane.block_on(&mut driver, test(io)).unwrap()
+/// A wait is cut into pieces of this length: while the process is stopped, by a debugger or for a measurement beside it, no more
+/// than one of them passes.
+pub(crate) const PIECE: Duration = Duration::from_millis(500);
+
+/// So many pieces are a minute. Nothing here takes longer than a second on a machine that does nothing else.
+pub(crate) const PIECES: usize = 120;
+
+/// The next event, or a sentence that says what did not happen.
+#[track_caller]
+pub(crate) fn wait_for<T>(events: &Receiver<T>, what: &str) -> T {
+    for _ in 0..PIECES {
+        match events.recv_timeout(PIECE) {
+            Ok(event) => return event,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => panic!("{what} did not happen: its thread panicked"),
+        }
+    }
+    panic!("{what} did not happen within a minute");
+}
+
+/// Runs `test` on a thread of its own and fails if it does not end within a minute, whatever it waits for. The thread is left behind
+/// then; it goes with the process.
+#[track_caller]
+pub(crate) fn within_a_minute<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let (ended, end) = mpsc::channel();
+    let run = move || {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
+        let _ = ended.send(outcome); // nobody listens after a minute
+    };
+    std::thread::Builder::new().name(name.clone()).spawn(run).unwrap();
+    match wait_for(&end, &format!("the end of {name}")) {
+        Ok(output) => output,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Runs `test` on a lane with a driver, the one that `MANYLANE_DRIVER` names. It has a minute.
+#[track_caller]
+pub(crate) fn on_lane<F: Future + 'static>(test: impl FnOnce(Io) -> F + Send + 'static) -> F::Output
+where
+    F::Output: Send + 'static,
+{
+    within_a_minute(move || {
+        let mut lane = Lane::new(Config::new()).unwrap();
+        let mut driver = Driver::from_environment(lane.here()).unwrap();
+        let io = driver.io();
+        lane.block_on(&mut driver, test(io)).unwrap()
+    })
 }
 
 /// An endpoint as `bind` has it; port 1 stands for one that the system chooses.
