@@ -2,15 +2,21 @@
 //! (R-B2, R-B3, R-B5). The bytes are foreign, so that the free function can tell how often and after whom it ran:
 //! every look at the bytes reads a cell that the free function writes, and the model checker refuses a read that
 //! is not ordered before that write.
+//!
+//! Each model says what must have come out at least once. The checker runs the threads in the order in which they are made and tries
+//! others from there; it does not try a store of a later thread before a load of an earlier one. So who only looks is made last, or yields
+//! first.
 #![allow(unsafe_code)] // foreign bytes are the point
 #![cfg(loom)]
 
 use manylane_buf::{Chain, External, FreeIndex, Parcel, Segment};
 use manylane_sync::cell::UnsafeCell;
-use manylane_sync::{model, thread};
+use manylane_sync::{LaneId, lane, model, thread};
+use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering}; // counts that are no part of the model
+use std::sync::{Mutex, OnceLock};
 
 const LEN: usize = 4;
 
@@ -20,6 +26,25 @@ struct Foreign {
     looked: UnsafeCell<()>,
     freed: AtomicUsize,
     freed_zeroed: AtomicUsize,
+    freed_by: AtomicUsize,
+}
+
+/// What came out in the executions of one model.
+struct Outcomes<T>(Mutex<BTreeSet<T>>);
+
+impl<T: Ord + Debug> Outcomes<T> {
+    const fn new() -> Self {
+        Self(Mutex::new(BTreeSet::new()))
+    }
+
+    fn saw(&self, outcome: T) {
+        self.0.lock().expect("no panic").insert(outcome);
+    }
+
+    /// These and no others.
+    fn assert_all<const N: usize>(&self, expected: [T; N]) {
+        assert_eq!(*self.0.lock().expect("no panic"), BTreeSet::from(expected), "what came out, what should");
+    }
 }
 
 /// Foreign bytes for one execution of a model; checked and dropped at its end.
@@ -32,6 +57,7 @@ unsafe fn free(data: NonNull<u8>, len: usize, argument: usize) {
         assert_eq!((data.as_ptr().cast_const(), len), (foreign.cast::<u8>(), LEN));
         (*foreign).looked.with_mut(|_| ());
         (*foreign).freed.fetch_add(1, Ordering::Relaxed);
+        (*foreign).freed_by.store(lane::current().index(), Ordering::Relaxed);
         if (0..LEN).all(|at| data.add(at).read() == 0) {
             (*foreign).freed_zeroed.fetch_add(1, Ordering::Relaxed);
         }
@@ -47,6 +73,7 @@ impl Watch {
             looked: UnsafeCell::new(()),
             freed: AtomicUsize::new(0),
             freed_zeroed: AtomicUsize::new(0),
+            freed_by: AtomicUsize::new(usize::MAX),
         }));
         let argument = foreign.expose_provenance();
         let foreign = NonNull::new(foreign).expect("a box is never null");
@@ -55,12 +82,13 @@ impl Watch {
         (Self(foreign), segment.expect("memory"))
     }
 
-    /// Once, and zeroed if it should be. All threads were joined.
-    fn check(self, zeroed: bool) {
+    /// Once, and zeroed if it should be. All threads were joined. Tells on which lane that was.
+    fn check(self, zeroed: bool) -> LaneId {
         // SAFETY: made by `new`, and nobody has it any more.
         let foreign = unsafe { Box::from_raw(self.0.as_ptr()) };
         assert_eq!(foreign.freed.load(Ordering::Relaxed), 1, "freed exactly once");
         assert_eq!(foreign.freed_zeroed.load(Ordering::Relaxed) == 1, zeroed, "zeroed if marked");
+        LaneId::new(foreign.freed_by.load(Ordering::Relaxed)).expect("a lane freed it")
     }
 }
 
@@ -80,30 +108,55 @@ fn open(parcel: Parcel) -> Segment {
     parcel.open().pop_front().expect("one segment")
 }
 
+/// Who may have freed the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum By {
+    Main,
+    Other,
+    Third,
+}
+
+/// `here` is the main thread's lane, `other` that of the thread that returned it.
+fn by(freed: LaneId, here: LaneId, other: LaneId) -> By {
+    match freed {
+        lane if lane == here => By::Main,
+        lane if lane == other => By::Other,
+        _ => By::Third,
+    }
+}
+
 #[test]
 fn owner_clones_and_drops_while_another_lane_drops() {
+    static FREED: Outcomes<By> = Outcomes::new();
     model(|| {
+        let here = lane::current();
         let (watch, segment) = Watch::new();
         let sent = parcel(segment.clone());
-        let other = thread::spawn(move || look(&open(sent)));
+        let other = thread::spawn(move || {
+            look(&open(sent));
+            lane::current()
+        });
         let copy = segment.clone();
         look(&segment);
         drop(segment);
         look(&copy);
         drop(copy);
-        other.join().expect("no assertion failed");
-        watch.check(false);
+        let other = other.join().expect("no assertion failed");
+        FREED.saw(by(watch.check(false), here, other));
     });
+    FREED.assert_all([By::Main, By::Other]);
 }
 
 #[test]
 fn a_parcel_comes_back_while_its_owner_still_holds_on() {
+    static SOLE: Outcomes<bool> = Outcomes::new();
     model(|| {
         let (watch, segment) = Watch::new();
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || {
             let segment = open(sent);
             look(&segment);
+            SOLE.saw(segment.is_unique());
             parcel(segment)
         });
         look(&segment);
@@ -114,14 +167,17 @@ fn a_parcel_comes_back_while_its_owner_still_holds_on() {
         drop(back);
         watch.check(false);
     });
+    SOLE.assert_all([false, true]);
 }
 
+/// The last handle comes home in every execution; what is tried is the order of the steps before.
 #[test]
 fn parcels_cross_in_both_directions() {
     model(|| {
-        let (watch, here) = Watch::new();
-        let there = parcel(here.clone());
-        let (to_us, keep) = (parcel(here.clone()), here);
+        let here = lane::current();
+        let (watch, keep) = Watch::new();
+        let there = parcel(keep.clone());
+        let to_us = parcel(keep.clone());
         let other = thread::spawn(move || {
             let segment = open(there);
             let copy = segment.clone();
@@ -135,99 +191,145 @@ fn parcels_cross_in_both_directions() {
         let last = other.join().expect("no assertion failed");
         drop(again);
         drop(last); // without being opened
-        watch.check(false);
+        assert_eq!(watch.check(false), here);
     });
 }
 
 #[test]
 fn two_other_lanes_and_the_owner_drop_at_the_same_time() {
+    static FREED: Outcomes<By> = Outcomes::new();
     model(|| {
+        let here = lane::current();
         let (watch, segment) = Watch::new();
-        let others: Vec<_> = (0..2)
-            .map(|_| {
-                let sent = parcel(segment.clone());
-                thread::spawn(move || look(&open(sent)))
+        let drops = |sent: Parcel| {
+            thread::spawn(move || {
+                look(&open(sent));
+                lane::current()
             })
-            .collect();
+        };
+        let (other, third) = (drops(parcel(segment.clone())), drops(parcel(segment.clone())));
         look(&segment);
         drop(segment);
-        for other in others {
-            other.join().expect("no assertion failed");
-        }
-        watch.check(false);
+        let other = other.join().expect("no assertion failed");
+        third.join().expect("no assertion failed");
+        FREED.saw(by(watch.check(false), here, other));
     });
+    FREED.assert_all([By::Main, By::Other, By::Third]);
 }
 
 #[test]
 fn the_owner_role_moves_by_a_plain_load_while_another_lane_drops() {
+    static FREED: Outcomes<By> = Outcomes::new();
+    static FIRST_SOLE: Outcomes<bool> = Outcomes::new();
+    static SECOND_SOLE: Outcomes<bool> = Outcomes::new();
     model(|| {
+        let here = lane::current();
         let (watch, segment) = Watch::new();
         let first = parcel(segment.clone());
         let second = parcel(segment); // the last of the group: its unit goes along
         let other = thread::spawn(move || {
             let segment = open(first); // re-owns it if the other handle is gone already
+            FIRST_SOLE.saw(segment.is_unique());
             let copy = segment.clone();
             look(&segment);
             drop(segment);
             look(&copy);
+            lane::current()
         });
         let third = thread::spawn(move || {
             let segment = open(second);
+            SECOND_SOLE.saw(segment.is_unique());
             look(&segment);
             let copy = segment.clone();
             drop(copy);
             look(&segment);
         });
-        other.join().expect("no assertion failed");
+        let other = other.join().expect("no assertion failed");
         third.join().expect("no assertion failed");
-        watch.check(false);
+        FREED.saw(by(watch.check(false), here, other));
     });
+    FREED.assert_all([By::Other, By::Third]);
+    FIRST_SOLE.assert_all([false, true]);
+    SECOND_SOLE.assert_all([false, true]);
 }
 
 #[test]
 fn racing_zero_marks_are_seen_by_whoever_frees() {
+    static FREED: Outcomes<By> = Outcomes::new();
     model(|| {
+        let here = lane::current();
         let (watch, segment) = Watch::new();
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || {
             let segment = open(sent);
             look(&segment);
             segment.zero_on_free().expect("declared writable");
+            lane::current()
         });
         segment.zero_on_free().expect("declared writable");
         drop(segment);
-        other.join().expect("no assertion failed");
-        watch.check(true);
+        let other = other.join().expect("no assertion failed");
+        FREED.saw(by(watch.check(true), here, other));
     });
+    FREED.assert_all([By::Main, By::Other]);
 }
 
 #[test]
 fn a_single_mark_is_never_lost() {
+    static FREED: Outcomes<By> = Outcomes::new();
     model(|| {
+        let here = lane::current();
         let (watch, segment) = Watch::new();
         let (marks, looks) = (parcel(segment.clone()), parcel(segment));
-        let marker = thread::spawn(move || open(marks).zero_on_free().expect("declared writable"));
+        let marker = thread::spawn(move || {
+            open(marks).zero_on_free().expect("declared writable");
+            lane::current()
+        });
         let looker = thread::spawn(move || drop(open(looks)));
-        marker.join().expect("no assertion failed");
+        let marker = marker.join().expect("no assertion failed");
         looker.join().expect("no assertion failed");
-        watch.check(true);
+        FREED.saw(by(watch.check(true), here, marker));
     });
+    FREED.assert_all([By::Other, By::Third]);
+}
+
+/// Writes if it is the only handle, and tells whether it was.
+fn write_if_sole(mut segment: Segment) -> bool {
+    let foreign = segment.as_ptr().cast::<Foreign>();
+    let Some(bytes) = segment.try_unique() else { return false };
+    // SAFETY: the watch keeps it. The model refuses this write if a look is not ordered before it.
+    unsafe { (*foreign).looked.with_mut(|_| ()) };
+    bytes[1] = 9;
+    true
 }
 
 #[test]
 fn a_sole_holder_writes_only_after_the_others_have_looked() {
+    static WROTE: Outcomes<bool> = Outcomes::new();
     model(|| {
-        let (watch, mut segment) = Watch::new();
+        let (watch, segment) = Watch::new();
+        let (looks, writes) = (parcel(segment.clone()), parcel(segment));
+        let looker = thread::spawn(move || look(&open(looks)));
+        let writer = thread::spawn(move || write_if_sole(open(writes)));
+        looker.join().expect("no assertion failed");
+        WROTE.saw(writer.join().expect("no assertion failed"));
+        watch.check(false);
+    });
+    WROTE.assert_all([false, true]);
+}
+
+/// The same for a handle of the group. The owner's thread is the first one here, so it lets the other one begin.
+#[test]
+fn an_owner_that_is_the_sole_holder_writes_only_after_the_others_have_looked() {
+    static WROTE: Outcomes<bool> = Outcomes::new();
+    model(|| {
+        let (watch, segment) = Watch::new();
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || look(&open(sent)));
-        let foreign = segment.as_ptr().cast::<Foreign>();
-        if let Some(bytes) = segment.try_unique() {
-            // SAFETY: the watch keeps it. The model refuses this write if a look is not ordered before it.
-            unsafe { (*foreign).looked.with_mut(|_| ()) };
-            bytes[1] = 9;
-        }
-        drop(segment);
+        thread::yield_now();
+        WROTE.saw(write_if_sole(segment));
         other.join().expect("no assertion failed");
         watch.check(false);
     });
+    WROTE.assert_all([false, true]);
 }

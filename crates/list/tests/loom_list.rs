@@ -11,7 +11,10 @@
 use loom::cell::UnsafeCell;
 use loom::thread;
 use manylane_list::{Item, MtList, Node, OwningList};
+use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex}; // what is no part of the model
 
 /// A value that tells loom when it is read and when it is freed.
 struct Payload {
@@ -53,11 +56,55 @@ fn bound(threads: usize) -> Option<usize> {
     }
 }
 
-fn check(name: String, threads: usize, f: impl Fn() + Send + Sync + 'static) {
+/// All interleavings of `f`, which is told whose turn it is: with `Some`, threads do what they do one after the other in that
+/// order. What that gives must be found again among the interleavings: a model checker that skips turns, or a model that leaves it
+/// no choice, is told here.
+fn check<T: Debug + Ord + Send + 'static>(
+    name: String,
+    threads: usize,
+    f: impl Fn(Option<&[usize]>) -> T + Send + Sync + 'static,
+) {
+    let f = Arc::new(f);
+    let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
+    for order in orders(threads) {
+        let (f, seen, ordered) = (f.clone(), outcomes.clone(), order.clone());
+        explore(&format!("{name} in the order {order:?}"), threads, move || {
+            let outcome = f(Some(&ordered));
+            seen.lock().expect("no panic").insert(outcome);
+        });
+    }
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let all = seen.clone();
+    explore(&name, threads, move || {
+        let outcome = f(None);
+        all.lock().expect("no panic").insert(outcome);
+    });
+    let (seen, expected) = (seen.lock().expect("no panic"), outcomes.lock().expect("no panic"));
+    assert!(seen.is_superset(&expected), "{name}: one after the other {expected:?}, together only {seen:?}");
+}
+
+/// The orders of so many threads.
+fn orders(threads: usize) -> Vec<Vec<usize>> {
+    let mut orders = vec![vec![]];
+    for thread in 0..threads {
+        let longer = |order: &Vec<usize>| {
+            let order = order.clone();
+            (0..=order.len()).map(move |at| {
+                let mut order = order.clone();
+                order.insert(at, thread);
+                order
+            })
+        };
+        orders = orders.iter().flat_map(longer).collect();
+    }
+    orders
+}
+
+fn explore(name: &str, threads: usize, f: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(bound(threads));
     builder.max_branches = 2_000;
-    let runs = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let runs = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = runs.clone();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         builder.check(move || {
@@ -70,6 +117,28 @@ fn check(name: String, threads: usize, f: impl Fn() + Send + Sync + 'static) {
         eprintln!("in the model: {name}");
         std::panic::resume_unwind(panic);
     }
+}
+
+/// What each of `acts` gives: in the order that is asked for, or all at the same time. The first one is the main thread's then; the
+/// checker lets it begin.
+fn in_turns_or_together<T: 'static, F>(order: Option<&[usize]>, acts: Vec<F>) -> Vec<T>
+where
+    F: FnOnce() -> T + 'static,
+{
+    let mut acts: Vec<_> = acts.into_iter().map(Some).collect();
+    let mut done: Vec<_> = acts.iter().map(|_| None).collect();
+    if let Some(order) = order {
+        for &i in order {
+            done[i] = acts[i].take().map(|act| act());
+        }
+    } else {
+        let others: Vec<_> = acts.drain(1..).flatten().map(thread::spawn).collect();
+        done[0] = acts[0].take().map(|act| act());
+        for (done, other) in done[1..].iter_mut().zip(others) {
+            *done = Some(other.join().expect("a thread of a model never panics"));
+        }
+    }
+    done.into_iter().map(|done| done.expect("each acts once")).collect()
 }
 
 /// Runs each model of a table, some at a time on its share of the table.
@@ -140,7 +209,7 @@ mod pinned {
 
     /// `arrangement`: who owns each element from the first to the last, `0` for the main thread.
     fn model(arrangement: &'static str, ops: Vec<Op>) {
-        check(format!("pinned {arrangement:?} {ops:?}"), ops.len(), move || {
+        check(format!("pinned {arrangement:?} {ops:?}"), ops.len(), move |order| {
             let list: List = Box::leak(Box::new(MtList::new()));
             let mut residents: Vec<Option<Element>> = arrangement
                 .bytes()
@@ -151,7 +220,7 @@ mod pinned {
                     Some(element)
                 })
                 .collect();
-            let mut threads: Vec<_> = ops
+            let threads: Vec<_> = ops
                 .iter()
                 .enumerate()
                 .map(|(i, op)| {
@@ -164,13 +233,11 @@ mod pinned {
                     (*op, own)
                 })
                 .collect();
-            let (op, own) = threads.remove(0);
-            let others: Vec<_> =
-                threads.into_iter().map(|(op, own)| thread::spawn(move || act(list, op, own))).collect();
-            let mut owners = vec![act(list, op, own)];
-            owners.extend(
-                others.into_iter().map(|other| other.join().expect("a thread of a model never panics")),
+            let owners = in_turns_or_together(
+                order,
+                threads.into_iter().map(|(op, own)| move || act(list, op, own)).collect(),
             );
+            let taken: Vec<_> = owners.iter().map(|owner| owner.popped).collect();
 
             // The walk checks the ring in both directions; elements say the same as the ring.
             let mut ring = Vec::new();
@@ -211,6 +278,7 @@ mod pinned {
             assert!(list.is_empty());
             // SAFETY: from `Box::leak` above; the threads and the elements are gone.
             drop(unsafe { Box::from_raw(std::ptr::from_ref(list).cast_mut()) });
+            (ring, taken)
         });
     }
 
@@ -265,7 +333,7 @@ mod pinned {
 
 mod owning {
     use super::*;
-    use loom::sync::Arc;
+    use loom::sync::Arc; // counted by the model
 
     type Element = Arc<Item<Payload>>;
 
@@ -320,7 +388,7 @@ mod owning {
     }
 
     fn model(length: usize, ops: Vec<Op>) {
-        check(format!("owning, {length} residents, {ops:?}"), ops.len(), move || {
+        check(format!("owning, {length} residents, {ops:?}"), ops.len(), move |order| {
             let list = Arc::new(OwningList::new());
             let residents: Vec<Element> =
                 (0..length).map(|i| Arc::new(Item::new(Payload::new(i as u8)))).collect();
@@ -330,18 +398,12 @@ mod owning {
             }
             let x = Arc::new(Item::new(Payload::new(100)));
             let y = Arc::new(Item::new(Payload::new(101)));
-            let others: Vec<_> = ops[1..]
-                .iter()
-                .map(|op| {
-                    let (list, op, residents) = (list.clone(), *op, residents.clone());
-                    let (x, y) = (x.clone(), y.clone());
-                    thread::spawn(move || act(&list, op, &residents, &x, &y))
-                })
-                .collect();
-            let mut done = vec![act(&list, ops[0], &residents, &x, &y)];
-            done.extend(
-                others.into_iter().map(|other| other.join().expect("a thread of a model never panics")),
-            );
+            let acts = ops.iter().map(|op| {
+                let (list, op, residents) = (list.clone(), *op, residents.clone());
+                let (x, y) = (x.clone(), y.clone());
+                move || act(&list, op, &residents, &x, &y)
+            });
+            let done = in_turns_or_together(order, acts.collect());
 
             let mut ring = Vec::new();
             list.for_each(|value| ring.push(value.read()));
@@ -354,6 +416,7 @@ mod owning {
                 // The list owns one reference to what is in it, and none to what came out.
                 assert_eq!(Arc::strong_count(element), 1 + times, "element {}", element.id);
             }
+            (ring, done)
         });
     }
 
@@ -410,7 +473,7 @@ mod owning {
     #[test]
     fn dropping_the_list_waits_for_a_delete_under_way() {
         for length in [1, 2] {
-            check(format!("drop of a list of {length}"), 2, move || {
+            check(format!("drop of a list of {length}"), 2, move |order| {
                 let list = OwningList::new();
                 let elements: Vec<Element> =
                     (0..length).map(|i| Arc::new(Item::new(Payload::new(i)))).collect();
@@ -418,13 +481,19 @@ mod owning {
                     assert!(list.try_add_tail(element.clone()).is_ok());
                 }
                 let first = elements[0].clone();
-                let other = thread::spawn(move || drop(OwningList::delete(&first)));
-                drop(list);
-                other.join().expect("a thread of a model never panics");
+                let acts: Vec<Box<dyn FnOnce() -> bool>> = vec![
+                    Box::new(move || {
+                        drop(list);
+                        false
+                    }),
+                    Box::new(move || OwningList::delete(&first).is_some()),
+                ];
+                let done = in_turns_or_together(order, acts);
                 for element in &elements {
                     assert!(!element.is_in_list());
                     assert_eq!(Arc::strong_count(element), 1);
                 }
+                done[1]
             });
         }
     }
