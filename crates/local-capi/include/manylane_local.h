@@ -6,11 +6,14 @@
  *     poll() or close().
  *   - A name is an array of 1 to ML_MAX_NAME bytes, known inside the process only.
  *   - Connecting to a listener whose backlog is full is refused at once, as BSD does it.
+ *   - Whether calls wait is a property of the descriptor, not of the socket: ml_dup copies it, and descriptors from ml_accept and
+ *     ml_recv_fds wait.
  *   - Flags: ML_DONTWAIT. All others are refused with EOPNOTSUPP. No signal is ever raised.
  *
  * All functions return -1 and set errno on failure, may be called from any thread, and may block only where their namesakes may.
  * A descriptor that is closed while another thread uses it stays usable for that call, which ends as if it were still open; if it waits,
- * it goes on waiting until it is served or its timeout ends: shut the socket down first.
+ * it goes on waiting until it is served or its timeout ends: shut the socket down first. (A thread in ml_accept is
+ * freed by a connection or its timeout only.)
  */
 #ifndef MANYLANE_LOCAL_H
 #define MANYLANE_LOCAL_H
@@ -73,7 +76,7 @@ int ml_connect(int fd, const void *name, size_t len);
 ssize_t ml_send(int fd, const void *buf, size_t len, int flags);
 ssize_t ml_recv(int fd, void *buf, size_t len, int flags);
 ssize_t ml_sendto(int fd, const void *buf, size_t len, int flags, const void *name, size_t name_len);
-/* *name_len: bytes of room in name; afterwards the bytes of the sender's name, 0 if it has none. */
+/* *name_len: bytes of room in name; afterwards the bytes of the sender's name, 0 if it has none. Both may be NULL. */
 ssize_t ml_recvfrom(int fd, void *buf, size_t len, int flags, void *name, size_t *name_len);
 /* Sends len bytes (at least 1 on a stream) with n descriptors, which stay open here. */
 ssize_t ml_send_fds(int fd, const void *buf, size_t len, int flags, const int *fds, size_t n);

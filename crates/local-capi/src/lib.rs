@@ -106,20 +106,29 @@ unsafe fn name(data: *const c_void, len: size_t) -> Result<Name, Errno> {
     Ok(Name::new(unsafe { bytes(data, len) }?)?)
 }
 
-/// Copies as much of `name` as there is room for, and tells its whole length.
-///
+/// Where C wants a name.
+struct NameRoom<'a> {
+    bytes: &'a mut [u8],
+    len: &'a mut size_t,
+}
+
+impl NameRoom<'_> {
+    /// Copies as much of `name` as there is room for, and tells its whole length.
+    fn tell(&mut self, name: Option<Name>) {
+        let name = name.as_ref().map_or(&[][..], Name::as_bytes);
+        let n = name.len().min(self.bytes.len());
+        self.bytes[..n].copy_from_slice(&name[..n]);
+        *self.len = name.len();
+    }
+}
+
 /// # Safety
-/// `len` is null or valid, and `data` points to `*len` bytes that are the call's alone.
-unsafe fn tell_name(name: Option<Name>, data: *mut c_void, len: *mut size_t) -> Result<(), Errno> {
+/// `len` is null or valid, and `data` points to `*len` bytes; all are the call's alone.
+unsafe fn name_room<'a>(data: *mut c_void, len: *mut size_t) -> Result<NameRoom<'a>, Errno> {
     // SAFETY: by contract.
     let len = unsafe { place(len) }?;
     // SAFETY: by contract.
-    let room = unsafe { room(data, *len) }?;
-    let name = name.as_ref().map_or(&[][..], Name::as_bytes);
-    let n = name.len().min(room.len());
-    room[..n].copy_from_slice(&name[..n]);
-    *len = name.len();
-    Ok(())
+    Ok(NameRoom { bytes: unsafe { room(data, *len) }?, len })
 }
 
 fn kind(kind: c_int) -> Result<(Kind, bool), Errno> {
@@ -189,7 +198,7 @@ pub unsafe extern "C" fn ml_bind(fd: c_int, data: *const c_void, len: size_t) ->
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ml_listen(fd: c_int, backlog: c_int) -> c_int {
-    let listen = || Ok(get(fd, 0)?.0.listen(usize::try_from(backlog).unwrap_or(0))?);
+    let listen = || Ok(get(fd, 0)?.0.listen(usize::try_from(backlog).unwrap_or(usize::MAX))?);
     status(listen())
 }
 
@@ -261,7 +270,7 @@ fn send_attached(fd: c_int, bytes: &[u8], flags: c_int, attached: Attached<'_>) 
 /// See the header.
 ///
 /// # Safety
-/// `buf` points to `len` bytes and `to` to `to_len`.
+/// `buf` points to `len` bytes and `to` to `to_len`, unless it is null.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_sendto(
@@ -272,6 +281,10 @@ pub unsafe extern "C" fn ml_sendto(
     to: *const c_void,
     to_len: size_t,
 ) -> ssize_t {
+    if to.is_null() && to_len == 0 {
+        // SAFETY: by contract.
+        return unsafe { ml_send(fd, buf, len, flags) };
+    }
     let send = || {
         // SAFETY: by contract.
         let (bytes, to) = unsafe { (bytes(buf, len)?, name(to, to_len)?) };
@@ -283,7 +296,7 @@ pub unsafe extern "C" fn ml_sendto(
 /// See the header.
 ///
 /// # Safety
-/// `buf` points to `len` bytes, `from_len` to a number and `from` to as many bytes as that says.
+/// `buf` points to `len` bytes; `from` is null, or `from_len` points to a number and `from` to as many bytes as that says.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_recvfrom(
@@ -298,10 +311,12 @@ pub unsafe extern "C" fn ml_recvfrom(
         let (socket, may_wait) = get(fd, flags)?;
         // SAFETY: by contract.
         let room = unsafe { room(buf, len) }?;
+        // Before anything is received, which would be lost.
+        // SAFETY: by contract.
+        let mut name = if from.is_null() { None } else { Some(unsafe { name_room(from, from_len) }?) };
         let got = if may_wait { socket.recv_message(room) } else { socket.try_recv_message(room) }?;
-        if !from_len.is_null() {
-            // SAFETY: by contract.
-            unsafe { tell_name(got.from, from, from_len) }?;
+        if let Some(name) = &mut name {
+            name.tell(got.from);
         }
         Ok(got.len)
     };
@@ -417,8 +432,12 @@ pub extern "C" fn ml_close(fd: c_int) -> c_int {
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getsockname(fd: c_int, data: *mut c_void, len: *mut size_t) -> c_int {
-    // SAFETY: by contract.
-    let tell = || unsafe { tell_name(get(fd, 0)?.0.name(), data, len) };
+    let tell = || {
+        let name = get(fd, 0)?.0.name();
+        // SAFETY: by contract.
+        unsafe { name_room(data, len) }?.tell(name);
+        Ok(())
+    };
     status(tell())
 }
 
@@ -429,8 +448,12 @@ pub unsafe extern "C" fn ml_getsockname(fd: c_int, data: *mut c_void, len: *mut 
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_getpeername(fd: c_int, data: *mut c_void, len: *mut size_t) -> c_int {
-    // SAFETY: by contract.
-    let tell = || unsafe { tell_name(get(fd, 0)?.0.peer_name()?, data, len) };
+    let tell = || {
+        let name = get(fd, 0)?.0.peer_name()?;
+        // SAFETY: by contract.
+        unsafe { name_room(data, len) }?.tell(name);
+        Ok(())
+    };
     status(tell())
 }
 

@@ -83,8 +83,12 @@ static void connections(void)
     CHECK(pthread_join(server, NULL) == 0);
     CHECK((other = ml_socket(ML_STREAM | ML_NONBLOCK)) >= 0);
     FAILS(ml_bind(other, "name", 4), EADDRINUSE);
-    CHECK(ml_bind(other, "other", 5) == 0 && ml_listen(other, 1) == 0);
+    CHECK(ml_bind(other, "other", 5) == 0 && ml_listen(other, -1) == 0); /* as many as can be */
     FAILS(ml_accept(other), EAGAIN);
+    for (int i = 0; i < 2; i++) {
+        CHECK(ml_close(client) == 0 && (client = ml_socket(ML_STREAM)) >= 0);
+        CHECK(ml_connect(client, "other", 5) == 0);
+    }
     CHECK(ml_close(other) == 0 && ml_close(client) == 0 && ml_close(listener) == 0);
 }
 
@@ -98,7 +102,13 @@ static void datagrams(void)
     CHECK(ml_bind(a, "a", 1) == 0 && ml_bind(b, "b", 1) == 0);
     FAILS(ml_send(a, "x", 1, 0), EDESTADDRREQ);
     CHECK(ml_sendto(a, "to b", 4, 0, "b", 1) == 4);
+    FAILS(ml_recvfrom(b, buf, sizeof buf, 0, from, NULL), EFAULT); /* and nothing is lost */
     CHECK(ml_recvfrom(b, buf, sizeof buf, 0, from, &len) == 4 && len == 1 && from[0] == 'a');
+    FAILS(ml_sendto(a, "x", 1, 0, NULL, 0), EDESTADDRREQ);
+    CHECK(ml_connect(a, "b", 1) == 0 && ml_sendto(a, "to b", 4, 0, NULL, 0) == 4);
+    CHECK(ml_recvfrom(b, buf, sizeof buf, 0, NULL, NULL) == 4);
+    FAILS(ml_send(a, buf, (size_t)-1, 0), EFAULT);
+    FAILS(ml_recv(b, buf, (size_t)-1, 0), EFAULT);
     CHECK(ml_close(a) == 0 && ml_close(b) == 0);
 }
 
