@@ -27,8 +27,7 @@ impl Socket {
     /// backlog.
     ///
     /// # Errors
-    /// [`Error::NotSupported`] for datagrams; [`Error::DestinationRequired`] without a name; [`Error::Invalid`] when it is
-    /// connected.
+    /// [`Error::NotSupported`] for datagrams; [`Error::Invalid`] without a name; [`Error::IsConnected`] when it is or was connected.
     pub fn listen(&self, backlog: usize) -> Result<(), Error> {
         if self.kind() == Kind::Datagram {
             return Err(Error::NotSupported(
@@ -93,27 +92,33 @@ impl Socket {
         if self.kind() == Kind::Datagram {
             return self.connect_datagram(found);
         }
-        self.connect_to_listener(&found)
+        self.connect_to_listener(&found, name)
     }
 
     fn connect_datagram(&self, found: PcbRef) -> Result<(), Error> {
-        let credentials = Arc::new(Credentials::own());
         let mut state = self.pcb().state.lock();
         state.phase = Phase::Connected;
-        state.peer_credentials = Some(credentials);
+        state.peer_credentials = None; // nobody there took part
         let former = self.pcb().set_conn(Some(found));
         drop(state);
         drop(former); // rule 5: without the lock
         Ok(())
     }
 
-    fn connect_to_listener(&self, listener: &PcbRef) -> Result<(), Error> {
+    fn connect_to_listener(&self, listener: &PcbRef, name: &Name) -> Result<(), Error> {
         if listener.as_ptr() == std::ptr::NonNull::from(self.pcb()) {
             return Err(Error::Invalid("a socket cannot connect to itself: use another one"));
         }
-        let credentials = Arc::new(Credentials::own());
-        // The other end. Nobody knows it, so it is set up first; refused, it is dropped like any socket that was never connected.
+        // The other end. Only reports know it, by its lane's list, so it is set up first; refused, it is dropped like any socket that was never
+        // connected: without a `conn`, and with a name that is not its own.
         let end = Self::new(self.kind());
+        let pcb = end.pcb();
+        let mut state = pcb.state.lock();
+        state.phase = Phase::Connected;
+        state.name = Some(name.clone());
+        state.inherits_name = true;
+        state.peer_credentials = Some(Arc::new(Credentials::own()));
+        drop(state);
         let (mut own, mut other) = locks::lock_two(self.pcb(), listener);
         match own.phase {
             Phase::Open => {}
@@ -131,17 +136,9 @@ impl Socket {
             drop((own, other));
             return Err(Error::ConnectionRefused);
         }
-        let pcb = end.pcb();
-        {
-            let mut state = pcb.state.try_lock().expect("nobody else knows it");
-            state.phase = Phase::Connected;
-            state.name.clone_from(&other.name);
-            state.inherits_name = true;
-            state.peer_credentials = Some(credentials);
-            // `conn` of both is written before `end` is published (rule 2).
-            let former = pcb.set_conn(Some(self.reference()));
-            debug_assert!(former.is_none(), "it is new");
-        }
+        // `conn` of both is written before `end` is published (rule 2).
+        let former = pcb.set_conn(Some(self.reference()));
+        debug_assert!(former.is_none(), "it is new");
         own.phase = Phase::Connected;
         own.peer_credentials.clone_from(&other.credentials);
         let former = self.pcb().set_conn(Some(end.reference()));

@@ -161,7 +161,7 @@ impl Socket {
     /// Who is at the other end: who connected, who began to listen, or who made the pair.
     ///
     /// # Errors
-    /// [`Error::NotConnected`].
+    /// [`Error::NotConnected`]; for a datagram socket that was connected by name, too: nobody at the other end took part.
     pub fn peer_credentials(&self) -> Result<Credentials, Error> {
         let state = self.pcb().state.lock();
         match (&state.peer_credentials, state.phase) {
@@ -182,7 +182,10 @@ impl Socket {
     /// [`Error::Invalid`] for 0 or too many.
     pub fn set_recv_limit(&self, bytes: usize) -> Result<(), Error> {
         check_limit(bytes)?;
-        let wakes = self.pcb().rcv.lock().set_limit(bytes);
+        let buffer = &self.pcb().rcv;
+        let mut rcv = buffer.lock();
+        let wakes = rcv.set_limit(bytes);
+        buffer.unlock(rcv);
         wake(wakes);
         Ok(())
     }
@@ -203,7 +206,12 @@ impl Socket {
         state.send_limit = bytes;
         // Under the pcb lock, so that of two callers the later one's limit holds in both places.
         let wakes = match self.peer() {
-            Some(peer) if self.kind().is_connected_kind() => peer.rcv.lock().set_sender_limit(bytes),
+            Some(peer) if self.kind().is_connected_kind() => {
+                let mut rcv = peer.rcv.lock();
+                let wakes = rcv.set_sender_limit(bytes);
+                peer.rcv.unlock(rcv);
+                wakes
+            }
             _ => None,
         };
         drop(state);
@@ -243,7 +251,8 @@ impl Socket {
     }
 
     /// Ends one direction or both. After the writing half is shut the peer receives what was sent, then the end. After the
-    /// reading half is shut, what was queued is gone, and the peer's sends fail with [`Error::BrokenPipe`].
+    /// reading half is shut, what was queued is gone, and the peer's sends fail with [`Error::BrokenPipe`]. Whoever waits on the
+    /// socket is woken, but for a datagram's sender that waits at a socket named with the message.
     ///
     /// # Errors
     /// [`Error::NotConnected`] on a stream or seqpacket socket that never was connected.
@@ -254,7 +263,7 @@ impl Socket {
         if matches!(how, Shutdown::Write | Shutdown::Both) {
             match peer {
                 Some(peer) => end(peer),
-                None => pcb.state.lock().shut_write = true,
+                None => shut_datagrams(pcb),
             }
         }
         if matches!(how, Shutdown::Read | Shutdown::Both) {
@@ -312,6 +321,16 @@ fn end(peer: &Pcb) {
     wakes.into_iter().for_each(wake);
 }
 
+/// Has a datagram socket send no more. Those who wait for room at its peer are woken to be told.
+fn shut_datagrams(pcb: &Pcb) {
+    let mut state = pcb.state.lock();
+    state.shut_write = true;
+    // SAFETY: rule 1: `conn` under its lock.
+    let wakes = pcb.conn().and_then(|peer| unsafe { peer.as_ref() }.rcv.lock().writers.take());
+    drop(state);
+    wake(wakes);
+}
+
 /// Empties the buffer of `pcb`, into which nothing gets any more; handles that were in it go to `handles`.
 fn empty(pcb: &Pcb, handles: &mut Vec<Handle>) {
     let mut rcv = pcb.rcv.lock();
@@ -344,10 +363,11 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
     own.attached = false;
     let backlog = std::mem::take(&mut own.backlog);
     let accepters = own.accepters.take();
-    // Disconnect: both ends, under both locks (rule 7).
+    // Disconnect: both ends, under both locks (rule 7), under which we take our reference on the peer out: later its own close could.
     let mut of_peer = None; // the reference that a peer had on us
     let peer = loop {
-        let Some(peer) = pcb.conn().filter(|peer| *peer != pcb.as_ptr()) else { break None };
+        // (A datagram socket may be connected to itself.)
+        let Some(peer) = pcb.conn().filter(|peer| *peer != pcb.as_ptr()) else { break pcb.set_conn(None) };
         // SAFETY: rule 1: `conn` under its lock.
         match unsafe { locks::owned_lock_two(&pcb, own, peer) } {
             Owned::Both { own: mine, mut other, relocked } => {
@@ -365,7 +385,7 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
                         other.phase = Phase::Open;
                     }
                 }
-                break Some(peer);
+                break pcb.set_conn(None);
             }
             Owned::Freed { own: mine } => own = mine,
         }
@@ -380,10 +400,7 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
     wake(accepters);
     empty(&pcb, handles);
 
-    if let Some(peer) = peer {
-        // SAFETY: our `conn` keeps it alive until it is given up below; nobody else changes it once `of_peer` was taken: the peer's
-        // detach finds us in its `conn` no more, or (streams) never does.
-        let peer = unsafe { peer.as_ref() };
+    if let Some(peer) = &peer {
         if pcb.kind.is_connected_kind() {
             end(peer);
         } else if of_peer.is_some() {
@@ -393,10 +410,7 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
             wake(wakes);
         }
     }
-    let own = pcb.state.lock();
-    let conn = pcb.set_conn(None);
-    drop(own);
-    drop(conn);
+    drop(peer);
     drop(of_peer);
     handles.extend(backlog.queue.into_iter().map(Handle::Socket));
     drop(pcb); // the socket's reference (rule 6)

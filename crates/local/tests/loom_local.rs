@@ -318,6 +318,43 @@ fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer
     all.expect(&["Err(104)", "Err(11)"]);
 }
 
+/// Whoever found the name before the close may connect to what is closing, and close itself: then both take the other's reference.
+#[test]
+fn a_datagram_socket_that_connects_to_its_closing_peer_and_closes() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let name = Name::new("n").unwrap();
+        let (a, b) = Socket::pair(Kind::Datagram);
+        a.bind(&name).unwrap();
+        let connecter = thread::spawn(move || errno(b.connect(&name)));
+        drop(a);
+        seen.note(connecter.join().unwrap());
+        no_socket_is_left();
+    });
+    all.expect(&["Err(111)", "Ok(())"]);
+}
+
+/// Reports find the end that connect makes before anybody else does.
+#[test]
+fn a_report_against_connect() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let name = Name::new("n").unwrap();
+        let listener = Socket::new(Kind::SeqPacket);
+        listener.bind(&name).unwrap();
+        listener.listen(1).unwrap();
+        let client = Socket::new(Kind::SeqPacket);
+        let reporter = thread::spawn(|| sockets().len());
+        client.connect(&name).unwrap();
+        seen.note(reporter.join().unwrap());
+        drop((client, listener));
+        no_socket_is_left();
+    });
+    all.expect(&["2", "3"]);
+}
+
 /// The path of streams, with the memory of the pools: fewer steps than the others.
 #[test]
 fn a_stream_delivers_what_it_accepted_before_the_close() {
