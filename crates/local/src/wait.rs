@@ -43,13 +43,13 @@ impl Waiters {
         self.first.is_none()
     }
 
-    /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here.
-    fn add(&mut self, old: Option<u64>, waker: &Waker) -> u64 {
+    /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here, which is returned if it is another.
+    fn add(&mut self, old: Option<u64>, waker: &Waker) -> (u64, Option<Waker>) {
         let all = self.first.iter_mut().chain(&mut self.more);
         for (ticket, place) in all {
             if Some(*ticket) == old {
-                place.clone_from(waker);
-                return *ticket;
+                let replaced = (!place.will_wake(waker)).then(|| std::mem::replace(place, waker.clone()));
+                return (*ticket, replaced);
             }
         }
         self.tickets += 1;
@@ -59,7 +59,7 @@ impl Waiters {
         } else {
             self.more.push(entry)
         }
-        self.tickets
+        (self.tickets, None)
     }
 
     fn remove(&mut self, ticket: u64) -> Option<Waker> {
@@ -108,21 +108,22 @@ pub(crate) struct Registration(Option<(PcbRef, Event, u64)>);
 impl Registration {
     /// Puts the waker into `waiters`, which are those of `event` at `pcb`, under the lock that guards them.
     ///
-    /// Gives back the reference on a pcb where it waited before, for the caller to drop without a lock.
-    #[must_use = "to be dropped when no lock is held"]
-    fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters, waker: &Waker) -> Option<Self> {
+    /// Gives back what it had there or elsewhere before.
+    fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters, waker: &Waker) -> Replaced {
         if let Some((at, what, ticket)) = &mut self.0
             && std::ptr::eq::<Pcb>(&**at, pcb)
             && *what == event
         {
-            *ticket = waiters.add(Some(*ticket), waker);
-            return None;
+            let (now, replaced) = waiters.add(Some(*ticket), waker);
+            *ticket = now;
+            return Replaced { _registration: None, _waker: replaced };
         }
-        let old = Self(self.0.take());
+        let old = self.0.take().map(|old| Self(Some(old)));
         // SAFETY: the caller has locked something of this pcb, so it is alive, and stays so: holding needs no more.
         let held = unsafe { PcbRef::hold(std::ptr::NonNull::from(pcb)) };
-        self.0 = Some((held, event, waiters.add(None, waker)));
-        old.0.is_some().then_some(old)
+        let (ticket, _) = waiters.add(None, waker);
+        self.0 = Some((held, event, ticket));
+        Replaced { _registration: old, _waker: None }
     }
 
     /// Takes the waker out, if it is still in.
@@ -137,6 +138,15 @@ impl Registration {
     }
 }
 
+/// What a waiter had put in before. Both may be anyone's code when they are dropped: a waker can own the task, and that sockets.
+#[must_use = "to be dropped when no lock is held"]
+struct Replaced {
+    /// At a place waited at before.
+    _registration: Option<Registration>,
+    /// At the same place, for a task that is another by now.
+    _waker: Option<Waker>,
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         self.leave();
@@ -147,18 +157,20 @@ impl Drop for Registration {
 pub(crate) struct Waiting<'a> {
     waker: &'a Waker,
     registration: &'a mut Registration,
-    /// From a place waited at before; dropped when the attempt is over and holds no lock.
-    old: Option<Registration>,
+    /// Dropped when the attempt is over and holds no lock.
+    replaced: Option<Replaced>,
 }
 
-impl Waiting<'_> {
-    /// See [`Registration::enter`].
+impl<'a> Waiting<'a> {
+    fn new(waker: &'a Waker, registration: &'a mut Registration) -> Self {
+        Self { waker, registration, replaced: None }
+    }
+
+    /// See [`Registration::enter`]. An attempt that enters is over, so it does so once.
     pub(crate) fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters) {
-        let old = self.registration.enter(pcb, event, waiters, self.waker);
-        debug_assert!(self.old.is_none() || old.is_none(), "an attempt waits at one place");
-        if old.is_some() {
-            self.old = old;
-        }
+        let replaced = self.registration.enter(pcb, event, waiters, self.waker);
+        debug_assert!(self.replaced.is_none(), "an attempt waits at one place");
+        self.replaced = Some(replaced);
     }
 }
 
@@ -214,7 +226,7 @@ fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Out
     with_parker(|parker, waker| {
         let mut registration = Registration::default();
         loop {
-            let mut waiting = Waiting { waker, registration: &mut registration, old: None };
+            let mut waiting = Waiting::new(waker, &mut registration);
             match attempt.attempt(Some(&mut waiting)) {
                 Err(Error::WouldBlock) => {}
                 done => return done,
@@ -371,7 +383,7 @@ impl<A: Attempt + Unpin> Future for Op<A> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let op = &mut *self;
-        let mut waiting = Waiting { waker: context.waker(), registration: &mut op.registration, old: None };
+        let mut waiting = Waiting::new(context.waker(), &mut op.registration);
         match op.attempt.attempt(Some(&mut waiting)) {
             Err(Error::WouldBlock) => Poll::Pending,
             done => {
