@@ -125,7 +125,8 @@ fn ping_pong(poll: Option<Duration>, rounds: usize) -> f64 {
 }
 
 fn main() {
-    let cases: [(&str, fn() -> f64); 9] = [
+    type Case = (&'static str, fn() -> f64);
+    let cases: [Case; 9] = [
         ("unix1", unix1),
         ("seqpacket 64 B", || message_pair(Kind::SeqPacket)),
         ("datagram 64 B", || message_pair(Kind::Datagram)),

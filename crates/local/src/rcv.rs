@@ -172,6 +172,18 @@ pub(crate) fn copy_chain(chain: &Chain, bytes: &mut [u8]) -> usize {
     done
 }
 
+/// Bytes of the first segments of `chain` that fit whole into so many.
+fn whole_segments(chain: &Chain, room: usize) -> usize {
+    let mut fit = 0;
+    for segment in chain.segments() {
+        if segment.len() > room - fit {
+            break;
+        }
+        fit += segment.len();
+    }
+    fit
+}
+
 /// A message, or a piece of a stream.
 pub(crate) struct Entry {
     pub(crate) body: Body,
@@ -390,7 +402,8 @@ impl Rcv {
         }
     }
 
-    /// Moves as much of `chain` behind a stream as there is room for; how many bytes it were, at least one.
+    /// Puts as much of `chain` behind a stream as there is room for; how many bytes it were, at least one. They are taken out of `chain`
+    /// if it is more than [`SMALL`], and else copied: then it is for the caller to trim it, without the lock.
     pub(crate) fn put_chain(&mut self, chain: &mut Chain) -> Result<usize, Error> {
         self.refusal()?;
         let room = self.room();
@@ -400,24 +413,20 @@ impl Rcv {
         let n = chain.len().min(room);
         if n <= SMALL {
             // Small pieces are cheaper copied than carried, and hold no cluster of their own.
-            let mut front = chain.split_to(n)?;
             let mut done = 0;
-            while let Some(segment) = front.pop_front() {
-                let mut rest = &segment[..];
+            for segment in chain.segments() {
+                if done == n {
+                    break;
+                }
+                let mut rest = &segment[..segment.len().min(n - done)];
                 while !rest.is_empty() {
-                    match self.put(&rest[..rest.len().min(SMALL)]) {
-                        Ok(n) => {
-                            rest = &rest[n..];
-                            done += n;
+                    match self.put(rest) {
+                        Ok(put) => {
+                            rest = &rest[put..];
+                            done += put;
                         }
-                        Err(error) => {
-                            // No memory: what was not copied goes back to the front, in the room that it came from.
-                            let skip = segment.len() - rest.len();
-                            let left = segment.slice(skip..segment.len()).expect("inside the segment");
-                            front.push_front(left).map_err(manylane_buf::Error::from)?;
-                            chain.prepend_chain(&mut front)?;
-                            return if done > 0 { Ok(done) } else { Err(error) };
-                        }
+                        Err(_) if done > 0 => return Ok(done),
+                        Err(error) => return Err(error),
                     }
                 }
             }
@@ -430,15 +439,20 @@ impl Rcv {
         Ok(n)
     }
 
+    /// What an entry of `len` bytes counts against the limit, unless it can never be queued here.
+    pub(crate) fn cost(&self, len: usize, is_message: bool) -> Result<usize, Error> {
+        self.refusal()?;
+        let extra = if is_message { MESSAGE_COST } else { 0 };
+        if len + extra > self.limit {
+            return Err(Error::MessageTooLong { len, limit: self.limit.saturating_sub(extra) });
+        }
+        Ok(len + extra)
+    }
+
     /// Queues `entry`: a message, which counts as one, or bytes of a stream with handles, which do not. On an error it stays where it is.
     pub(crate) fn put_entry(&mut self, entry: &mut Option<Entry>, is_message: bool) -> Result<usize, Error> {
-        self.refusal()?;
         let Some(len) = entry.as_ref().map(|entry| entry.body.len()) else { return Ok(0) };
-        let cost = len + if is_message { MESSAGE_COST } else { 0 };
-        if cost > self.limit {
-            let limit = self.limit.saturating_sub(cost - len);
-            return Err(Error::MessageTooLong { len, limit });
-        }
+        let cost = self.cost(len, is_message)?;
         if cost > self.room() {
             return Err(Error::WouldBlock);
         }
@@ -507,9 +521,25 @@ impl Rcv {
                 body if whole => piece.parcel = Some(std::mem::replace(body, Body::EMPTY)),
                 body => {
                     let mut chain = body.open_in_place()?; // cannot fail: it is no inline body
-                    piece.copied += copy_chain(&chain, room);
-                    chain.trim_front(room.len()).expect("there are more bytes than room");
+                    let fit = whole_segments(&chain, room.len());
+                    if fit == 0 {
+                        piece.copied += copy_chain(&chain, room);
+                        chain.trim_front(room.len()).expect("there are more bytes than room");
+                        *body = Body::Parcel(chain.into());
+                        break;
+                    }
+                    // They are freed without the lock, and for that go out as they are.
+                    let part = chain.split_to(fit);
                     *body = Body::Parcel(chain.into());
+                    match part {
+                        Ok(part) => piece.parcel = Some(Body::Parcel(part.into())),
+                        Err(_) if piece.copied > 0 => {} // no memory to cut: it stays
+                        Err(error) => {
+                            front.control = piece.control.take();
+                            return Err(error.into());
+                        }
+                    }
+                    break;
                 }
             }
             if whole {

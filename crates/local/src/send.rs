@@ -261,7 +261,7 @@ impl<'a> SendBytes<'a> {
                 chain
             }
         };
-        let put = into_peer(self.socket, waiting, |rcv| rcv.put_chain(&mut chain));
+        let put = chain_into_peer(self.socket, waiting, &mut chain);
         if !chain.is_empty() {
             self.piece = Some(chain.into());
         }
@@ -295,12 +295,16 @@ impl Attempt for SendBytes<'_> {
     }
 }
 
-/// Whether the peer of a stream or seqpacket socket may have room again.
+/// Whether another attempt to send may end differently from one that had to wait.
 fn may_have_room(socket: &Socket) -> bool {
-    match socket.peer() {
-        Some(peer) if socket.kind().is_connected_kind() => peer.rcv.hint() & (hint::ROOM | hint::END) != 0,
-        _ => false,
+    let changed = |peer: &Pcb| peer.rcv.hint() & (hint::ROOM | hint::END) != 0;
+    if socket.kind().is_connected_kind() {
+        return socket.peer().is_none_or(changed);
     }
+    let pcb = socket.pcb();
+    let state = pcb.state.lock();
+    // SAFETY: rule 1: `conn` under its lock.
+    state.shut_write || pcb.conn().is_none_or(|peer| changed(unsafe { peer.as_ref() }))
 }
 
 /// Calls `put` on the buffer of the peer of a stream or seqpacket socket (rule 2). If there is no room, it waits if it may.
@@ -313,6 +317,20 @@ fn into_peer(
     let (done, wakes) = into_buffer(peer, waiting, put);
     wake(wakes);
     done
+}
+
+/// Moves as much of `chain` into the buffer of the peer of a stream as there is room for; how many bytes it were.
+fn chain_into_peer(
+    socket: &Socket,
+    waiting: Option<&mut Waiting<'_>>,
+    chain: &mut Chain,
+) -> Result<usize, Error> {
+    let before = chain.len();
+    let done = into_peer(socket, waiting, |rcv| rcv.put_chain(chain))?;
+    let carried = before - chain.len();
+    // Without the lock: what was copied may have a free function (rule 8).
+    chain.trim_front(done - carried).expect("what was copied was there");
+    Ok(done)
 }
 
 /// Calls `put` on the buffer of `peer`. The wakers are to be called when no lock is held.
@@ -356,8 +374,7 @@ impl Attempt for SendChain<'_> {
 
     fn attempt(&mut self, mut waiting: Option<&mut Waiting<'_>>) -> Result<usize, Error> {
         while !self.chain.is_empty() {
-            let chain = &mut *self.chain;
-            match into_peer(self.socket, waiting.as_deref_mut(), |rcv| rcv.put_chain(chain)) {
+            match chain_into_peer(self.socket, waiting.as_deref_mut(), self.chain) {
                 Ok(n) => self.done += n,
                 Err(Error::WouldBlock) => return Err(Error::WouldBlock),
                 Err(_) if self.done > 0 => break,
@@ -389,6 +406,9 @@ struct SendMessage<'a> {
 impl<'a> SendMessage<'a> {
     fn new(socket: &'a Socket, bytes: &[u8], attached: Attached<'a>) -> Result<Self, Error> {
         check(socket, bytes.len(), &attached)?;
+        if bytes.len() > PIECE {
+            check_room(socket, bytes.len())?; // before so much is copied
+        }
         Ok(Self::with(socket, Body::copy_of(bytes)?, attached))
     }
 
@@ -474,6 +494,16 @@ fn check(socket: &Socket, len: usize, attached: &Attached<'_>) -> Result<(), Err
     Ok(())
 }
 
+/// Whether a message of `len` bytes can ever be sent, as things are.
+fn check_room(socket: &Socket, len: usize) -> Result<(), Error> {
+    if socket.kind().is_connected_kind() {
+        let peer = socket.peer().ok_or(Error::NotConnected)?;
+        return peer.rcv.lock().cost(len, socket.kind() != Kind::Stream).map(drop);
+    }
+    let limit = socket.send_limit();
+    if len > limit { Err(Error::MessageTooLong { len, limit }) } else { Ok(()) }
+}
+
 impl Attempt for SendMessage<'_> {
     type Output = usize;
 
@@ -485,7 +515,12 @@ impl Attempt for SendMessage<'_> {
         } else {
             // Both are known to be in one place, or to be in no place, by whoever holds the flight lock (rule 9).
             let mut flight = flight::lock();
-            flight.admit(sockets.len())?;
+            if flight.admit(sockets.len()).is_err() {
+                drop(flight);
+                flight::collect(); // rule 4 of the flight
+                flight = flight::lock();
+                flight.admit(sockets.len())?;
+            }
             let (done, wakes) = self.deliver_flying(&mut flight, &sockets, waiting);
             drop(flight);
             (done, wakes)
@@ -495,7 +530,8 @@ impl Attempt for SendMessage<'_> {
     }
 
     fn may_succeed(&self) -> bool {
-        may_have_room(self.socket)
+        // Where a name leads is not known without looking it up, which an attempt does.
+        self.to.is_some() || may_have_room(self.socket)
     }
 }
 

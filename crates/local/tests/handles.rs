@@ -192,6 +192,32 @@ fn too_many_handles_are_refused_and_come_back() {
     assert_eq!(in_flight(), 0);
 }
 
+/// What nobody can receive does not take the places of what somebody can.
+fn at_the_bound_cycles_make_room() {
+    // Many that survive a run put the next one off.
+    let (keeper, _kept) = Socket::pair(Kind::SeqPacket);
+    let survivors: Vec<Socket> = (0..MAX_HANDLES).map(|_| Socket::new(Kind::Stream)).collect();
+    send(&keeper, survivors.into_iter().map(Handle::from).collect());
+    collect();
+    let witness = Arc::new(());
+    let (a, b) = Socket::pair(Kind::SeqPacket);
+    send(&a, (0..MAX_HANDLES).map(|_| b.clone().into()).collect());
+    send(&a, vec![Handle::Object(Box::new(witness.clone()))]);
+    drop((a, b));
+    assert_eq!(Arc::strong_count(&witness), 2, "it waits for a run");
+
+    let (a, b) = Socket::pair(Kind::SeqPacket);
+    b.set_recv_limit(1 << 30).unwrap();
+    a.set_send_limit(1 << 30).unwrap();
+    let (_c, d) = Socket::pair(Kind::Stream);
+    while in_flight() + MAX_HANDLES <= MAX_IN_FLIGHT {
+        send(&a, (0..MAX_HANDLES).map(|_| d.clone().into()).collect());
+    }
+    assert_eq!(Arc::strong_count(&witness), 2, "it still waits");
+    send(&a, (0..MAX_HANDLES).map(|_| d.clone().into()).collect());
+    assert_eq!(Arc::strong_count(&witness), 1);
+}
+
 #[test]
 fn handles_are_passed_and_none_is_left_behind() {
     for kind in [Kind::Stream, Kind::Datagram, Kind::SeqPacket] {
@@ -207,5 +233,6 @@ fn handles_are_passed_and_none_is_left_behind() {
     a_cycle_through_a_backlog_is_collected();
     a_deep_chain_is_closed_in_a_small_stack();
     too_many_handles_are_refused_and_come_back();
+    at_the_bound_cycles_make_room();
     assert_eq!((open_sockets(), in_flight()), (0, 0));
 }

@@ -2,6 +2,7 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
+use manylane_buf::{Chain, External};
 use manylane_local::{Error, Kind, Name, Socket, sockets};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -238,7 +239,7 @@ fn a_send_limit_binds_like_a_receive_limit() {
 fn a_large_send_on_a_stream_arrives_in_order_through_a_small_buffer() {
     let (a, b) = Socket::pair(Kind::Stream);
     b.set_recv_limit(10_000).unwrap();
-    let bytes: Vec<u8> = (0..1_000_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..1_000_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             assert_eq!(a.send(&bytes).unwrap(), bytes.len());
@@ -383,6 +384,138 @@ fn futures_wait_with_the_same_waiters_as_threads_do() {
     assert!(accepting.as_mut().poll(&mut context).is_pending());
     Socket::new(Kind::Stream).connect(&name).unwrap();
     assert!(accepting.as_mut().poll(&mut context).is_ready());
+}
+
+/// Foreign code that looks at a socket, which it cannot while the thread has that one's lock.
+#[derive(Debug)]
+struct Looks(Arc<Socket>);
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.0.queued();
+    }
+}
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {}
+}
+impl AsRef<[u8]> for Looks {
+    fn as_ref(&self) -> &[u8] {
+        &[7; 10]
+    }
+}
+
+#[test]
+fn a_waker_that_is_replaced_is_dropped_without_a_lock() {
+    for kind in KINDS {
+        let (a, b) = Socket::pair(kind);
+        let b = Arc::new(b);
+        let mut buffer = [0; 8];
+        let mut receiving = std::pin::pin!(b.recv_async(&mut buffer));
+        for _ in 0..2 {
+            let waker = Waker::from(Arc::new(Looks(b.clone())));
+            assert!(receiving.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        a.send(b"x").unwrap();
+        assert!(matches!(
+            receiving.as_mut().poll(&mut Context::from_waker(Waker::noop())),
+            Poll::Ready(Ok(1))
+        ));
+    }
+}
+
+#[test]
+fn foreign_bytes_are_freed_without_a_lock() {
+    let (a, b) = Socket::pair(Kind::Stream);
+    let b = Arc::new(b);
+    let foreign = || External::from_owner(Looks(b.clone())).unwrap();
+    // Few bytes are copied and freed by the sender.
+    let mut few = Chain::from(foreign());
+    assert_eq!(a.send_chain(&mut few).unwrap(), 10);
+    assert_eq!(received(&b), [7; 10]);
+    // Many are freed by the receiver, here some of them at a time.
+    let mut many = Chain::from(foreign());
+    many.append(&[8; 5000]).unwrap();
+    assert_eq!(a.send_chain(&mut many).unwrap(), 5010);
+    let (mut got, mut buffer) = (Vec::new(), [0; 25]);
+    while got.len() < 5010 {
+        let n = b.recv(&mut buffer).unwrap();
+        got.extend_from_slice(&buffer[..n]);
+    }
+    assert_eq!(got, [&[7; 10][..], &[8; 5000]].concat());
+}
+
+#[test]
+fn a_sender_that_polls_for_ever_is_done_when_there_is_room() {
+    for kind in KINDS {
+        let (a, b) = Socket::pair(kind);
+        a.set_busy_poll(Duration::MAX);
+        let message = [1; 200];
+        b.set_recv_limit(500).unwrap();
+        let while_it_polls = |make_room: &dyn Fn()| {
+            let barrier = Barrier::new(2);
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    barrier.wait();
+                    a.send(&message).unwrap();
+                });
+                barrier.wait();
+                (0..100).for_each(|_| std::thread::yield_now()); // so that it has found no room, most times
+                make_room();
+            });
+        };
+        for _ in 0..20 {
+            while a.try_send(&message).is_ok() {}
+            while_it_polls(&|| assert!(b.recv(&mut [0; 512]).is_ok()));
+            while a.try_send(&message).is_ok() {}
+            while_it_polls(&|| b.set_recv_limit(5000).unwrap());
+            while b.try_recv(&mut [0; 512]).is_ok() {}
+            b.set_recv_limit(500).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_datagram_sender_that_waits_for_room_is_told_that_its_half_was_shut() {
+    let (a, b) = Socket::pair(Kind::Datagram);
+    b.set_recv_limit(600).unwrap();
+    while a.try_send(&[1; 200]).is_ok() {}
+    let wakes = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(wakes.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut sending = std::pin::pin!(a.send_async(&[1; 200]));
+    assert!(sending.as_mut().poll(&mut context).is_pending());
+    a.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert!(matches!(sending.as_mut().poll(&mut context), Poll::Ready(Err(Error::BrokenPipe))));
+}
+
+#[test]
+fn a_message_that_never_fits_is_refused_before_it_is_copied() {
+    let huge = vec![0; 1 << 28]; // pages that are never touched, unless it is copied
+    let pages = || {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+    };
+    let before = pages();
+    for kind in [Kind::Datagram, Kind::SeqPacket] {
+        let (a, b) = Socket::pair(kind);
+        is(a.try_send(&huge), libc::EMSGSIZE);
+        drop(b);
+        let gone = if kind == Kind::Datagram { libc::EMSGSIZE } else { libc::EPIPE };
+        is(a.try_send(&huge), gone);
+    }
+    is(Socket::new(Kind::SeqPacket).try_send(&huge), libc::ENOTCONN);
+    assert!(pages() < before + (1 << 28) / 4096 / 2, "pages in memory");
+}
+
+#[test]
+fn nobody_has_agreed_to_be_the_peer_of_a_datagram_socket_that_connects_by_name() {
+    let (a, b, name) = (Socket::new(Kind::Datagram), Socket::new(Kind::Datagram), name("datagram"));
+    b.bind(&name).unwrap();
+    a.connect(&name).unwrap();
+    assert_eq!(a.peer_name().unwrap(), Some(name));
+    is(a.peer_credentials(), libc::ENOTCONN);
+    let (one, _two) = Socket::pair(Kind::Datagram);
+    assert_eq!(one.peer_credentials().unwrap().process, std::process::id());
 }
 
 #[test]
