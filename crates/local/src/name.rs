@@ -74,7 +74,7 @@ manylane_sync::lazy_static! {
 
 impl Table {
     fn shard(&self, name: &Name) -> &Mutex<HashMap<Name, Bound>> {
-        &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
+        &self.shards[self.hasher.hash_one(name) as usize % self.shards.len()]
     }
 }
 
