@@ -12,6 +12,8 @@ SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 # The crates are those of the workspace. The bench needs no model, and xtask runs on the real machine only.
 LIBRARIES := --workspace --exclude manylane-bench --exclude xtask
 SIMULATED := --workspace --exclude xtask
+# Those that have features to turn on.
+FEATURED := $(addprefix --package ,$(shell sed -n 's/^name = "\(.*\)"$$/\1/p' $$(grep -l '^\[features\]' crates/*/Cargo.toml)))
 
 FUZZ_SECONDS ?= 60
 
@@ -38,8 +40,8 @@ test-debug: ## unit, property, stress and documentation tests, with lock ranks c
 test-release: ## the same at full speed, where races are narrower
 	cargo test --profile stress $(LIBRARIES) --features manylane-pool/fault-injection --tests
 
-test-features: ## the same with every feature of every crate
-	cargo test $(LIBRARIES) --all-features
+test-features: ## the crates that have features, with all of them
+	cargo test $(FEATURED) --all-features
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test --profile model $(LIBRARIES) --test 'loom_*'
