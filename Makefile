@@ -13,7 +13,7 @@ SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 LIBRARIES := --workspace --exclude manylane-bench --exclude xtask
 SIMULATED := --workspace --exclude xtask
 # Those that have features to turn on.
-FEATURED := $(addprefix --package ,$(shell sed -n 's/^name = "\(.*\)"$$/\1/p' $$(grep -l '^\[features\]' crates/*/Cargo.toml)))
+FEATURED := $(addprefix --package ,$(shell sed -sn '1,/^version/s/^name = "\(.*\)"$$/\1/p' $$(grep -l '^\[features\]' crates/*/Cargo.toml)))
 
 FUZZ_SECONDS ?= 60
 
