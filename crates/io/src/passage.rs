@@ -75,7 +75,10 @@ impl Passage {
                     Ok(Received::Nothing) => self.budget.take(1),
                     Ok(Received::End) => return Poll::Ready(Ok(None)),
                     Err(Errno::AGAIN) => self.core.forget_readiness(self.key, CALL.0),
-                    Err(errno) => return Poll::Ready(Err(Error::system(CALL.1, errno))),
+                    Err(errno) => {
+                        self.budget.take(1); // something came, and was lost
+                        return Poll::Ready(Err(Error::system(CALL.1, errno)));
+                    }
                 }
             }
         })

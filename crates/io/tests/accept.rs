@@ -8,16 +8,19 @@ use common::*;
 use manylane_io::{ACCEPTS_PER_ROUND, Kind, tcp_listener};
 use std::cell::Cell;
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 on_both_drivers! {
     every_connection_is_accepted_once;
     a_round_accepts_no_more_than_its_bound;
     a_port_in_use_is_one_sentence_with_the_address;
-    a_port_that_needs_privileges_or_an_address_of_another_machine_is_one_sentence;
+    an_address_of_another_machine_is_one_sentence;
     an_accepted_connection_knows_its_peer;
     a_dropped_accept_has_taken_nothing;
+    what_cannot_be_taken_from_a_passage_counts_in_its_round;
     a_descriptor_that_is_no_socket_is_refused;
 }
 
@@ -25,22 +28,21 @@ fn every_connection_is_accepted_once(kind: Kind) {
     run(kind, |io| async move {
         let (listener, address) = listener(&io);
         let connecting = std::thread::spawn(move || {
-            (0..100).map(|_| TcpStream::connect(address).unwrap().local_addr().unwrap()).collect::<Vec<_>>()
+            // Kept until all are accepted: only an open connection can tell its peer with either driver.
+            (0..100).map(|_| TcpStream::connect(address).unwrap()).collect::<Vec<_>>()
         });
         let mut peers = Vec::new();
         for _ in 0..100 {
             let accepted = listener.accept().await.unwrap();
-            let peer = accepted.peer().ok().flatten();
-            peers.extend(peer.and_then(|peer| std::net::SocketAddr::try_from(peer).ok()));
+            let peer = accepted.peer().unwrap().unwrap();
+            peers.push(std::net::SocketAddr::try_from(peer).unwrap());
             drop(accepted.into_stream(&io));
         }
-        let connected = connecting.join().unwrap();
-        if kind == Kind::Epoll {
-            peers.sort();
-            let mut connected = connected;
-            connected.sort();
-            assert_eq!(peers, connected);
-        }
+        let mut connected: Vec<_> =
+            connecting.join().unwrap().iter().map(|client| client.local_addr().unwrap()).collect();
+        peers.sort();
+        connected.sort();
+        assert_eq!(peers, connected);
         let none = io.here().timeout(Duration::from_millis(5), listener.accept()).await;
         assert!(none.is_err(), "there were only 100");
     });
@@ -93,7 +95,7 @@ fn a_port_in_use_is_one_sentence_with_the_address(kind: Kind) {
     });
 }
 
-fn a_port_that_needs_privileges_or_an_address_of_another_machine_is_one_sentence(_: Kind) {
+fn an_address_of_another_machine_is_one_sentence(_: Kind) {
     let error = tcp_listener(&"192.0.2.1:1".parse().unwrap(), 16, false).unwrap_err().to_string();
     assert_eq!(error, "cannot listen on 192.0.2.1:1: Cannot assign requested address (os error 99)");
 }
@@ -119,6 +121,28 @@ fn a_dropped_accept_has_taken_nothing(kind: Kind) {
             let peer = std::net::SocketAddr::try_from(accepted.peer().unwrap().unwrap()).unwrap();
             assert_eq!(peer, client.local_addr().unwrap());
         }
+    });
+}
+
+fn what_cannot_be_taken_from_a_passage_counts_in_its_round(kind: Kind) {
+    run(kind, |io| async move {
+        let (near, far) = manylane_io::socket::pair(manylane_io::socket::Shape::Stream).unwrap();
+        // The sender's credentials come first and take the room: then the descriptor is lost as if there were none left.
+        rustix::net::sockopt::set_socket_passcred(&near, true).unwrap();
+        let passage = io.passage(near).unwrap();
+        for _ in 0..3 * ACCEPTS_PER_ROUND {
+            manylane_io::passing::send_descriptor(far.as_fd(), far.as_fd()).unwrap();
+        }
+        let mut refused = 0;
+        std::future::poll_fn(|context| {
+            while let Poll::Ready(outcome) = std::pin::pin!(passage.accept()).poll(context) {
+                assert_eq!(outcome.unwrap_err().errno(), Some(manylane_io::Errno::MFILE));
+                refused += 1;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        assert_eq!(refused, ACCEPTS_PER_ROUND);
     });
 }
 
