@@ -1,4 +1,5 @@
-//! Every bound on what a peer, or a task, can make a lane do at once.
+//! The bounds on what a peer, or a task, can make a lane do at once. (The sizes of io_uring's queues and buffer rings stay with that
+//! driver.)
 
 /// Events that one look at the kernel takes in. More stay in the kernel until the next round: 256 of them are 3 KiB, and tasks
 /// for all of them take several rounds anyway ([`RUNQUEUE_DEPTH`](manylane_sched::RUNQUEUE_DEPTH) is 40).
@@ -13,12 +14,22 @@ pub const SMALL_READ: usize = 2048;
 /// Bytes of a read that follows a full one: the largest cluster, so a bulk transfer costs a call each 16 KiB.
 pub const LARGE_READ: usize = manylane_buf::MAX_CLUSTER;
 
-/// Bytes that one socket may give in one round. A peer that sends faster than the lane reads gets its turn again in the next
-/// round, after all others.
+/// Bytes that one socket may give in one round, with epoll and to splices. A peer that sends faster than the lane reads gets its turn again in the next
+/// round, after all others. With io_uring the kernel fills what its rings hold between two looks, 512 KiB of each size, for all
+/// sockets together; [`RECEIVED_AHEAD`] bounds one socket.
 pub const READ_PER_ROUND: usize = 256 << 10;
 
-/// Bytes that one socket may take in one round, for the same reason.
+/// Bytes that one socket may take in one round, for the same reason, with epoll. With io_uring one operation sends at most
+/// [`SEGMENTS_PER_WRITE`] segments, and the next begins with the next round.
 pub const WRITTEN_PER_ROUND: usize = 1 << 20;
+
+/// Segments that io_uring receives for a task that does not ask for them, before receiving for it is stopped: up to 1 MiB of clusters,
+/// even if each holds one byte. What the rings hold at that moment may come on top. With epoll it is none.
+pub const RECEIVED_AHEAD: usize = 64;
+
+/// Connections that io_uring accepts for a task that does not ask for them, before accepting for it is stopped. The kernel takes a
+/// burst at once, so what waits in the listener's backlog at one look may come on top. With epoll it is none.
+pub const ACCEPTED_AHEAD: usize = 64;
 
 /// Segments that one `sendmsg` carries. A chain of more takes more calls. (The system's own limit is 1024.)
 pub const SEGMENTS_PER_WRITE: usize = 64;

@@ -50,6 +50,9 @@ pub(crate) fn fault(errno: Errno) -> Fault {
 
 /// A socket that listens, in the hands of a lane's driver. Closed when dropped; the connections that wait in it are refused then,
 /// if no other descriptor of it is left.
+///
+/// With io_uring, up to about [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD) connections may have been accepted that nobody asked for yet.
+/// Dropping the listener closes them; [`detach`](Self::detach) gives them.
 pub struct Listener {
     core: Rc<Core>,
     key: Key,
@@ -81,7 +84,7 @@ impl Listener {
     /// When the process or the system has no descriptors left, it pauses until one of this lane's is closed or
     /// [`ACCEPT_PAUSE`](crate::ACCEPT_PAUSE) has passed. Connections wait in the kernel meanwhile.
     ///
-    /// Dropped, it has accepted nothing.
+    /// Dropped, it has taken nothing: the next call gets what it would have got.
     ///
     /// # Errors
     /// What concerns the listener itself. Connections that failed before they were accepted are passed over.

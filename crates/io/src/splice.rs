@@ -7,12 +7,13 @@
 
 use crate::core::{Budget, Core, Direction, backend};
 use crate::error::{Call, Error};
-use crate::limits::{READ_PER_ROUND, SPLICE_AT_ONCE};
+use crate::limits::{LARGE_READ, READ_PER_ROUND, SPLICE_AT_ONCE};
 use crate::pipe::Pipe;
 use crate::stream::Stream;
 use crate::waiter::Waiting;
 use manylane_buf::Chain;
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustix::pipe::{SpliceFlags, splice};
 use std::fmt;
 use std::os::fd::AsFd;
@@ -31,6 +32,8 @@ pub struct Splicer {
     copies: bool,
     /// What was copied out of the one stream and is not in the other's hands.
     held: Chain,
+    /// Bytes that have left the one stream and that no step has told of: a dropped step's are told by the next.
+    moving: usize,
     budget: Budget,
 }
 
@@ -48,6 +51,7 @@ impl crate::Io {
             pipe: None,
             copies: false,
             held: Chain::new(),
+            moving: 0,
             budget: Budget::new(),
         }
     }
@@ -65,7 +69,8 @@ impl Splicer {
     }
 
     /// Waits for bytes from `from`, and moves at most `limit` of them into `to`; how many it were. None only at the end of the
-    /// stream, or when `limit` is 0. What an earlier step left goes first and counts.
+    /// stream, or when `limit` is 0. What a step that was dropped or failed has taken goes first, alone, and counts, whatever `limit`
+    /// is now: so the sum of what steps return is what has gone into `to`, and nothing beyond their limits was taken from `from`.
     ///
     /// Cost: two `splice`, one more each when a socket is empty or full.
     ///
@@ -83,41 +88,21 @@ impl Splicer {
         if limit == 0 {
             return Ok(0);
         }
-        if self.held() == 0 {
-            self.take_early(from).await?;
+        if self.moving == 0 {
+            // What the driver has received on its own account.
+            let core = from.core();
+            self.held = backend!(core, driver => driver.stop_receiving(core, from.key(), limit).await)?;
+            if self.held() == 0 && !self.fill(from, limit).await? {
+                return Ok(0);
+            }
+            self.moving = self.held(); // nothing was waited for since it was taken
         }
-        if self.held() == 0 && !self.fill(from, limit).await? {
-            return Ok(0);
-        }
-        let moved = self.held();
         self.drain(to).await?;
-        Ok(moved)
-    }
-
-    /// What the driver has received on its own account.
-    async fn take_early(&mut self, from: &Stream) -> Result<(), Error> {
-        let core = from.core();
-        let early = backend!(core, driver => driver.stop_receiving(core, from.key()).await);
-        self.held = early;
-        Ok(())
+        Ok(std::mem::take(&mut self.moving))
     }
 
     /// `false` at the end of the stream.
     async fn fill(&mut self, from: &Stream, limit: usize) -> Result<bool, Error> {
-        if !self.copies {
-            match self.fill_pipe(from, limit).await {
-                Err(error) if error.errno() == Some(Errno::INVAL) => self.copies = true,
-                outcome => return outcome,
-            }
-        }
-        self.core.tallies.copied_splices.add(1);
-        let Some(segment) = from.recv().await? else { return Ok(false) };
-        self.held.push_back(segment).map_err(|_| Error::memory(Call::Splice))?;
-        Ok(true)
-    }
-
-    async fn fill_pipe(&mut self, from: &Stream, limit: usize) -> Result<bool, Error> {
-        let limit = limit.min(SPLICE_AT_ONCE);
         let core = self.core.clone();
         Waiting::new(&core, from.key(), Direction::Read, |context| {
             if !self.budget.is_left(&core, READ_PER_ROUND) {
@@ -130,19 +115,16 @@ impl Splicer {
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Pending => return Poll::Pending,
                 }
-                let pipe = match self.pipe.take().map_or_else(|| core.take_pipe(), Ok) {
-                    Ok(pipe) => self.pipe.insert(pipe),
-                    // No descriptors: copying needs none.
-                    Err(_) => return Poll::Ready(Err(Error::system(Call::Splice, Errno::INVAL))),
-                };
-                core.tallies.splices.add(1);
-                match splice_once(from, &pipe.write, limit) {
-                    Ok(0) => return Poll::Ready(Ok(false)),
+                let filled =
+                    if self.copies { self.copy_in(from, limit) } else { self.fill_pipe(from, limit) };
+                match filled {
                     Ok(n) => {
-                        pipe.held = n;
                         self.budget.take(n);
                         core.tallies.bytes_in.add(n as u64);
-                        return Poll::Ready(Ok(true));
+                        if n == 0 {
+                            self.give_pipe();
+                        }
+                        return Poll::Ready(Ok(n > 0));
                     }
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => {
@@ -150,11 +132,39 @@ impl Splicer {
                         self.give_pipe();
                         core.forget_readiness(from.key(), Direction::Read);
                     }
+                    Err(Errno::INVAL) if !self.copies => {
+                        self.give_pipe();
+                        self.copies = true;
+                    }
+                    Err(Errno::NOMEM) => return Poll::Ready(Err(Error::memory(Call::Splice))),
                     Err(errno) => return Poll::Ready(Err(Error::system(Call::Splice, errno))),
                 }
             }
         })
         .await
+    }
+
+    /// Bytes into the pipe.
+    fn fill_pipe(&mut self, from: &Stream, limit: usize) -> Result<usize, Errno> {
+        let pipe = match self.pipe.take().map_or_else(|| self.core.take_pipe(), Ok) {
+            Ok(pipe) => self.pipe.insert(pipe),
+            Err(_) => return Err(Errno::INVAL), // no descriptors: copying needs none
+        };
+        self.core.tallies.splices.add(1);
+        pipe.held = splice_once(from, &pipe.write, limit.min(SPLICE_AT_ONCE))?;
+        Ok(pipe.held)
+    }
+
+    /// Bytes into a cluster.
+    fn copy_in(&mut self, from: &Stream, limit: usize) -> Result<usize, Errno> {
+        let limit = limit.min(LARGE_READ);
+        let room = self.held.spare(1, limit).map_err(|_| Errno::NOMEM)?;
+        self.core.tallies.copied_splices.add(1);
+        self.core.tallies.reads.add(1);
+        room.fill(|room| {
+            let most = limit.min(room.len());
+            recv(from, &mut room[..most], RecvFlags::DONTWAIT).map(|((read, _), _)| read)
+        })
     }
 
     async fn drain(&mut self, to: &Stream) -> Result<(), Error> {

@@ -48,11 +48,15 @@ pub(crate) fn transmit(fd: BorrowedFd<'_>, chain: &mut Chain, tallies: &Tallies)
     outcome
 }
 
-/// One call. Never a signal when the peer has gone.
+/// Never a signal when the peer has gone, and never a wait, although somebody else with a duplicate may have made the socket
+/// blocking.
+const FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
+/// One call.
 #[inline]
 fn once(fd: BorrowedFd<'_>, chain: &Chain) -> Result<usize, Errno> {
     match (chain.segment_count(), chain.front()) {
-        (1, Some(segment)) => send(fd, segment, SendFlags::NOSIGNAL),
+        (1, Some(segment)) => send(fd, segment, FLAGS),
         (2..=FEW, _) => vectored::<FEW>(fd, chain),
         _ => vectored::<SEGMENTS_PER_WRITE>(fd, chain),
     }
@@ -61,5 +65,5 @@ fn once(fd: BorrowedFd<'_>, chain: &Chain) -> Result<usize, Errno> {
 fn vectored<const N: usize>(fd: BorrowedFd<'_>, chain: &Chain) -> Result<usize, Errno> {
     let mut vectors = [IoSlice::new(&[]); N];
     let n = chain.io_slices(&mut vectors);
-    sendmsg(fd, &vectors[..n], &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+    sendmsg(fd, &vectors[..n], &mut SendAncillaryBuffer::default(), FLAGS)
 }

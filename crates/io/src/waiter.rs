@@ -30,6 +30,12 @@ impl Waiter {
         }
     }
 
+    /// Whether another task waits here than the one of this waker.
+    #[inline]
+    pub(crate) fn is_anothers(&self, waker: &Waker) -> bool {
+        self.0.as_ref().is_some_and(|waiting| !waiting.will_wake(waker))
+    }
+
     /// Who waited, to be woken when nothing is borrowed.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Waker> {

@@ -15,6 +15,9 @@ on_both_drivers! {
     a_long_stream_goes_through_without_the_programs_buffers;
     a_step_that_is_dropped_loses_nothing;
     a_limit_is_kept;
+    a_limit_is_kept_for_what_was_received_before;
+    a_limit_is_kept_where_the_kernel_refuses_and_bytes_are_copied;
+    the_end_of_a_stream_gives_the_pipe_back;
     what_was_received_before_goes_first;
     the_lane_keeps_the_pipes;
 }
@@ -57,13 +60,18 @@ fn a_step_that_is_dropped_loses_nothing(kind: Kind) {
             assert!(source.recv().await.unwrap().is_none());
         });
         let mut splicer = io.splicer();
-        let (mut received, mut dropped) = (Vec::new(), 0);
+        let (mut received, mut dropped, mut told) = (Vec::new(), 0, 0);
         loop {
             {
                 let mut step = pin!(splicer.step(&near, &far, usize::MAX));
                 match poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await {
-                    Poll::Ready(outcome) if outcome.unwrap() == 0 => break,
-                    Poll::Ready(_) => continue,
+                    Poll::Ready(outcome) => match outcome.unwrap() {
+                        0 => break,
+                        moved => {
+                            told += moved;
+                            continue;
+                        }
+                    },
                     Poll::Pending => dropped += 1,
                 }
             }
@@ -76,6 +84,7 @@ fn a_step_that_is_dropped_loses_nothing(kind: Kind) {
         far.shutdown(Shutdown::Write).await.unwrap();
         received.extend(to_end(&sink).await);
         assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
+        assert_eq!(told, bytes.len(), "bytes of dropped steps are told by the steps that follow");
         assert!(dropped > 10, "only {dropped} steps were dropped");
     });
 }
@@ -93,6 +102,58 @@ fn a_limit_is_kept(kind: Kind) {
         }
         assert_eq!(exactly(&sink, 4).await, b"head");
         assert_eq!(exactly(&near, 9).await, b" and body");
+    });
+}
+
+fn a_limit_is_kept_for_what_was_received_before(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        source.send(&mut chain(b"seen;")).await.unwrap();
+        assert_eq!(exactly(&near, 5).await, b"seen;");
+        // With a driver that receives on its own account all of this is in its hands when the splice begins.
+        source.send(&mut chain(b"head and body")).await.unwrap();
+        io.here().sleep(Duration::from_millis(2)).await;
+        let mut splicer = io.splicer();
+        assert_eq!(splicer.step(&near, &far, 2).await.unwrap(), 2);
+        assert_eq!(splicer.step(&near, &far, 2).await.unwrap(), 2);
+        assert_eq!(exactly(&sink, 4).await, b"head");
+        assert_eq!(exactly(&near, 9).await, b" and body");
+    });
+}
+
+fn a_limit_is_kept_where_the_kernel_refuses_and_bytes_are_copied(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        // The kernel splices into nothing that is in append mode.
+        rustix::fs::fcntl_setfl(&far, rustix::fs::OFlags::APPEND | rustix::fs::OFlags::NONBLOCK).unwrap();
+        let mut splicer = io.splicer();
+        source.send(&mut chain(b"one")).await.unwrap();
+        assert_eq!(splicer.step(&near, &far, usize::MAX).await.unwrap(), 3);
+        assert!(splicer.copies());
+        source.send(&mut chain(b"head and body")).await.unwrap();
+        assert_eq!(splicer.step(&near, &far, 4).await.unwrap(), 4);
+        assert_eq!(exactly(&sink, 7).await, b"onehead");
+        assert_eq!(exactly(&near, 9).await, b" and body");
+        source.shutdown(Shutdown::Write).await.unwrap();
+        assert_eq!(splicer.step(&near, &far, usize::MAX).await.unwrap(), 0);
+    });
+}
+
+fn the_end_of_a_stream_gives_the_pipe_back(kind: Kind) {
+    run(kind, |io| async move {
+        let lane = io.here().lane();
+        let others = || manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap().others;
+        let ((source, near), (other_source, other_near)) = (tcp_pair(&io).await, tcp_pair(&io).await);
+        let (far, _sink) = tcp_pair(&io).await;
+        let (mut ended, mut goes_on) = (io.splicer(), io.splicer());
+        drop(source);
+        assert_eq!(ended.step(&near, &far, usize::MAX).await.unwrap(), 0);
+        let pipes = others();
+        other_source.send(&mut chain(b"bytes")).await.unwrap();
+        assert_eq!(goes_on.step(&other_near, &far, usize::MAX).await.unwrap(), 5);
+        assert_eq!(others(), pipes, "the pipe of the one that ended is used again");
     });
 }
 

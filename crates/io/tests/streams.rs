@@ -8,6 +8,7 @@ use common::*;
 use manylane_io::{Kind, Shutdown};
 use std::future::poll_fn;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -23,6 +24,9 @@ on_both_drivers! {
     dropping_a_receive_loses_no_bytes;
     dropping_a_send_sends_all_the_same;
     a_second_receiver_is_refused_with_a_sentence;
+    a_second_sender_is_refused_and_its_bytes_stay_with_it;
+    a_descriptor_that_somebody_else_makes_blocking_does_not_hold_the_lane;
+    a_duplicate_with_the_number_of_a_closed_descriptor_can_be_waited_for;
     a_reset_is_an_error_that_names_the_call;
     sending_to_a_peer_that_has_gone_is_an_error_and_no_signal;
     connecting_to_a_closed_port_says_so_with_the_address;
@@ -209,6 +213,94 @@ fn a_second_receiver_is_refused_with_a_sentence(kind: Kind) {
     });
 }
 
+/// Rule 2 of the crate.
+fn a_second_sender_is_refused_and_its_bytes_stay_with_it(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = pair(&io);
+        let a = std::rc::Rc::new(a);
+        let first = a.clone();
+        let bytes = pattern(4 << 20); // more than a pair holds, so that the first has to wait
+        let mut sent = chain(&bytes);
+        spawn(&io, async move { first.send(&mut sent).await.unwrap() });
+        io.here().yield_now().await;
+        let mut second = chain(b"from the second");
+        let error = a.send(&mut second).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
+        assert_eq!(second.to_vec(), b"from the second");
+        drop(a);
+        let received = to_end(&b).await;
+        assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
+    });
+}
+
+/// Not to block is a property of what all duplicates refer to, also those of other processes.
+fn a_descriptor_that_somebody_else_makes_blocking_does_not_hold_the_lane(kind: Kind) {
+    run(kind, |io| async move {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let other = near.try_clone().unwrap();
+        let stream = io.stream(near).unwrap();
+        other.set_nonblocking(false).unwrap();
+        // Were the lane held, the partner would end that after a while, and the polls below would be ready.
+        let (go, went) = std::sync::mpsc::channel();
+        let partner = std::thread::spawn(move || {
+            let _ = went.recv_timeout(Duration::from_secs(5));
+            far.write_all(b"x").unwrap();
+            let _ = went.recv_timeout(Duration::from_secs(5));
+            let mut all = Vec::new();
+            far.read_to_end(&mut all).unwrap();
+            all.len()
+        });
+        {
+            let mut early = pin!(stream.recv());
+            let polled = poll_fn(|context| Poll::Ready(early.as_mut().poll(context))).await;
+            assert!(polled.is_pending(), "nothing was there to be received");
+        }
+        go.send(()).unwrap();
+        assert_eq!(exactly(&stream, 1).await, b"x");
+        let mut sent = chain(&pattern(4 << 20));
+        {
+            let mut sending = pin!(stream.send(&mut sent));
+            let polled = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+            assert!(polled.is_pending(), "a pair does not hold 4 MiB");
+        }
+        go.send(()).unwrap();
+        drop(other);
+        stream.close().await.unwrap();
+        let here = io.here();
+        while !partner.is_finished() {
+            here.sleep(Duration::from_millis(1)).await; // io_uring closes by the end of the round
+        }
+        assert_eq!(partner.join().unwrap(), 4 << 20);
+    });
+}
+
+fn a_duplicate_with_the_number_of_a_closed_descriptor_can_be_waited_for(kind: Kind) {
+    // Numbers that no other test of this process gets to.
+    let least = if kind == Kind::Epoll { 900 } else { 950 };
+    run(kind, move |io| async move {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut numbers = Vec::new();
+        for _ in 0..3 {
+            let duplicate = rustix::io::fcntl_dupfd_cloexec(&near, least).unwrap();
+            numbers.push(duplicate.as_raw_fd());
+            let stream = io.stream(duplicate).unwrap();
+            {
+                let mut early = pin!(stream.recv());
+                let polled = poll_fn(|context| Poll::Ready(early.as_mut().poll(context))).await;
+                assert!(polled.is_pending(), "{polled:?}");
+                far.write_all(b"x").unwrap();
+                assert_eq!(early.await.unwrap().unwrap().to_vec(), b"x");
+            }
+            drop(stream);
+            while io.open() > 0 {
+                io.here().sleep(Duration::from_millis(1)).await; // io_uring closes by the end of the round
+            }
+            io.here().sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(numbers, [least; 3], "the number is free again each time");
+    });
+}
+
 fn a_reset_is_an_error_that_names_the_call(kind: Kind) {
     run(kind, |io| async move {
         let (a, b) = tcp_pair(&io).await;
@@ -389,14 +481,16 @@ fn a_sleeping_lane_is_woken_from_another_thread(kind: Kind) {
                 std::thread::yield_now(); // so that some come while the lane is awake
             }
         }
+        // A lane that is stopped leaves what is in its queue: so only when all have run.
+        let told: Vec<i32> = rounds.iter().take(200).collect();
         lane.stop().unwrap();
+        told
     });
     let mut lane = manylane_sched::Lane::new(manylane_sched::Config::new()).unwrap();
     let mut driver = manylane_io::Driver::new(lane.here(), manylane_io::Choice::Only(kind)).unwrap();
     to_waker.send(lane.remote()).unwrap();
     lane.run(&mut driver).unwrap(); // without a timer: nothing else would wake it
-    waker.join().unwrap();
-    assert_eq!(rounds.try_iter().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+    assert_eq!(waker.join().unwrap(), (0..200).collect::<Vec<_>>());
 }
 
 fn a_reset_is_not_lost_when_a_stream_is_given_up(kind: Kind) {

@@ -143,7 +143,13 @@ impl Epoll {
         if !source.registered {
             core.tallies.controls.add(1);
             let data = EventData::new_u64(key.bits());
-            if let Err(errno) = epoll::add(&self.epoll, fd, data, source.interest()) {
+            let outcome = match epoll::add(&self.epoll, fd, data, source.interest()) {
+                // Rule 4: an earlier descriptor of this number and description was closed, which lives on by a duplicate. To modify
+                // tells what is ready as adding does. Listeners are always taken off, so it is none of theirs.
+                Err(Errno::EXIST) => epoll::modify(&self.epoll, fd, data, source.interest()),
+                outcome => outcome,
+            };
+            if let Err(errno) = outcome {
                 source.waiter(direction).leave();
                 return Poll::Ready(Err(Error::system(Call::Register, errno)));
             }
@@ -153,14 +159,19 @@ impl Epoll {
     }
 
     /// Nothing is received before it is asked for.
-    pub(crate) async fn stop_receiving(&self, _: &Core, _: Key) -> Chain {
-        Chain::new()
+    pub(crate) async fn stop_receiving(&self, _: &Core, _: Key, _: usize) -> Result<Chain, Error> {
+        Ok(Chain::new())
     }
 
     /// One look at the kernel, and the wake-ups that follow from it.
     pub(crate) fn wait(&self, core: &Core, mut timeout: Option<Duration>) -> Result<(), Errno> {
         if !self.unfinished.borrow().is_empty() {
-            self.unfinished.take().into_iter().for_each(|key| self.flush(core, key));
+            for key in self.unfinished.take() {
+                if let Some(source) = self.sources.borrow_mut().get(key) {
+                    source.unfinished = false;
+                }
+                self.flush(core, key);
+            }
             timeout = Some(Duration::ZERO);
         }
         let timeout = timeout.map(|timeout| {
@@ -191,8 +202,10 @@ impl Epoll {
         let Some(source) = sources.get(key) else { return }; // rule 4
         source.happened(flags);
         let reader = if source.readable { source.reader.take() } else { None };
-        let flush = source.writable && !source.outbox.is_empty(); // bytes go first, then the task
-        let writer = if source.writable && !flush { source.writer.take() } else { None };
+        let empty = source.outbox.is_empty(); // bytes go first, then the task
+        // Every event tells that the socket is writable, also those that a peer causes: they are no reason for another share.
+        let flush = source.writable && !empty && !source.unfinished;
+        let writer = if source.writable && empty { source.writer.take() } else { None };
         drop(sources);
         if let Some(reader) = reader {
             reader.wake();

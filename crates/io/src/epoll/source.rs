@@ -26,6 +26,8 @@ pub(crate) struct Source {
     /// Bytes that were handed over and that the socket has not taken yet, with the descriptor to send them to.
     pub(crate) outbox: Chain,
     pub(crate) outbox_to: RawFd,
+    /// The outbox had its share of the round, and goes on in the next.
+    pub(crate) unfinished: bool,
     /// Why the last of them will never be sent.
     pub(crate) broken: Option<Errno>,
 }
@@ -45,6 +47,7 @@ impl Source {
             writer: Waiter::new(),
             outbox: Chain::new(),
             outbox_to: -1,
+            unfinished: false,
             broken: None,
         }
     }

@@ -76,6 +76,10 @@ impl Epoll {
         if let Some(chain) = chain
             && !chain.is_empty()
         {
+            if source.writer.is_anothers(context.waker()) {
+                return Poll::Ready(Err(Error::busy(Call::Send))); // before anything is taken from the chain
+            }
+            source.outbox_to = fd.as_raw_fd(); // before anything can be unfinished
             if source.outbox.is_empty() && source.writable {
                 drop(sources); // rule 2 of the core
                 let sent = transmit(fd, chain, core.tallies);
@@ -92,7 +96,6 @@ impl Epoll {
             if source.outbox.append_chain(chain).is_err() {
                 return Poll::Ready(Err(Error::memory(Call::Send)));
             }
-            source.outbox_to = fd.as_raw_fd();
         }
         if source.outbox.is_empty() {
             return Poll::Ready(Ok(()));
@@ -105,7 +108,11 @@ impl Epoll {
         match sent {
             Ok(Sent::All) => {}
             Ok(Sent::Full) => source.writable = false,
-            Ok(Sent::Enough) => self.unfinished.borrow_mut().push(key),
+            Ok(Sent::Enough) if source.unfinished => {}
+            Ok(Sent::Enough) => {
+                source.unfinished = true;
+                self.unfinished.borrow_mut().push(key);
+            }
             Err(errno) => source.broken = Some(errno),
         }
     }
@@ -113,11 +120,13 @@ impl Epoll {
     /// Sends what is in a source's outbox: an edge came, or it is another round. Whether a task waits does not matter.
     #[cold]
     pub(super) fn flush(&self, core: &Core, key: Key) {
-        let taken = self.sources.borrow_mut().get(key).map(|source| {
-            // SAFETY: the source is there, so its handle is, which owns the descriptor that the bytes were handed over for.
-            let fd = unsafe { BorrowedFd::borrow_raw(source.outbox_to) };
-            (fd, std::mem::take(&mut source.outbox))
-        });
+        let taken =
+            self.sources.borrow_mut().get(key).filter(|source| !source.outbox.is_empty()).map(|source| {
+                // SAFETY: the source is there, so its handle is, which owns the descriptor that the bytes were handed over for. Bytes
+                // are in the outbox, so it was noted.
+                let fd = unsafe { BorrowedFd::borrow_raw(source.outbox_to) };
+                (fd, std::mem::take(&mut source.outbox))
+            });
         let Some((fd, mut outbox)) = taken else { return };
         let sent = transmit(fd, &mut outbox, core.tallies); // rule 2 of the core
         let mut sources = self.sources.borrow_mut();
@@ -138,10 +147,10 @@ impl Epoll {
     }
 }
 
-/// One read into the cluster's room.
+/// One read into the cluster's room. It never waits, although somebody else with a duplicate may have made the socket blocking.
 #[inline]
 fn receive(fd: Fd<'_>, cluster: &mut Cluster) -> Result<usize, Errno> {
-    let ((read, _), _) = rustix::net::recv(fd, cluster.spare_mut(), RecvFlags::empty())?;
+    let ((read, _), _) = rustix::net::recv(fd, cluster.spare_mut(), RecvFlags::DONTWAIT)?;
     let n = read.len();
     // SAFETY: the kernel has written the first `n` bytes of the room.
     unsafe { cluster.commit(n) };

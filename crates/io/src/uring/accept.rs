@@ -1,10 +1,10 @@
 //! Connections out of a listener (rule 4 of the driver).
 
+use super::Uring;
 use super::source::{Op, Source};
-use super::{ACCEPTED_AHEAD, Uring};
 use crate::core::{Core, Fd};
 use crate::error::{Call, Error};
-use crate::limits::ACCEPTS_PER_ROUND;
+use crate::limits::{ACCEPTED_AHEAD, ACCEPTS_PER_ROUND};
 use crate::listener::{Fault, fault};
 use crate::slab::Key;
 use io_uring::{cqueue, opcode, types};

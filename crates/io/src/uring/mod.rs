@@ -9,9 +9,9 @@
 //! 2. **An entry outlives its operations.** `ops` counts those whose last completion has not come. A source that is released
 //!    asks for their cancellation, and goes when the count is 0; then its descriptor is closed.
 //! 3. **Receiving is one operation for many reads.** It takes buffers from a ring of clusters; a buffer that was filled becomes a
-//!    segment, and a fresh cluster takes its place. It is stopped when more than [`RECEIVED_AHEAD`] segments wait for the task,
+//!    segment, and a fresh cluster takes its place. It is stopped when [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) segments wait for the task,
 //!    and begun again when they are gone: so a partner cannot fill our memory.
-//! 4. **Accepting likewise**, with [`ACCEPTED_AHEAD`].
+//! 4. **Accepting likewise**, with [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD).
 //! 5. **Readiness** (datagrams, splices) is asked for one at a time, by operations that tell when a call may succeed.
 //! 6. **The ring is left empty.** The core's end cancels what is left and waits for it; should the kernel not answer, memory that it
 //!    may still write to is leaked, not freed.
@@ -46,10 +46,6 @@ use std::time::Duration;
 const SUBMISSIONS: u32 = 256;
 /// Places in the completion queue. What does not fit waits in the kernel.
 const COMPLETIONS: u32 = 4096;
-/// Segments that wait for a task before receiving for it stops.
-pub(crate) const RECEIVED_AHEAD: usize = 64;
-/// Connections that wait for a task before accepting for it stops.
-pub(crate) const ACCEPTED_AHEAD: usize = 64;
 
 pub(crate) struct Uring {
     ring: RefCell<IoUring>,
@@ -350,13 +346,14 @@ impl Uring {
         }
     }
 
-    /// Receiving on the driver's account ends; what it brought.
-    pub(crate) async fn stop_receiving(&self, _: &Core, key: Key) -> Chain {
+    /// Receiving on the driver's account ends; at most `limit` bytes of what it brought. The rest stays for the next.
+    pub(crate) async fn stop_receiving(&self, _: &Core, key: Key, limit: usize) -> Result<Chain, Error> {
         poll_fn(|context| {
             let mut sources = self.sources.borrow_mut();
             let source = sources.get(key).expect("a source lives as long as its handle");
             if !source.receiving {
-                return Poll::Ready(std::mem::take(&mut source.arrived));
+                let at = limit.min(source.arrived.len());
+                return Poll::Ready(source.arrived.split_to(at).map_err(|_| Error::memory(Call::Splice)));
             }
             if !source.stopping {
                 source.stopping = true;

@@ -1,10 +1,10 @@
 //! Bytes in (rule 3 of the driver).
 
+use super::Uring;
 use super::source::{Op, Source};
-use super::{RECEIVED_AHEAD, Uring};
 use crate::core::{Core, Fd};
 use crate::error::{Call, Error};
-use crate::limits::SMALL_READ;
+use crate::limits::{RECEIVED_AHEAD, SMALL_READ};
 use crate::slab::Key;
 use io_uring::{cqueue, opcode, types};
 use manylane_buf::Segment;

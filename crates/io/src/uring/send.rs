@@ -34,6 +34,9 @@ impl Uring {
         if let Some(errno) = source.broken {
             return Poll::Ready(Err(Error::system(Call::Send, errno)));
         }
+        if source.writer.is_anothers(context.waker()) {
+            return Poll::Ready(Err(Error::busy(Call::Send))); // before anything is taken from the chain
+        }
         if let Some(chain) = chain
             && source.outbox.append_chain(chain).is_err()
         {
