@@ -1,4 +1,4 @@
-//! Which driver: by name, by environment, or by what the kernel allows.
+//! Which driver: by name, or by environment.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ impl fmt::Display for Kind {
 /// Which driver is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// The one that was measured faster here, if the kernel allows it. That is epoll today: see the crate's page.
+    /// A fixed default: epoll, which was measured to be the faster one; see the crate's page. The kernel is not asked for others.
     #[default]
     Auto,
     /// This one or none.

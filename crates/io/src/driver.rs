@@ -41,7 +41,7 @@ impl Driver {
         Ok(Self { io: Io { core: Rc::new(Core::new(here, backend)) } })
     }
 
-    /// The driver that the environment names ([`DRIVER_VARIABLE`](crate::DRIVER_VARIABLE)), or that the kernel allows.
+    /// The driver that the environment names ([`DRIVER_VARIABLE`](crate::DRIVER_VARIABLE)); without it, [`Choice::Auto`].
     ///
     /// # Errors
     /// [`DriverError`]; its sentence names the choices.

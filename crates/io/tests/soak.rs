@@ -1,6 +1,7 @@
 //! Random connects, sends, half closes, closes and resets between two lanes; at the end nothing is left.
 //!
-//! Ten seconds for each driver, or ten minutes with `MANYLANE_LONG=1`. The seed is printed, and taken from `MANYLANE_SEED`.
+//! Six seconds for each driver; with `MANYLANE_LONG=1` ten minutes, and more than 10,000 connections, counted over the run: at most
+//! 2 x 200 clients live at the same time. The seed is printed, and taken from `MANYLANE_SEED`.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -207,7 +208,7 @@ fn after_random_connects_sends_closes_and_resets_nothing_is_left() {
             lanes.into_iter().map(|lane| lane.join().unwrap()).sum()
         });
         println!("{kind}: {connections} connections");
-        assert!(connections >= if long { 10_000 } else { 500 }, "only {connections} connections");
+        assert!(connections > if long { 10_000 } else { 500 }, "only {connections} connections");
         assert_eq!(descriptors(), before, "descriptors are left");
         for pool in manylane_pool::report() {
             assert_eq!(pool.used, 0, "{kind}: {pool}");
