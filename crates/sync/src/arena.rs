@@ -111,7 +111,19 @@ fn reserve() -> Option<NonNull<u8>> {
     unsafe {
         libc::madvise(base, BYTES, libc::MADV_NOHUGEPAGE);
     }
+    #[cfg(manylane_lsan)]
+    // SAFETY: the mapping was just made, has this length, and stays.
+    unsafe {
+        __lsan_register_root_region(base, BYTES);
+    }
     NonNull::new(base.cast())
+}
+
+// What pools keep hangs on the arenas, and LeakSanitizer looks for pointers in what was allocated, not in what was mapped.
+// `scripts/fuzz` sets the name where it is linked.
+#[cfg(manylane_lsan)]
+unsafe extern "C" {
+    fn __lsan_register_root_region(begin: *const libc::c_void, size: usize);
 }
 
 #[cfg(not(unix))]
