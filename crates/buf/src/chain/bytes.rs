@@ -49,6 +49,34 @@ impl Chain {
         Ok(())
     }
 
+    /// Copies `parts`, one behind another, so that all of them lie in one segment: behind the last byte where the lane may
+    /// write there and there is room for all, else in a new cluster of at least `size` bytes.
+    ///
+    /// # Errors
+    /// When there is no memory, or `size` or the parts together are beyond [`MAX_CLUSTER`]; then nothing was added (R-B6).
+    pub fn append_together(&mut self, parts: &[&[u8]], size: usize) -> Result<(), Error> {
+        let total = parts.iter().map(|part| part.len()).sum::<usize>();
+        if let Some(back) = self.segments.back_mut()
+            && back.spare() >= total
+        {
+            for part in parts {
+                back.append(part);
+            }
+            self.len += total;
+            return Ok(());
+        }
+        if total == 0 {
+            return Ok(());
+        }
+        self.segments.reserve(1)?;
+        let mut cluster = Cluster::alloc(size.max(total))?;
+        for part in parts {
+            cluster.put(part);
+        }
+        self.push_back_reserved(cluster.into_segment());
+        Ok(())
+    }
+
     /// Copies `bytes` before the first: into the room in front of the first segment when its cluster is the chain's
     /// alone, the rest into new clusters, which keep their unused room in front for the next call.
     ///
