@@ -1,0 +1,469 @@
+//! Changing a head: what is new goes into the edits, the original stays.
+
+use super::{Head, Kind, Span};
+use crate::fields::{EDITED, Entry, PushError, REMOVED};
+use crate::method::Method;
+use crate::name::{Known, NameRef};
+use crate::status;
+use crate::syntax::{is_token, is_value, trim};
+use crate::target::{Form, Target};
+use crate::version::Version;
+use manylane_pool::AllocError;
+use std::fmt;
+
+use super::read::Field;
+
+/// Why an edit was refused. The head is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EditError {
+    /// The head would take more bytes than there is room for, or more fields than [`MAX_FIELDS`](crate::MAX_FIELDS).
+    Full,
+    /// The lane's pool has no memory.
+    NoMemory,
+    /// The new bytes would end a line or a word early; the sentence says which.
+    Invalid(&'static str),
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the message head has no room for the edit: raise tune.bufsize or edit less",
+            Self::NoMemory => "no memory for the edit of a message head",
+            Self::Invalid(what) => what,
+        })
+    }
+}
+
+impl std::error::Error for EditError {}
+
+impl From<AllocError> for EditError {
+    fn from(_: AllocError) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<PushError> for EditError {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::TooMany => Self::Full,
+            PushError::NoMemory => Self::NoMemory,
+        }
+    }
+}
+
+/// The number of a field in its head, from [`Head::find`]. It stays the field's, whatever happens to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldId(u16);
+
+/// Smallest cluster that edits take, in bytes.
+const EDITS: usize = 2048;
+
+impl Head {
+    /// Replaces the method.
+    ///
+    /// # Errors
+    /// [`EditError`]; it must be a token.
+    pub fn set_method(&mut self, method: &[u8]) -> Result<(), EditError> {
+        if !is_token(method) {
+            return Err(EditError::Invalid(
+                "a method has only letters, digits and some punctuation, and is not empty",
+            ));
+        }
+        let at = self.replace_in_line(&[method], self.line.method_at.len)?;
+        self.line.method_at = at;
+        self.line.method = Method::of(method);
+        Ok(())
+    }
+
+    /// Replaces the whole target; same as [`set_uri`](Self::set_uri).
+    ///
+    /// # Errors
+    /// As [`set_uri`](Self::set_uri).
+    pub fn set_target(&mut self, target: &[u8]) -> Result<(), EditError> {
+        self.set_uri(target)
+    }
+
+    /// Replaces the whole target. One in absolute form takes `Host` with it, so that the two never differ.
+    ///
+    /// # Errors
+    /// [`EditError`]; it must not be empty, and have neither spaces nor control characters.
+    pub fn set_uri(&mut self, target: &[u8]) -> Result<(), EditError> {
+        self.write_target(&[target])?;
+        if self.target_parts().form != Form::Absolute {
+            return Ok(());
+        }
+        let line = self.target_bytes();
+        let Target { authority: Some(authority), .. } = Target::of(&line, self.line.method) else {
+            return Ok(());
+        };
+        if self.value(Known::HOST).is_some_and(|host| host != authority) {
+            self.set_host(authority)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the path and leaves scheme, authority and query. `*` is replaced as a whole.
+    ///
+    /// # Errors
+    /// [`EditError`]; as for [`set_uri`](Self::set_uri), and the target of a `CONNECT` has no path.
+    pub fn set_path(&mut self, path: &[u8]) -> Result<(), EditError> {
+        let line = self.target_bytes();
+        match Target::of(&line, self.line.method) {
+            Target { path: Some(old), .. } => {
+                let start = old.as_ptr().addr() - line.as_ptr().addr();
+                self.write_target(&[&line[..start], path, &line[start + old.len()..]])
+            }
+            Target { form: Form::Asterisk, .. } => self.write_target(&[path]),
+            _ => Err(EditError::Invalid("the request's target has no path that could be replaced")),
+        }
+    }
+
+    /// Replaces path and query, question mark included.
+    ///
+    /// # Errors
+    /// As [`set_path`](Self::set_path).
+    pub fn set_pathq(&mut self, pathq: &[u8]) -> Result<(), EditError> {
+        let line = self.target_bytes();
+        match Target::of(&line, self.line.method) {
+            Target { path: Some(old), .. } => {
+                let start = old.as_ptr().addr() - line.as_ptr().addr();
+                self.write_target(&[&line[..start], pathq])
+            }
+            Target { form: Form::Asterisk, .. } => self.write_target(&[pathq]),
+            _ => Err(EditError::Invalid("the request's target has no path that could be replaced")),
+        }
+    }
+
+    /// Replaces what follows the question mark. One is added if there was none and `query` is not empty; one that was there stays.
+    ///
+    /// # Errors
+    /// As [`set_path`](Self::set_path).
+    pub fn set_query(&mut self, query: &[u8]) -> Result<(), EditError> {
+        let line = self.target_bytes();
+        match Target::of(&line, self.line.method) {
+            Target { query: Some(old), .. } => {
+                let start = old.as_ptr().addr() - line.as_ptr().addr();
+                self.write_target(&[&line[..start], query])
+            }
+            _ if query.is_empty() => Ok(()),
+            Target { path: Some(_), .. } => self.write_target(&[&line, b"?", query]),
+            _ => Err(EditError::Invalid("the request's target has no query that could be replaced")),
+        }
+    }
+
+    /// Replaces the version.
+    ///
+    /// # Errors
+    /// [`EditError::Full`]
+    pub fn set_version(&mut self, version: Version) -> Result<(), EditError> {
+        if version == self.line.version {
+            return Ok(());
+        }
+        self.resize_line(self.line_len_edited())?;
+        self.line.version = version;
+        Ok(())
+    }
+
+    /// Replaces status and reason. No `reason`: the usual one.
+    ///
+    /// # Errors
+    /// [`EditError`]; a status has three digits, a reason no control characters.
+    pub fn set_status(&mut self, status: u16, reason: Option<&[u8]>) -> Result<(), EditError> {
+        if !(100..=999).contains(&status) {
+            return Err(EditError::Invalid("a status is a number from 100 to 999"));
+        }
+        let reason = reason.unwrap_or(status::reason(status).as_bytes());
+        if !is_value(reason) {
+            return Err(EditError::Invalid("a reason phrase must not have control characters"));
+        }
+        let at = self.replace_in_line(&[reason], self.line.rest.len)?;
+        self.line.rest = at;
+        self.line.status = status;
+        Ok(())
+    }
+
+    /// Adds a field behind all others.
+    ///
+    /// # Errors
+    /// [`EditError`]; the name must be a token, the value must not have control characters but tabs.
+    pub fn add_field<'n>(&mut self, name: impl Into<NameRef<'n>>, value: &[u8]) -> Result<(), EditError> {
+        let name = name.into();
+        let entry = self.write_field(name, value, 0)?;
+        self.fields.push_entry(entry)?;
+        self.size += u32::from(entry.end - entry.name);
+        self.edited = true;
+        Ok(())
+    }
+
+    /// Removes all fields of this name and adds one behind all others. `Host` takes the authority of a target in absolute form with it.
+    ///
+    /// # Errors
+    /// As [`add_field`](Self::add_field).
+    pub fn set_field<'n>(&mut self, name: impl Into<NameRef<'n>>, value: &[u8]) -> Result<(), EditError> {
+        let name = name.into();
+        if name.known() == Known::HOST && self.target_parts().form == Form::Absolute {
+            let line = self.target_bytes();
+            if let Target { authority: Some(old), .. } = Target::of(&line, self.line.method)
+                && old != value
+            {
+                let start = old.as_ptr().addr() - line.as_ptr().addr();
+                self.write_target(&[&line[..start], value, &line[start + old.len()..]])?;
+            }
+        }
+        self.set_alone(name, value)
+    }
+
+    fn set_host(&mut self, value: &[u8]) -> Result<(), EditError> {
+        self.set_alone(Known::HOST.into(), value)
+    }
+
+    fn set_alone(&mut self, name: NameRef<'_>, value: &[u8]) -> Result<(), EditError> {
+        let mut freed = 0;
+        let mut from = 0;
+        while let Some((at, entry)) = self.next_named(from, name) {
+            freed += usize::from(entry.end - entry.name);
+            from = at + 1;
+        }
+        let entry = self.write_field(name, value, freed)?;
+        self.fields.push_entry(entry)?;
+        self.size += u32::from(entry.end - entry.name);
+        self.edited = true;
+        let added = self.fields.len() - 1;
+        let mut from = 0;
+        while let Some((at, _)) = self.next_named(from, name) {
+            if at == added {
+                break;
+            }
+            self.remove_at(at);
+            from = at + 1;
+        }
+        Ok(())
+    }
+
+    /// Removes all fields of this name; how many lines that were.
+    pub fn remove_fields<'n>(&mut self, name: impl Into<NameRef<'n>>) -> usize {
+        let name = name.into();
+        let (mut from, mut removed) = (0, 0);
+        if !self.fields.may_have(name.known()) {
+            return 0;
+        }
+        while let Some((at, _)) = self.next_named(from, name) {
+            self.remove_at(at);
+            (from, removed) = (at + 1, removed + 1);
+        }
+        removed
+    }
+
+    /// Removes the fields that `condition` holds for; how many lines that were.
+    pub fn remove_where(&mut self, mut condition: impl FnMut(&Field<'_>) -> bool) -> usize {
+        let mut removed = 0;
+        for at in 0..self.fields.len() {
+            if let Some(entry) = self.fields.get(at)
+                && !entry.has(REMOVED)
+                && condition(&self.field_of(entry))
+            {
+                self.remove_at(at);
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    fn remove_at(&mut self, at: usize) {
+        if let Some(entry) = self.fields.get_mut(at)
+            && !entry.has(REMOVED)
+        {
+            entry.flags |= REMOVED;
+            self.size -= u32::from(entry.end - entry.name);
+            self.edited = true;
+        }
+    }
+
+    /// The first field of this name behind `after`; behind none, the first of all. For edits of single lines:
+    ///
+    /// ```
+    /// # fn main() -> Result<(), manylane_http::EditError> {
+    /// use manylane_http::{Head, Known, Version};
+    /// let mut head = Head::response(Version::HTTP_11, 200, None)?;
+    /// head.add_field(Known::SET_COOKIE, b"a=1")?;
+    /// head.add_field(Known::SET_COOKIE, b"b=2")?;
+    /// let mut at = None;
+    /// while let Some(id) = head.find(Known::SET_COOKIE, at) {
+    ///     if head.field(id).is_some_and(|field| field.value == b"a=1") {
+    ///         head.replace_value(id, b"a=1; Secure")?;
+    ///     }
+    ///     at = Some(id);
+    /// }
+    /// assert!(head.values(Known::SET_COOKIE).eq([&b"a=1; Secure"[..], b"b=2"]));
+    /// # Ok(()) }
+    /// ```
+    pub fn find<'n>(&self, name: impl Into<NameRef<'n>>, after: Option<FieldId>) -> Option<FieldId> {
+        let name = name.into();
+        if !self.fields.may_have(name.known()) {
+            return None;
+        }
+        let (at, _) = self.next_named(after.map_or(0, |id| usize::from(id.0) + 1), name)?;
+        Some(FieldId(at as u16))
+    }
+
+    /// The field with this number, unless it was removed.
+    pub fn field(&self, id: FieldId) -> Option<Field<'_>> {
+        let entry = self.fields.get(usize::from(id.0)).filter(|entry| !entry.has(REMOVED))?;
+        Some(self.field_of(entry))
+    }
+
+    /// Gives a field another value; its place stays. Nothing happens if it was removed.
+    ///
+    /// # Errors
+    /// As [`add_field`](Self::add_field).
+    pub fn replace_value(&mut self, id: FieldId, value: &[u8]) -> Result<(), EditError> {
+        let at = usize::from(id.0);
+        let Some(old) = self.fields.get(at).filter(|entry| !entry.has(REMOVED)) else { return Ok(()) };
+        let known = Known::numbered(old.known);
+        if known == Known::HOST {
+            return self.set_field(known, value); // the target may have to follow
+        }
+        // The name is copied, since it may lie in the edits, which grow.
+        let mut copy = [0; 256];
+        let name = self.name_of(old);
+        let freed = usize::from(old.end - old.name);
+        let entry = if known != Known::OTHER {
+            self.write_field(known.into(), value, freed)?
+        } else if let Some(copy) = copy.get_mut(..name.len()) {
+            copy.copy_from_slice(name);
+            self.write_field((&*copy).into(), value, freed)?
+        } else {
+            let name = name.to_vec(); // nobody has names of this length
+            self.write_field(name.as_slice().into(), value, freed)?
+        };
+        if let Some(slot) = self.fields.get_mut(at) {
+            *slot = entry;
+        }
+        self.size = self.size - freed as u32 + u32::from(entry.end - entry.name);
+        self.edited = true;
+        Ok(())
+    }
+
+    /// Removes one line. Nothing happens if it was removed already.
+    pub fn remove(&mut self, id: FieldId) {
+        self.remove_at(usize::from(id.0));
+    }
+
+    /// Writes a field's line into the edits. `freed`: bytes that go away for it.
+    fn write_field(&mut self, name: NameRef<'_>, value: &[u8], freed: usize) -> Result<Entry, EditError> {
+        if name.known() == Known::OTHER && !is_token(name.bytes()) {
+            return Err(EditError::Invalid(
+                "a field's name has only letters, digits and some punctuation, and is not empty",
+            ));
+        }
+        if !is_value(value) {
+            return Err(EditError::Invalid("a field's value must not have control characters"));
+        }
+        let (bytes, value) = (name.bytes(), trim(value));
+        let len = bytes.len() + value.len() + 4;
+        if self.size as usize - freed + len > self.room as usize {
+            return Err(EditError::Full);
+        }
+        let at = self.write(&[bytes, b": ", value, b"\r\n"], len)?;
+        let value_at = at + bytes.len() as u16 + 2;
+        Ok(Entry {
+            name: at,
+            name_len: bytes.len() as u16,
+            value: value_at,
+            value_len: value.len() as u16,
+            end: at + len as u16,
+            known: name.known().number(),
+            flags: EDITED,
+        })
+    }
+
+    /// Puts `parts`, `len` bytes in all, into the edits; where.
+    pub(super) fn write(&mut self, parts: &[&[u8]], len: usize) -> Result<u16, EditError> {
+        let at = self.edits.len();
+        if at + len > usize::from(u16::MAX) {
+            return Err(EditError::Full);
+        }
+        self.edits.append_together(parts, EDITS).map_err(|error| match error {
+            manylane_buf::Error::Alloc(_) => EditError::NoMemory,
+            _ => EditError::Full,
+        })?;
+        Ok(at as u16)
+    }
+
+    /// Writes a part of the start line anew, which took `old` bytes; where.
+    fn replace_in_line(&mut self, parts: &[&[u8]], old: u16) -> Result<Span, EditError> {
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let line = self.line_len_edited() + len - usize::from(old);
+        let before = self.size;
+        self.resize_line(line)?;
+        match self.write(parts, len) {
+            Ok(at) => Ok(Span { at, len: len as u16, edited: true }),
+            Err(error) => {
+                self.size = before;
+                Err(error)
+            }
+        }
+    }
+
+    /// The start line will take `len` bytes.
+    fn resize_line(&mut self, len: usize) -> Result<(), EditError> {
+        let now = if self.line.edited { self.line_len_edited() } else { usize::from(self.lines) };
+        let size = self.size as usize - now + len;
+        if size > self.room as usize {
+            return Err(EditError::Full);
+        }
+        self.size = size as u32;
+        self.line.edited = true;
+        self.line.written = None;
+        self.edited = true;
+        Ok(())
+    }
+
+    /// What the start line takes when it is written anew.
+    fn line_len_edited(&self) -> usize {
+        let fixed = match self.line.kind {
+            Kind::Request => b"  HTTP/1.1\r\n".len(),
+            Kind::Response => b"HTTP/1.1 200 \r\n".len(),
+        };
+        fixed + usize::from(self.line.method_at.len) + usize::from(self.line.rest.len)
+    }
+
+    fn write_target(&mut self, parts: &[&[u8]]) -> Result<(), EditError> {
+        let fine = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+        if parts.iter().all(|part| part.is_empty()) || !parts.iter().all(|part| part.iter().all(fine)) {
+            return Err(EditError::Invalid(
+                "a target must not be empty, nor have spaces or control characters",
+            ));
+        }
+        self.line.rest = self.replace_in_line(parts, self.line.rest.len)?;
+        Ok(())
+    }
+
+    /// The target, shared: it stays readable while the edits grow.
+    fn target_bytes(&self) -> SharedBytes {
+        let Span { at, len, edited } = self.line.rest;
+        let (mut at, len) = (usize::from(at), usize::from(len));
+        if !edited {
+            return SharedBytes(
+                self.original.as_ref().and_then(|original| original.slice(at..at + len).ok()),
+            );
+        }
+        for segment in self.edits.segments() {
+            if let Ok(part) = segment.slice(at..at + len) {
+                return SharedBytes(Some(part));
+            }
+            at = at.saturating_sub(segment.len());
+        }
+        SharedBytes(None)
+    }
+}
+
+/// A shared view, or nothing.
+struct SharedBytes(Option<manylane_buf::Segment>);
+
+impl std::ops::Deref for SharedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or(&[])
+    }
+}

@@ -1,0 +1,278 @@
+//! A message's head.
+//!
+//! [`read`] looks, [`edit`] changes, [`emit`] writes it out.
+//!
+//! Rules:
+//! 1. The original bytes, if there are any, lie in one segment and never change. The lines of its fields follow each other without a
+//!    gap from `lines` to `lines_end`; there the empty line begins, with which the original ends.
+//! 2. The entries are in the order of the message. Those of the original come first; their offsets stay, whatever happens to them,
+//!    but an entry whose line is replaced points into the edits.
+//! 3. Edits only grow: what a later edit replaces stays in the edits, unused. Each line that is written there is contiguous, with
+//!    its line end.
+//! 4. `size` is what the head takes when it is written; no edit makes it larger than `room`.
+
+mod edit;
+mod emit;
+mod read;
+
+pub use edit::{EditError, FieldId};
+pub use emit::{CaseTable, CaseTableError};
+pub use read::{Field, FieldIter, ListValues, Values};
+
+use crate::fields::Fields;
+use crate::method::Method;
+use crate::version::Version;
+use manylane_buf::{Chain, Segment};
+use manylane_pool::AllocError;
+use std::ops::Range;
+
+/// Most bytes of a head, as it came: offsets have 16 bits.
+pub const MAX_HEAD: usize = u16::MAX as usize;
+
+/// What a head begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A request: method, target, version.
+    Request,
+    /// A response: version, status, reason.
+    Response,
+}
+
+/// A run of bytes in the original or in the edits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    at: u16,
+    len: u16,
+    edited: bool,
+}
+
+impl Span {
+    fn original(range: &Range<usize>) -> Self {
+        Self { at: range.start as u16, len: (range.end - range.start) as u16, edited: false }
+    }
+}
+
+/// The start line.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    kind: Kind,
+    version: Version,
+    method: Method,
+    status: u16,
+    /// A request's method.
+    method_at: Span,
+    /// A request's target or a response's reason.
+    rest: Span,
+    /// It has to be written anew.
+    edited: bool,
+    /// Where it was written anew in the edits, if nothing changed since.
+    written: Option<(u16, u16)>,
+}
+
+/// One message head, of a request or a response of any version of HTTP.
+///
+/// Its bytes stay where they were received; start line and fields are ranges. Edits are kept beside it and applied when it is
+/// written ([`emit`](Self::emit)). A head belongs to its lane.
+pub struct Head {
+    original: Option<Segment>,
+    edits: Chain,
+    fields: Fields,
+    line: Line,
+    /// Where the field lines begin and end in the original (rule 1).
+    lines: u16,
+    lines_end: u16,
+    /// Something differs from the original.
+    edited: bool,
+    /// Rule 4, in bytes.
+    size: u32,
+    room: u32,
+}
+
+/// Where the parts of a request are in its bytes.
+#[derive(Clone, Debug)]
+pub struct RequestLine {
+    /// The method's number.
+    pub kind: Method,
+    /// The method.
+    pub method: Range<usize>,
+    /// The target.
+    pub target: Range<usize>,
+    /// The version.
+    pub version: Version,
+    /// Where the line ends: where the first field begins.
+    pub end: usize,
+}
+
+/// Where the parts of a response's first line are in its bytes.
+#[derive(Clone, Debug)]
+pub struct StatusLine {
+    /// The version.
+    pub version: Version,
+    /// The status.
+    pub status: u16,
+    /// The reason; may be empty.
+    pub reason: Range<usize>,
+    /// Where the line ends: where the first field begins.
+    pub end: usize,
+}
+
+impl Head {
+    /// A request that was parsed: `original` is all of its head, the empty line included, whose lines `fields` has. It may grow to
+    /// `room` bytes by edits.
+    ///
+    /// # Panics
+    /// When `original` is longer than [`MAX_HEAD`], or the ranges lie outside of it.
+    #[inline]
+    pub fn parsed_request(original: Segment, line: &RequestLine, fields: Fields, room: usize) -> Self {
+        assert!(
+            line.method.end <= line.target.start && line.target.end <= line.end && line.end <= original.len()
+        );
+        Self::parsed(
+            original,
+            Line {
+                kind: Kind::Request,
+                version: line.version,
+                method: line.kind,
+                status: 0,
+                method_at: Span::original(&line.method),
+                rest: Span::original(&line.target),
+                edited: false,
+                written: None,
+            },
+            line.end,
+            fields,
+            room,
+        )
+    }
+
+    /// A response that was parsed. As [`parsed_request`](Self::parsed_request).
+    ///
+    /// # Panics
+    /// As [`parsed_request`](Self::parsed_request).
+    #[inline]
+    pub fn parsed_response(original: Segment, line: &StatusLine, fields: Fields, room: usize) -> Self {
+        assert!(
+            line.reason.start <= line.reason.end && line.reason.end <= line.end && line.end <= original.len()
+        );
+        Self::parsed(
+            original,
+            Line {
+                kind: Kind::Response,
+                version: line.version,
+                method: Method::Other,
+                status: line.status,
+                method_at: Span::default(),
+                rest: Span::original(&line.reason),
+                edited: false,
+                written: None,
+            },
+            line.end,
+            fields,
+            room,
+        )
+    }
+
+    #[inline]
+    fn parsed(original: Segment, line: Line, lines: usize, fields: Fields, room: usize) -> Self {
+        let size = original.len();
+        assert!(size <= MAX_HEAD, "a head of {size} bytes; at most {MAX_HEAD}");
+        let lines_end = fields
+            .len()
+            .checked_sub(1)
+            .and_then(|last| fields.get(last))
+            .map_or(lines as u16, |last| last.end);
+        assert!(usize::from(lines_end) <= size, "a field outside of the head");
+        Self {
+            original: Some(original),
+            edits: Chain::new(),
+            fields,
+            line,
+            lines: lines as u16,
+            lines_end,
+            edited: false,
+            size: size as u32,
+            room: room.max(size) as u32,
+        }
+    }
+
+    /// A head that was not received: all of it is edits.
+    fn empty(line: Line, room: usize) -> Result<Self, AllocError> {
+        Ok(Self {
+            original: None,
+            edits: Chain::new(),
+            fields: Fields::new()?,
+            line,
+            lines: 0,
+            lines_end: 0,
+            edited: true,
+            size: 2,
+            room: room as u32,
+        })
+    }
+
+    /// A request of one's own, without fields.
+    ///
+    /// # Errors
+    /// [`EditError`]; for bytes that no such line may have, too.
+    pub fn request(method: &[u8], target: &[u8], version: Version) -> Result<Self, EditError> {
+        let line = Line {
+            kind: Kind::Request,
+            version,
+            method: Method::Other,
+            status: 0,
+            method_at: Span::default(),
+            rest: Span::default(),
+            edited: true,
+            written: None,
+        };
+        let mut head = Self::empty(line, MAX_HEAD)?;
+        head.size += b"  HTTP/1.1\r\n".len() as u32;
+        head.set_method(method)?;
+        head.set_target(target)?;
+        Ok(head)
+    }
+
+    /// A response of one's own, without fields. No `reason`: the usual one.
+    ///
+    /// # Errors
+    /// [`EditError`]; for bytes that no such line may have, too.
+    pub fn response(version: Version, status: u16, reason: Option<&[u8]>) -> Result<Self, EditError> {
+        let line = Line {
+            kind: Kind::Response,
+            version,
+            method: Method::Other,
+            status,
+            method_at: Span::default(),
+            rest: Span::default(),
+            edited: true,
+            written: None,
+        };
+        let mut head = Self::empty(line, MAX_HEAD)?;
+        head.size += b"HTTP/1.1 200 \r\n".len() as u32;
+        head.set_status(status, reason)?;
+        Ok(head)
+    }
+}
+
+impl std::fmt::Debug for Head {
+    /// The head as text, control characters escaped.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.kind() {
+            Kind::Request => {
+                write!(
+                    f,
+                    "{} {} {}",
+                    self.method().escape_ascii(),
+                    self.target().escape_ascii(),
+                    self.version()
+                )?;
+            }
+            Kind::Response => {
+                write!(f, "{} {} {}", self.version(), self.status(), self.reason().escape_ascii())?;
+            }
+        }
+        self.fields().try_for_each(|field| {
+            write!(f, "\n{}: {}", field.name.escape_ascii(), field.value.escape_ascii())
+        })
+    }
+}

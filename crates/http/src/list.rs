@@ -1,0 +1,126 @@
+//! Lists: members between commas, outside of quoted strings (RFC 9110, 5.6.1 and 5.6.4), and their parameters.
+
+use crate::syntax::trim;
+
+/// Where the first `separator` outside of a quoted string is; the end if there is none. A quote that is not closed reaches to the end.
+#[inline]
+pub(crate) fn find_outside_quotes(bytes: &[u8], separator: u8) -> usize {
+    match memchr::memchr2(separator, b'"', bytes) {
+        None => bytes.len(),
+        Some(at) if bytes[at] == separator => at,
+        Some(at) => behind_quotes(bytes, at, separator),
+    }
+}
+
+/// As [`find_outside_quotes`], from the quote at `at` on.
+fn behind_quotes(bytes: &[u8], mut at: usize, separator: u8) -> usize {
+    let mut quoted = false;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' if quoted => at += 1,
+            _ if byte == separator && !quoted => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    bytes.len()
+}
+
+/// The members of a comma separated list, trimmed. An empty value has one empty member, and empty members are told as such.
+///
+/// ```
+/// use manylane_http::List;
+/// let members: Vec<_> = List::new(b"gzip;q=1, \"a,b\" ,,br").collect();
+/// assert_eq!(members, [&b"gzip;q=1"[..], b"\"a,b\"", b"", b"br"]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct List<'a> {
+    rest: Option<&'a [u8]>,
+    separator: u8,
+}
+
+impl<'a> List<'a> {
+    /// The members of `value`.
+    #[inline]
+    pub fn new(value: &'a [u8]) -> Self {
+        Self { rest: Some(value), separator: b',' }
+    }
+
+    /// As [`new`](Self::new) with another separator: semicolons for parameters.
+    #[inline]
+    pub fn separated_by(value: &'a [u8], separator: u8) -> Self {
+        Self { rest: Some(value), separator }
+    }
+}
+
+impl<'a> Iterator for List<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let end = find_outside_quotes(rest, self.separator);
+        self.rest = rest.get(end + 1..);
+        Some(trim(&rest[..end]))
+    }
+}
+
+/// Parameters: `name=value` between semicolons, as behind a media type. A value in quotes is given without them, escapes as they
+/// stand; a name without a value has none.
+#[derive(Clone, Debug)]
+pub struct Parameters<'a>(List<'a>);
+
+impl<'a> Parameters<'a> {
+    /// Those in `value`, all parts between semicolons: what stands before the first is the first name.
+    pub fn new(value: &'a [u8]) -> Self {
+        Self(List::separated_by(value, b';'))
+    }
+}
+
+impl<'a> Iterator for Parameters<'a> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let part = self.0.next()?;
+        let Some(equals) = memchr::memchr(b'=', part) else { return Some((part, None)) };
+        let value = trim(&part[equals + 1..]);
+        Some((trim(&part[..equals]), Some(unquoted(value))))
+    }
+}
+
+/// What stands between the quotes of a quoted string, escapes as they are; all of it if it is not one.
+pub fn unquoted(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inner @ .., b'"'] => inner,
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(value: &[u8]) -> Vec<String> {
+        List::new(value).map(|member| member.escape_ascii().to_string()).collect()
+    }
+
+    #[test]
+    fn members_are_cut_at_commas_outside_of_quotes() {
+        assert_eq!(members(b""), [""]);
+        assert_eq!(members(b"a"), ["a"]);
+        assert_eq!(members(b" a\t,b ,"), ["a", "b", ""]);
+        assert_eq!(members(br#""a,\",b",c"#), [r#"\"a,\\\",b\""#, "c"]);
+        assert_eq!(members(br#"a,"b,c"#), ["a", r#"\"b,c"#]);
+        assert_eq!(members(br#"a\,b"#), [r"a\\", "b"]);
+    }
+
+    #[test]
+    fn parameters_have_names_and_values() {
+        let all: Vec<_> = Parameters::new(br#"text/html; charset="utf;8" ;x ; y = 1"#).collect();
+        assert_eq!(
+            all,
+            [(&b"text/html"[..], None), (b"charset", Some(&b"utf;8"[..])), (b"x", None), (b"y", Some(b"1")),]
+        );
+    }
+}
