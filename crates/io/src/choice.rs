@@ -37,7 +37,7 @@ impl fmt::Display for Kind {
 /// Which driver is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// A fixed default: epoll, which was measured to be the faster one; see the crate's page. The kernel is not asked for others.
+    /// The one that was measured to be faster, which is epoll (see the crate's page), or the other where the kernel refuses that.
     #[default]
     Auto,
     /// This one or none.
