@@ -116,9 +116,9 @@ impl Core {
 
     /// Closes it, whatever still goes on with it.
     pub(crate) fn release(&self, key: Key, fd: OwnedFd) {
+        self.tallies.closes.add(1);
         backend!(self, driver => driver.release(self, key, fd));
         self.tallies.released.add(1);
-        self.tallies.closes.add(1);
     }
 
     /// Nobody waits in this direction any more.

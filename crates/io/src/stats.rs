@@ -15,6 +15,7 @@ counters! {
         pub(crate) splices,
         pub(crate) closes,
         pub(crate) others,
+        pub(crate) in_ring,
         pub(crate) bytes_in,
         pub(crate) bytes_out,
         pub(crate) accepted,
@@ -38,7 +39,7 @@ pub(crate) fn own() -> &'static Tallies {
 pub struct IoReport {
     /// Whose they are.
     pub lane: LaneId,
-    /// Looks at the kernel: `epoll_wait`, `io_uring_enter`.
+    /// Looks at the kernel: `epoll_wait`; each `io_uring_enter`, also one that only makes room in a full submission queue.
     pub waits: u64,
     /// `epoll_ctl`.
     pub controls: u64,
@@ -56,6 +57,8 @@ pub struct IoReport {
     pub closes: u64,
     /// All other calls: options, names, pipes, shutdown.
     pub others: u64,
+    /// Of the operations above that read, write, accept, connect or close: those that went into the ring, so were no calls of their own.
+    pub in_ring: u64,
     /// Bytes received, splices included.
     pub bytes_in: u64,
     /// Bytes sent, splices included.
@@ -78,9 +81,9 @@ impl IoReport {
         self.opened.saturating_sub(self.released)
     }
 
-    /// System calls of all kinds; for io_uring, operations handed to the ring count as calls too, except in `waits`.
+    /// System calls of all kinds.
     pub fn calls(&self) -> u64 {
-        self.waits
+        let all = self.waits
             + self.controls
             + self.reads
             + self.writes
@@ -88,7 +91,8 @@ impl IoReport {
             + self.connects
             + self.splices
             + self.closes
-            + self.others
+            + self.others;
+        all.saturating_sub(self.in_ring)
     }
 }
 
@@ -101,6 +105,7 @@ pub fn report() -> Vec<IoReport> {
             // What ends is read before what begins: never more ends than beginnings.
             released: t.released.get(),
             opened: t.opened.get(),
+            in_ring: t.in_ring.get(),
             waits: t.waits.get(),
             controls: t.controls.get(),
             reads: t.reads.get(),

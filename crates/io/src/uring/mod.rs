@@ -28,6 +28,7 @@ use crate::error::{Call, Error};
 use crate::limits::EVENTS_PER_WAIT;
 use crate::listener::Early;
 use crate::slab::{Key, Slab};
+use crate::stats::Tallies;
 use crate::unpark::Bell;
 use buffers::Buffers;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
@@ -48,6 +49,7 @@ const SUBMISSIONS: u32 = 256;
 const COMPLETIONS: u32 = 4096;
 
 pub(crate) struct Uring {
+    tallies: &'static Tallies,
     ring: RefCell<IoUring>,
     bell: Arc<Bell>,
     sources: RefCell<Slab<Source>>,
@@ -84,6 +86,7 @@ impl Uring {
         // Spares a look-up in each enter; without it all works.
         let _ = ring.submitter().register_ring_fd();
         let uring = Self {
+            tallies: crate::stats::own(),
             ring: RefCell::new(ring),
             bell: Bell::new()?,
             sources: RefCell::new(Slab::new()),
@@ -128,8 +131,11 @@ impl Uring {
             // SAFETY: rule 1: what the operation points to is the source's and lives until the completion.
             if unsafe { ring.submission().push(entry) }.is_ok() {
                 backlog.pop_front();
-            } else if ring.submit().is_err() {
-                return; // the kernel wants its completions taken first
+            } else {
+                self.tallies.waits.add(1);
+                if ring.submit().is_err() {
+                    return; // the kernel wants its completions taken first
+                }
             }
         }
     }
@@ -137,6 +143,9 @@ impl Uring {
     /// Begins an operation of a source.
     fn begin(&self, source: &mut Source, key: Key, op: Op, entry: squeue::Entry) {
         source.ops += 1;
+        if matches!(op, Op::Receive | Op::Send | Op::Accept | Op::Connect) {
+            self.tallies.in_ring.add(1); // whoever begins one has counted it as what it is
+        }
         self.push(entry.user_data(op.of(key)));
     }
 
@@ -165,6 +174,7 @@ impl Uring {
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return };
         self.cancel_all_of(source, key);
+        self.tallies.in_ring.add(1); // the core has counted a close
         source.closing = Some(fd);
         drop(sources);
         self.end_if_idle(core, key);
@@ -179,7 +189,11 @@ impl Uring {
         if let Some(fd) = source.closing.take() {
             self.close(fd);
         }
-        source.accepted.drain(..).for_each(|fd| self.close(fd));
+        for fd in source.accepted.drain(..) {
+            self.tallies.closes.add(1);
+            self.tallies.in_ring.add(1);
+            self.close(fd);
+        }
         drop(source); // rule 2 of the core
         core.descriptor_freed();
     }
