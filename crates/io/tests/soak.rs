@@ -1,7 +1,9 @@
-//! Random connects, sends, half closes, closes and resets between two lanes; at the end nothing is left.
+//! Random connects, sends, half closes, closes and resets between two processes of two lanes; at the end nothing is left.
 //!
-//! Six seconds for each driver; with `MANYLANE_LONG=1` ten minutes, and more than 10,000 connections, counted over the run: at most
-//! 2 x 200 clients live at the same time. The seed is printed, and taken from `MANYLANE_SEED`.
+//! Each lane of each process listens, and has clients that connect to the lanes of the other process. So a process has about as
+//! many connections as there are clients in both, half of them accepted: 1,000 open together, for six seconds with each driver;
+//! with `MANYLANE_LONG=1` 10,000, for ten minutes. They are in two processes because both ends in one would need twice the
+//! descriptors. The seed is printed, and taken from `MANYLANE_SEED`; `MANYLANE_DRIVER` keeps to one driver.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -10,18 +12,49 @@ mod common;
 use manylane_buf::Chain;
 use manylane_io::{Choice, Driver, Io, Kind, Shutdown, Stream, tcp_listener, tcp_socket};
 use manylane_sched::{Class, Config, Lane, Round, TaskKind, Time};
-use std::cell::Cell;
-use std::net::SocketAddr;
+use std::cell::{Cell, RefCell};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 static CLIENT: TaskKind = TaskKind::new("soak client");
 static SERVER: TaskKind = TaskKind::new("soak server");
 
-/// Clients of each lane that live at the same time.
-const CLIENTS: usize = 200;
+/// Lanes of a process.
 const LANES: usize = 2;
+/// Tells the second process that it is that, and with which driver.
+const CHILD: &str = "MANYLANE_SOAK_CHILD";
+
+/// How much of it.
+#[derive(Clone, Copy)]
+struct Plan {
+    length: Duration,
+    /// Connections that a process has to have had open at one moment.
+    together: usize,
+    /// Clients of each lane.
+    clients: usize,
+    /// The longest that a client keeps still. What a connection lives is some ten times that.
+    still: Duration,
+}
+
+impl Plan {
+    fn get() -> Self {
+        if std::env::var("MANYLANE_LONG").is_ok_and(|value| value == "1") {
+            let length = Duration::from_secs(600);
+            Self { length, together: 10_000, clients: 2_750, still: Duration::from_secs(5) }
+        } else {
+            let length = Duration::from_secs(6);
+            Self { length, together: 1_000, clients: 400, still: Duration::from_millis(300) }
+        }
+    }
+}
 
 /// xorshift64*
 #[derive(Clone)]
@@ -40,29 +73,126 @@ impl Random {
         self.0.set(x);
         (x.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % n
     }
+
+    fn millis(&self, below: Duration) -> Duration {
+        Duration::from_millis(1 + self.below(below.as_millis() as u64))
+    }
+}
+
+/// What a process has open, and the most that it had.
+struct Together {
+    open: AtomicUsize,
+    most: AtomicUsize,
+}
+
+static TOGETHER: Together = Together { open: AtomicUsize::new(0), most: AtomicUsize::new(0) };
+
+/// Counts while it lives.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        let open = TOGETHER.open.fetch_add(1, Ordering::Relaxed) + 1;
+        TOGETHER.most.fetch_max(open, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        TOGETHER.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the tasks of a lane know.
+#[derive(Clone)]
+struct Soak {
+    io: Io,
+    plan: Plan,
+    ends: Instant,
+    random: Random,
+    /// The listeners of the other process.
+    others: Rc<[SocketAddr]>,
+    connected: Rc<Cell<u64>>,
+    clients: Rc<Cell<usize>>,
+    last_client: Rc<RefCell<Option<Waker>>>,
+}
+
+impl Soak {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.ends
+    }
+
+    /// One connection after the other.
+    async fn client(self) {
+        while !self.is_over() {
+            self.talk().await;
+        }
+        self.clients.set(self.clients.get() - 1);
+        if self.clients.get() == 0
+            && let Some(waker) = self.last_client.take()
+        {
+            waker.wake();
+        }
+    }
+
+    async fn talk(&self) {
+        let (here, random) = (self.io.here(), &self.random);
+        let address = self.others[random.below(self.others.len() as u64) as usize];
+        let socket = tcp_socket(&address).unwrap();
+        // Most are patient; some give up in the middle.
+        let patience = if random.below(10) == 0 { random.below(300) } else { 10_000 };
+        let connecting = self.io.connect(socket, address);
+        let Ok(Ok(stream)) = here.timeout(Duration::from_millis(patience), connecting).await else { return };
+        let _counted = Counted::new();
+        self.connected.set(self.connected.get() + 1);
+        for _ in 0..random.below(20) {
+            if self.is_over()
+                || matches!(
+                    here.timeout(random.millis(self.plan.still), stream.recv()).await,
+                    Ok(Ok(None) | Err(_))
+                )
+            {
+                break;
+            }
+            let size = [1, 100, 2048, 5000, 70_000][random.below(5) as usize];
+            let mut chain = bytes(size);
+            let wait = random.millis(Duration::from_millis(100));
+            if !matches!(here.timeout(wait, stream.send(&mut chain)).await, Ok(Ok(()))) {
+                break;
+            }
+            for _ in 0..random.below(4) {
+                if !matches!(here.timeout(wait, stream.recv()).await, Ok(Ok(Some(_)))) {
+                    break;
+                }
+            }
+        }
+        part(stream, random).await;
+    }
+
+    /// Echoes, or breaks off somewhere.
+    async fn serve(self, stream: Stream) {
+        let _counted = Counted::new();
+        let (here, random) = (self.io.here(), &self.random);
+        for _ in 0..random.below(40) {
+            match here.timeout(2 * self.plan.still, stream.recv()).await {
+                Ok(Ok(Some(segment))) => {
+                    let mut chain = Chain::from(segment);
+                    // Sometimes the task does not wait to the end.
+                    let _ =
+                        here.timeout(Duration::from_millis(random.below(50)), stream.send(&mut chain)).await;
+                }
+                _ => break,
+            }
+        }
+        part(stream, random).await;
+    }
 }
 
 fn bytes(n: usize) -> Chain {
     let mut chain = Chain::new();
     chain.append(&vec![0x5a; n]).unwrap();
     chain
-}
-
-/// Echoes, or breaks off somewhere.
-async fn serve(io: Io, stream: Stream, random: Random) {
-    let most = random.below(40);
-    for _ in 0..most {
-        match io.here().timeout(Duration::from_millis(200), stream.recv()).await {
-            Ok(Ok(Some(segment))) => {
-                let mut chain = Chain::from(segment);
-                let sent = stream.send(&mut chain);
-                // Sometimes the task does not wait to the end.
-                let _ = io.here().timeout(Duration::from_millis(random.below(50)), sent).await;
-            }
-            _ => break,
-        }
-    }
-    part(stream, &random).await;
 }
 
 /// One of the ways in which a connection ends.
@@ -84,137 +214,178 @@ async fn part(stream: Stream, random: &Random) {
     }
 }
 
-async fn talk(io: Io, address: SocketAddr, random: Random, connections: Rc<Cell<u64>>) {
-    let Ok(socket) = tcp_socket(&address) else { return };
-    let connecting = io.connect(socket, address);
-    let Ok(Ok(stream)) = io.here().timeout(Duration::from_millis(1 + random.below(300)), connecting).await
-    else {
-        return;
-    };
-    connections.set(connections.get() + 1);
-    for _ in 0..random.below(20) {
-        let size = [1, 100, 2048, 5000, 70_000][random.below(5) as usize];
-        let mut chain = bytes(size);
-        let wait = Duration::from_millis(1 + random.below(100));
-        if !matches!(io.here().timeout(wait, stream.send(&mut chain)).await, Ok(Ok(()))) {
-            break;
-        }
-        for _ in 0..random.below(4) {
-            if !matches!(io.here().timeout(wait, stream.recv()).await, Ok(Ok(Some(_)))) {
-                break;
-            }
-        }
-    }
-    part(stream, &random).await;
-}
-
-/// A lane with a listener and clients; how many connections it made.
+/// A lane with a listener and clients; how many connections it made. `over` is told when its clients are; it goes on serving until
+/// `stop` says that those of the other process are.
 fn lane(
     kind: Kind,
     seed: u64,
-    ends: Instant,
-    meet: &Barrier,
-    addresses: &[SocketAddr],
-    own: std::net::TcpListener,
+    plan: Plan,
+    others: &[SocketAddr],
+    own: TcpListener,
+    over: &mpsc::Sender<()>,
+    stop: UnixStream,
 ) -> u64 {
     let mut lane = Lane::new(Config::new()).unwrap();
     let mut driver = Driver::new(lane.here(), Choice::Only(kind)).unwrap();
     let io = driver.io();
-    let random = Random::new(seed);
-    let connections = Rc::new(Cell::new(0));
-    let listener = Rc::new(io.listener(own).unwrap());
-    let (serving, chance) = (io.clone(), random.clone());
-    let accepting = io
-        .here()
+    let soak = Soak {
+        io: io.clone(),
+        plan,
+        ends: Instant::now() + plan.length,
+        random: Random::new(seed),
+        others: others.into(),
+        connected: Rc::default(),
+        clients: Rc::new(Cell::new(plan.clients)),
+        last_client: Rc::default(),
+    };
+    let (here, listener) = (io.here(), io.listener(own).unwrap());
+    let serving = soak.clone();
+    let accepting = here
         .spawn(&SERVER, Class::Normal, async move {
             while let Ok(accepted) = listener.accept().await {
-                let stream = accepted.into_stream(&serving);
-                let task = serve(serving.clone(), stream, chance.clone());
-                let _ = serving.here().spawn(&SERVER, Class::Normal, task);
+                let stream = accepted.into_stream(&serving.io);
+                here.spawn(&SERVER, Class::Normal, serving.clone().serve(stream)).unwrap();
             }
         })
         .unwrap();
-    let live = Rc::new(Cell::new(0));
-    meet.wait();
-    let mut clients_over = false;
-    loop {
-        while Instant::now() < ends && live.get() < CLIENTS {
-            live.set(live.get() + 1);
-            let address = addresses[random.below(LANES as u64) as usize];
-            let (talking, live, connections) = (io.clone(), live.clone(), connections.clone());
-            let chance = random.clone();
-            let client = async move {
-                talk(talking, address, chance, connections).await;
-                live.set(live.get() - 1);
-            };
-            io.here().spawn(&CLIENT, Class::Normal, client).unwrap();
-        }
-        let round = lane.round(Time::now());
-        if !clients_over && Instant::now() >= ends && live.get() == 0 {
-            clients_over = true;
-            // Servers of the other lane's clients may still be needed: only now nobody connects any more.
-            meet.wait();
-            io.here().abort(accepting);
-        }
-        if clients_over && io.open() == 0 && !round.more {
-            break;
-        }
-        let wait = Round { more: true, ..round };
-        lane.park(&mut driver, &wait).unwrap();
+    for _ in 0..plan.clients {
+        here.spawn(&CLIENT, Class::Normal, soak.clone().client()).unwrap();
     }
-    // The last closes of a ring go with the next look at the kernel.
-    for _ in 0..3 {
+    let connected = soak.connected.clone();
+    let (over, stop) = (over.clone(), io.stream(stop).unwrap());
+    let main = async move {
+        std::future::poll_fn(|context| {
+            if soak.clients.get() == 0 {
+                return Poll::Ready(());
+            }
+            soak.last_client.replace(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        over.send(()).unwrap();
+        assert!(stop.recv().await.unwrap().is_none());
+        here.abort(accepting);
+    };
+    lane.block_on(&mut driver, main).unwrap();
+    // What serves sees its partner gone; the last closes of a ring go with the next look at the kernel.
+    let mut quiet = 0;
+    while quiet < 3 {
         let round = lane.round(Time::now());
-        lane.park(&mut driver, &Round { more: true, ..round }).unwrap();
-        assert_eq!(round.next_timer, None, "a timer is left");
+        quiet = if io.open() == 0 && !round.more { quiet + 1 } else { 0 };
+        assert!(quiet == 0 || round.next_timer.is_none(), "a timer is left");
+        let more = round.more || io.open() == 0;
+        lane.park(&mut driver, &Round { more, ..round }).unwrap();
     }
     let report = manylane_sched::report().into_iter().find(|report| report.lane == lane.id()).unwrap();
     assert_eq!((report.live, report.run_queue()), (0, 0), "tasks are left");
-    connections.get()
+    connected.get()
 }
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+/// Room for so many descriptors, where the system gives it.
+#[allow(unsafe_code)] // two calls of the system's
+fn make_room(wanted: u64) {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the place of a limit.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) }, 0);
+    if limits.rlim_cur < wanted {
+        limits.rlim_cur = wanted.min(limits.rlim_max);
+        // SAFETY: a valid limit.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) }, 0);
+    }
+    assert!(
+        limits.rlim_cur >= wanted,
+        "{wanted} descriptors are needed, and the system allows {}",
+        limits.rlim_max
+    );
+}
+
+/// One process's half, which speaks with the other's in lines: its addresses, and that its clients are over.
+fn half(kind: Kind, seed: u64, mut other: &UnixStream) {
+    let plan = Plan::get();
+    make_room(3 * (plan.clients * LANES) as u64);
+    let before = descriptors();
+    let listeners: Vec<TcpListener> = (0..LANES)
+        .map(|_| tcp_listener(&"127.0.0.1:0".parse().unwrap(), 4096, false).unwrap().into())
+        .collect();
+    let own: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+    other.write_all(format!("{}\n", own.join(" ")).as_bytes()).unwrap();
+    let mut lines = BufReader::new(other).lines();
+    let mut line = || lines.next().expect("the other process goes on").unwrap();
+    let others: Vec<SocketAddr> = line().split(' ').map(|address| address.parse().unwrap()).collect();
+
+    TOGETHER.most.store(0, Ordering::Relaxed);
+    let (over, is_over) = mpsc::channel();
+    let mut samples = Vec::new();
+    let connections: u64 = std::thread::scope(|scope| {
+        let mut stops = Vec::new();
+        let lanes: Vec<_> = listeners
+            .into_iter()
+            .enumerate()
+            .map(|(n, own)| {
+                let (stop, stopped) = UnixStream::pair().unwrap();
+                stops.push(stop);
+                let (over, others) = (over.clone(), &others[..]);
+                scope.spawn(move || lane(kind, seed + n as u64, plan, others, own, &over, stopped))
+            })
+            .collect();
+        drop(over);
+        let mut left = LANES;
+        while left > 0 {
+            match is_over.recv_timeout(plan.length / 100) {
+                Ok(()) => left -= 1,
+                Err(mpsc::RecvTimeoutError::Timeout) => samples.push(TOGETHER.open.load(Ordering::Relaxed)),
+                Err(mpsc::RecvTimeoutError::Disconnected) => panic!("a lane has failed"),
+            }
+        }
+        other.write_all(b"over\n").unwrap();
+        assert_eq!(line(), "over");
+        drop(stops);
+        lanes.into_iter().map(|lane| lane.join().unwrap()).sum()
+    });
+    let most = TOGETHER.most.load(Ordering::Relaxed);
+    let average = samples.iter().sum::<usize>() / samples.len().max(1);
+    eprintln!("{kind}: {connections} connections made, {most} open together at most, {average} on average");
+    assert!(most >= plan.together, "only {most} connections were open together");
+    assert_eq!(descriptors(), before, "descriptors are left");
+    for pool in manylane_pool::report() {
+        assert_eq!(pool.used, 0, "{kind}: {pool}");
+    }
+    for report in manylane_io::report() {
+        assert_eq!(report.open(), 0, "{kind}: {report:?}");
+    }
+}
+
 /// One test for both drivers, since it looks at the numbers of the whole process.
 #[test]
 fn after_random_connects_sends_closes_and_resets_nothing_is_left() {
-    let long = std::env::var("MANYLANE_LONG").is_ok_and(|value| value == "1");
     let seed = std::env::var("MANYLANE_SEED").ok().and_then(|seed| seed.parse().ok());
+    if let Ok(child) = std::env::var(CHILD) {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == child).unwrap();
+        let other = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+        return half(kind, seed.unwrap(), &other);
+    }
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 0xfeed);
     println!("MANYLANE_SEED={seed}");
-    let before = descriptors();
+    let choice = Choice::from_environment().unwrap();
     for kind in Kind::ALL {
-        if !common::available(kind) {
+        if choice != Choice::Auto && choice != Choice::Only(kind) || !common::available(kind) {
             continue;
         }
-        let length = if long { Duration::from_secs(600) } else { Duration::from_secs(6) };
-        let ends = Instant::now() + length;
-        let meet = Barrier::new(LANES);
-        let listeners: Vec<std::net::TcpListener> = (0..LANES)
-            .map(|_| tcp_listener(&"127.0.0.1:0".parse().unwrap(), 512, false).unwrap().into())
-            .collect();
-        let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-        let connections: u64 = std::thread::scope(|scope| {
-            let lanes: Vec<_> = listeners
-                .into_iter()
-                .enumerate()
-                .map(|(n, own)| {
-                    let (meet, addresses) = (&meet, &addresses[..]);
-                    scope.spawn(move || lane(kind, seed + n as u64, ends, meet, addresses, own))
-                })
-                .collect();
-            lanes.into_iter().map(|lane| lane.join().unwrap()).sum()
-        });
-        println!("{kind}: {connections} connections");
-        assert!(connections > if long { 10_000 } else { 500 }, "only {connections} connections");
-        assert_eq!(descriptors(), before, "descriptors are left");
-        for pool in manylane_pool::report() {
-            assert_eq!(pool.used, 0, "{kind}: {pool}");
-        }
-        for report in manylane_io::report() {
-            assert_eq!(report.open(), 0, "{kind}: {report:?}");
-        }
+        let (own, other) = UnixStream::pair().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "after_random_connects_sends_closes_and_resets_nothing_is_left", "--nocapture"])
+            .env(CHILD, kind.name())
+            .env("MANYLANE_SEED", (seed + 0x1000).to_string())
+            .stdin(OwnedFd::from(other))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        half(kind, seed, &own);
+        drop(own);
+        assert!(child.wait().unwrap().success(), "the other process failed");
     }
 }
