@@ -6,12 +6,11 @@ mod common;
 
 use common::*;
 use manylane_io::{ACCEPT_PAUSE, Kind};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::time::Duration;
 
 on_both_drivers! {
     accepting_resumes_when_a_descriptor_is_closed;
@@ -80,34 +79,29 @@ fn child(kind: Kind, body: &str) {
         let lowered = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) };
         assert_eq!(lowered, 0);
         println!("port {}", address.port());
-        let served = Rc::new(Cell::new(0));
-        let kept = Rc::new(RefCell::new(Vec::new()));
+        let (taken, served) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         for _ in 0..CLIENTS {
             let accepted = listener.accept().await.unwrap();
-            let (io2, served, kept) = (io.clone(), served.clone(), kept.clone());
+            taken.set(taken.get() + 1);
+            let (io2, taken, served) = (io.clone(), taken.clone(), served.clone());
+            let pauses = counted(&io).pauses;
             spawn(&io, async move {
                 let stream = accepted.into_stream(&io2);
                 let byte = stream.recv().await.unwrap().unwrap();
-                // Long enough for all descriptors to be taken.
-                io2.here().sleep(Duration::from_millis(20)).await;
+                // Until all descriptors are taken.
+                until(&io2, || counted(&io2).pauses > pauses || taken.get() == CLIENTS).await;
                 stream.send(&mut byte.into()).await.unwrap();
                 if own_close {
                     drop(stream);
                 } else {
                     // Closed behind the driver's back: only the pause ends the wait.
-                    let fd = stream.detach().await.unwrap().fd;
-                    kept.borrow_mut().push(fd);
-                    io2.here().sleep(Duration::from_millis(20)).await;
-                    kept.borrow_mut().clear();
+                    drop(stream.detach().await.unwrap());
                 }
                 served.set(served.get() + 1);
             });
         }
-        while served.get() < CLIENTS {
-            io.here().sleep(Duration::from_millis(1)).await;
-        }
-        let lane = io.here().lane();
-        let report = manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap();
+        until(&io, || served.get() == CLIENTS).await;
+        let report = counted(&io);
         assert!(report.pauses > 0, "the descriptors were never all taken");
         // Nothing spun: a pause ends with a close or after a while.
         let most = CLIENTS as u64 + report.pauses + 10;

@@ -112,8 +112,7 @@ fn a_limit_is_kept_for_what_was_received_before(kind: Kind) {
         source.send(&mut chain(b"seen;")).await.unwrap();
         assert_eq!(exactly(&near, 5).await, b"seen;");
         // With a driver that receives on its own account all of this is in its hands when the splice begins.
-        source.send(&mut chain(b"head and body")).await.unwrap();
-        io.here().sleep(Duration::from_millis(2)).await;
+        received_ahead(&io, 13, async || source.send(&mut chain(b"head and body")).await.unwrap()).await;
         let mut splicer = io.splicer();
         assert_eq!(splicer.step(&near, &far, 2).await.unwrap(), 2);
         assert_eq!(splicer.step(&near, &far, 2).await.unwrap(), 2);
@@ -164,8 +163,7 @@ fn what_was_received_before_goes_first(kind: Kind) {
         source.send(&mut chain(b"seen;")).await.unwrap();
         assert_eq!(exactly(&near, 5).await, b"seen;");
         // With a driver that receives on its own account this is in its hands when the splice begins.
-        source.send(&mut chain(b"first;")).await.unwrap();
-        io.here().sleep(Duration::from_millis(2)).await;
+        received_ahead(&io, 6, async || source.send(&mut chain(b"first;")).await.unwrap()).await;
         source.send(&mut chain(b"second")).await.unwrap();
         drop(source);
         let mut splicer = io.splicer();

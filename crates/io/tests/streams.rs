@@ -6,9 +6,10 @@ mod common;
 
 use common::*;
 use manylane_io::{Kind, Shutdown};
+use rustix::event::PollFlags;
 use std::future::poll_fn;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -72,19 +73,18 @@ fn a_stream_larger_than_all_buffers_arrives_whole_from_a_partner_that_reads_late
         let (a, b) = tcp_pair(&io).await;
         let bytes = pattern(24 << 20);
         let mut sent = chain(&bytes);
-        let here = io.here();
+        let sender = a.as_fd().try_clone_to_owned().unwrap();
         spawn(&io, async move {
             a.send(&mut sent).await.unwrap();
             a.shutdown(Shutdown::Write).await.unwrap();
             assert!(a.recv().await.unwrap().is_none());
         });
-        here.sleep(Duration::from_millis(20)).await; // the sender meets a full socket
+        until(&io, || !is_ready(&sender, PollFlags::OUT)).await; // the sender has met a full socket
+        drop(sender);
         let received = to_end(&b).await;
         assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
         drop(b);
-        for _ in 0..100 {
-            here.yield_now().await;
-        }
+        until(&io, || io.open() == 0).await;
     });
 }
 
@@ -292,10 +292,8 @@ fn a_duplicate_with_the_number_of_a_closed_descriptor_can_be_waited_for(kind: Ki
                 assert_eq!(early.await.unwrap().unwrap().to_vec(), b"x");
             }
             drop(stream);
-            while io.open() > 0 {
-                io.here().sleep(Duration::from_millis(1)).await; // io_uring closes by the end of the round
-            }
-            io.here().sleep(Duration::from_millis(1)).await;
+            until(&io, || io.open() == 0).await;
+            rounds(&io, 2).await; // io_uring closes by the end of the round
         }
         assert_eq!(numbers, [least; 3], "the number is free again each time");
     });
@@ -316,7 +314,7 @@ fn sending_to_a_peer_that_has_gone_is_an_error_and_no_signal(kind: Kind) {
     run(kind, |io| async move {
         let (a, b) = pair(&io);
         drop(b);
-        io.here().sleep(Duration::from_millis(5)).await; // io_uring closes by the end of the round
+        assert!(a.recv().await.unwrap().is_none()); // io_uring closes by the end of the round
         for _ in 0..2 {
             let error = a.send(&mut chain(b"to nobody")).await.unwrap_err();
             assert_eq!(error.to_string(), "sending failed: Broken pipe (os error 32)");
@@ -327,8 +325,7 @@ fn sending_to_a_peer_that_has_gone_is_an_error_and_no_signal(kind: Kind) {
 fn connecting_to_a_closed_port_says_so_with_the_address(kind: Kind) {
     run(kind, |io| async move {
         let (listener, address) = listener(&io);
-        drop(listener);
-        io.here().sleep(Duration::from_millis(5)).await; // io_uring closes by the end of the round
+        drop(listener.detach().await.unwrap()); // dropping the listener, io_uring would close by the end of the round
         let socket = manylane_io::tcp_socket(&address).unwrap();
         let error = io.connect(socket, address).await.map_err(|error| error.at(address)).unwrap_err();
         assert_eq!(
@@ -356,8 +353,7 @@ fn a_stream_goes_to_another_lane_with_what_it_has_received(kind: Kind) {
         far.write_all(b"first").unwrap();
         let first = exactly(&stream, 5).await;
         assert_eq!(first, b"first");
-        far.write_all(b"second").unwrap();
-        io.here().sleep(Duration::from_millis(1)).await; // a driver that receives on its own account does it now
+        received_ahead(&io, 6, async || far.write_all(b"second").unwrap()).await;
         stream.send(&mut chain(b"out")).await.unwrap();
         let detached = stream.detach().await.unwrap();
         let early = manylane_buf::Parcel::from(detached.received);
@@ -500,7 +496,8 @@ fn a_reset_is_not_lost_when_a_stream_is_given_up(kind: Kind) {
         exactly(&b, 2).await;
         rustix::net::sockopt::set_socket_linger(&a, Some(Duration::ZERO)).unwrap();
         drop(a);
-        io.here().sleep(Duration::from_millis(5)).await;
+        until(&io, || is_ready(&b, PollFlags::HUP)).await;
+        rounds(&io, 2).await; // a driver that receives on its own account has been told
         let outcome = match b.detach().await {
             Ok(detached) => io.stream(detached.fd).unwrap().recv().await.map(|_| ()),
             Err(error) => Err(error),

@@ -2,9 +2,11 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test file uses its part
 
 use manylane_buf::{Chain, Cluster};
-use manylane_io::{Choice, Driver, Io, Kind, Listener, Stream};
+use manylane_io::{Choice, Driver, Io, IoReport, Kind, Listener, Stream};
 use manylane_sched::{Class, Config, Lane, TaskKind};
+use rustix::event::{PollFd, PollFlags};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 /// Makes a test for each driver of each body `fn(Kind)`.
@@ -116,6 +118,46 @@ pub async fn to_end(stream: &Stream) -> Vec<u8> {
         all.extend_from_slice(&segment);
     }
     all
+}
+
+/// Waits until the lane has made so many rounds, and the driver as many looks at the kernel.
+pub async fn rounds(io: &Io, n: usize) {
+    for _ in 0..n {
+        let round = io.here().now();
+        while io.here().now() == round {
+            io.here().yield_now().await;
+        }
+    }
+}
+
+/// Waits until something holds that no waker tells of.
+pub async fn until(io: &Io, mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        rounds(io, 1).await;
+    }
+}
+
+/// What the kernel says of a descriptor now.
+pub fn is_ready(fd: impl AsFd, what: PollFlags) -> bool {
+    let mut fds = [PollFd::new(&fd, what)];
+    rustix::event::poll(&mut fds, Some(&rustix::fs::Timespec::default())).unwrap();
+    fds[0].revents().intersects(what)
+}
+
+/// What the lane's driver has counted.
+pub fn counted(io: &Io) -> IoReport {
+    let lane = io.here().lane();
+    manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap()
+}
+
+/// Does something that has `n` bytes sent to a stream that was received from, and waits until they are in the driver's hands, if it
+/// is one that receives on its own account.
+pub async fn received_ahead(io: &Io, n: u64, send: impl AsyncFnOnce()) {
+    let before = counted(io).bytes_in;
+    send().await;
+    if io.kind() == Kind::IoUring {
+        until(io, || counted(io).bytes_in == before + n).await;
+    }
 }
 
 /// Bytes that tell their place.
