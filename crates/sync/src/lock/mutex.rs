@@ -183,8 +183,8 @@ mod raw {
         #[inline]
         #[cfg_attr(manylane_sim, track_caller)]
         pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
-            let taken = self.word.word.take_free();
-            taken.then_some(Guard { inner: self, not_send: PhantomData })
+            // A guard is made only when the lock was taken: dropped, it releases.
+            self.word.word.take_free().then(|| Guard { inner: self, not_send: PhantomData })
         }
 
         #[inline]
@@ -244,6 +244,17 @@ mod tests {
             }
         });
         assert_eq!(*total.lock(), THREADS * EACH);
+    }
+
+    #[test]
+    fn a_try_that_fails_leaves_the_lock_with_its_holder() {
+        let lock = Mutex::new(&OUTER, ());
+        let held = lock.lock();
+        let tries = || std::thread::scope(|scope| scope.spawn(|| lock.try_lock().is_some()).join());
+        assert!(!tries().expect("no panic"), "it is taken");
+        assert!(!tries().expect("no panic"), "and the first try has not released it");
+        drop(held);
+        assert!(tries().expect("no panic"), "now it is free");
     }
 
     #[test]
