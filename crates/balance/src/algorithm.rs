@@ -1,0 +1,136 @@
+//! The algorithms by name, and what they are given.
+
+use crate::hash::HashFunction;
+use crate::spec::Index;
+use manylane_sched::Time;
+
+/// `balance`: how a server is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// `roundrobin`: in turns by weight; weights may change at any time.
+    RoundRobin,
+    /// `static-rr`: in turns by weight; a weight may only be set to 0 and back.
+    StaticRr,
+    /// `leastconn`: the least loaded one.
+    LeastConn,
+    /// `first`: the one with the lowest id that has room.
+    First,
+    /// `random(draws)`: drawn by weight; of several draws the least loaded.
+    Random {
+        /// Draws, at least 1.
+        draws: u32,
+    },
+    /// `source`, `uri`, `url_param`, `hdr`, `rdp-cookie`, `hash`: by a hash of the request's key.
+    Hash(HashType),
+    /// `ewma` (our own): of several draws the one with the least expected time.
+    Ewma {
+        /// Draws, at least 1; 2 is usual.
+        draws: u32,
+    },
+    /// `maglev` (our own): by a hash of the request's key, in Maglev's table.
+    Maglev(HashType),
+}
+
+impl Algorithm {
+    /// Whether weights may change only to 0 and back: those whose table depends on them as a whole.
+    pub const fn is_static(&self) -> bool {
+        matches!(self, Self::StaticRr | Self::Hash(HashType { method: HashMethod::Map, .. }))
+    }
+}
+
+/// `hash-type`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HashType {
+    /// How a hash finds its server. Maglev has its own way and ignores this.
+    pub method: HashMethod,
+    /// How a key is hashed.
+    pub function: HashFunction,
+    /// Whether the hash is mixed once more.
+    pub avalanche: bool,
+}
+
+impl HashType {
+    /// What holds where the configuration says nothing: by place in a table, `sdbm`.
+    pub const MAP: Self = Self { method: HashMethod::Map, function: HashFunction::Sdbm, avalanche: false };
+    /// What `hash-type consistent` means by itself: on the ring, `sdbm`, mixed.
+    pub const CONSISTENT: Self =
+        Self { method: HashMethod::Consistent, function: HashFunction::Sdbm, avalanche: true };
+}
+
+/// How a hash finds its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HashMethod {
+    /// Its remainder is a place in a table.
+    Map,
+    /// The server that is closest on a ring.
+    Consistent,
+}
+
+/// `hash-preserve-affinity`: what happens to a request whose server is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Affinity {
+    /// It waits in that server's queue.
+    #[default]
+    Always,
+    /// It goes to the next server that has room.
+    MaxConn,
+    /// It goes to the next server whose queue has room.
+    MaxQueue,
+}
+
+/// What belongs to a backend beside its servers and its algorithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `option allbackups`: all backup servers serve when no other does, not only the first.
+    pub all_backups: bool,
+    /// `hash-balance-factor`: the load that a server may have, in percent of the average; 0 for any. For consistent hashing and
+    /// `random`.
+    pub balance_factor: u32,
+    /// `hash-preserve-affinity`
+    pub affinity: Affinity,
+    /// `fullconn`: the load of the backend at which servers with `minconn` have their whole `maxconn`; 0: always.
+    pub fullconn: u32,
+    /// Lane groups that queue apart, by number of lanes in one; 0 for [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
+    pub lanes_per_group: usize,
+    /// Where random numbers begin.
+    pub seed: u64,
+}
+
+/// What a request is balanced by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Key<'a> {
+    /// It has none: it gets its turn.
+    #[default]
+    None,
+    /// Bytes that are hashed.
+    Bytes(&'a [u8]),
+    /// A number that is its own hash (`source`, see [`source_key`](crate::key::source_key)); only `avalanche` mixes it.
+    Number(u32),
+}
+
+/// What a pick is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The lane's time in this round.
+    pub now: Time,
+    /// What the request is balanced by.
+    pub key: Key<'a>,
+    /// The server that failed this request just now: it is picked only if there is no other.
+    pub avoid: Option<Index>,
+}
+
+impl Input<'_> {
+    /// A request without a key.
+    pub const fn new(now: Time) -> Self {
+        Self { now, key: Key::None, avoid: None }
+    }
+}
+
+/// Why no server was picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoPick {
+    /// Each server that takes requests is at its limit: the request may wait in the backend's queue.
+    AllFull,
+    /// No server takes requests.
+    NoneUsable,
+}

@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+
+mod algorithm;
+mod balancer;
+mod ewma;
+mod first;
+mod gate;
+pub mod hash;
+pub mod key;
+mod lane;
+mod leastconn;
+mod maglev;
+mod random;
+mod ring;
+mod roundrobin;
+mod sequence;
+mod servers;
+mod snapshot;
+mod spec;
+mod state;
+
+pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPick, Options};
+pub use balancer::{Balancer, Full, StaticWeight};
+pub use servers::{Server, Servers};
+pub use spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
+pub use state::{Admin, Operation, ServerState};
+
+/// Lanes whose requests queue together by default: about as many as share a last-level cache.
+pub const LANES_PER_GROUP: usize = 8;

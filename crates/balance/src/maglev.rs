@@ -1,0 +1,78 @@
+//! `maglev` (our own): a table in which each server fills its share of places, in an order of its own.
+//!
+//! D. Eisenbud et al., *Maglev: A Fast and Reliable Software Network Load Balancer* (2016), section 3.4; weights as the number of places
+//! that a server takes in each round. Next to a ring its shares are nearly exact and a look-up is one load; when a server comes
+//! or goes, a few keys of others move too.
+
+use crate::hash::avalanche;
+
+/// Sizes of the table: primes. At least a hundred places for each server keep the shares even.
+const SIZES: [usize; 4] = [1021, 8191, 65_521, 655_357];
+
+#[derive(Debug)]
+pub(crate) struct Maglev {
+    table: Box<[u16]>,
+}
+
+impl Maglev {
+    /// The table of servers, each with its hash key and its weight.
+    ///
+    /// Cost: the size of the table, times the logarithm of the servers on average.
+    pub(crate) fn new(members: &[(u16, u32, u32)]) -> Self {
+        let Some(heaviest) = members.iter().map(|&(_, _, weight)| weight).max() else {
+            return Self { table: Box::default() };
+        };
+        let wanted = members.len() * 100;
+        let size = SIZES.into_iter().find(|&size| size >= wanted).unwrap_or(SIZES[SIZES.len() - 1]);
+        struct Seeker {
+            server: u16,
+            weight: u64,
+            /// Turns that it has a right to, in parts of the heaviest's weight.
+            right: u64,
+            place: usize,
+            step: usize,
+        }
+        let mut seekers: Vec<Seeker> = members
+            .iter()
+            .map(|&(server, hash_key, weight)| Seeker {
+                server,
+                weight: u64::from(weight),
+                right: 0,
+                place: avalanche(hash_key) as usize % size,
+                step: avalanche(hash_key ^ 0x5bd1_e995) as usize % (size - 1) + 1,
+            })
+            .collect();
+        const FREE: u16 = u16::MAX; // no server has this number: see MAX_SERVERS
+        let mut table = vec![FREE; size];
+        let mut left = size;
+        'full: loop {
+            for seeker in &mut seekers {
+                seeker.right += seeker.weight;
+                if seeker.right < u64::from(heaviest) {
+                    continue;
+                }
+                seeker.right -= u64::from(heaviest);
+                while table[seeker.place] != FREE {
+                    seeker.place = (seeker.place + seeker.step) % size;
+                }
+                table[seeker.place] = seeker.server;
+                left -= 1;
+                if left == 0 {
+                    break 'full;
+                }
+            }
+        }
+        Self { table: table.into() }
+    }
+
+    /// The server for `hash` if it is good, else the next in the table that is.
+    #[inline]
+    pub(crate) fn pick(&self, hash: u32, good: impl Fn(usize) -> bool) -> Option<usize> {
+        let size = self.table.len();
+        if size == 0 {
+            return None;
+        }
+        let start = hash as usize % size;
+        (start..size).chain(0..start).map(|place| usize::from(self.table[place])).find(|&server| good(server))
+    }
+}

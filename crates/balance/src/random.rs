@@ -1,0 +1,86 @@
+//! `random`: drawn by weight, and of several draws the least loaded.
+//!
+//! A draw is one random number and one look into a table (A. Walker's alias method, in M. Vose's form, 1991), so it costs
+//! the same for any number of servers and keeps the weights exactly. Of two draws the less loaded is nearly as good as the least
+//! loaded of all (M. Mitzenmacher, *The power of two choices in randomized load balancing*, 2001).
+
+use crate::lane::LaneState;
+
+/// Servers and their chances.
+#[derive(Debug)]
+pub(crate) struct Chances {
+    columns: Box<[Column]>,
+}
+
+/// One column of the table: below `limit` it is `server`, else `other`.
+#[derive(Debug)]
+struct Column {
+    /// A fraction of 2^32.
+    limit: u64,
+    server: u16,
+    other: u16,
+}
+
+impl Chances {
+    pub(crate) fn new(weights: &[(u16, u32)]) -> Self {
+        let total: u64 = weights.iter().map(|&(_, w)| u64::from(w)).sum();
+        let count = weights.len() as u64;
+        // Each column holds `total`; a server fills `weight * count` of them all.
+        let mut small = Vec::new();
+        let mut large = Vec::new();
+        let mut columns: Vec<Column> =
+            weights.iter().map(|&(server, _)| Column { limit: 1 << 32, server, other: server }).collect();
+        for (n, &(_, weight)) in weights.iter().enumerate() {
+            let share = u64::from(weight) * count;
+            if share < total { &mut small } else { &mut large }.push((n, share));
+        }
+        while let (Some(&(low, share)), Some(&(high, surplus))) = (small.last(), large.last()) {
+            small.pop();
+            large.pop();
+            columns[low].limit = (u128::from(share) << 32).div_euclid(u128::from(total)) as u64;
+            columns[low].other = weights[high].0;
+            let left = surplus - (total - share);
+            if left < total { &mut small } else { &mut large }.push((high, left));
+        }
+        Self { columns: columns.into() }
+    }
+
+    /// A server, by weight.
+    #[inline]
+    pub(crate) fn draw(&self, state: &LaneState) -> Option<usize> {
+        if self.columns.is_empty() {
+            return None;
+        }
+        let column = &self.columns[state.below(self.columns.len())];
+        let server = if state.random() >> 32 < column.limit { column.server } else { column.other };
+        Some(usize::from(server))
+    }
+}
+
+/// Of `draws` servers for which `good` holds, the one with the least `cost`. Draws that are not good are repeated, up to `draws + 8` in all.
+#[inline]
+pub(crate) fn pick(
+    state: &LaneState,
+    chances: &Chances,
+    draws: u32,
+    good: impl Fn(usize) -> bool,
+    less: impl Fn(usize, usize) -> bool,
+) -> Option<usize> {
+    let mut best = None;
+    let mut left = draws;
+    for _ in 0..draws.saturating_add(8) {
+        let server = chances.draw(state)?;
+        if !good(server) {
+            continue;
+        }
+        best = match best {
+            Some(held) if !less(server, held) => Some(held),
+            _ => Some(server),
+        };
+        left -= 1;
+        if left == 0 {
+            break;
+        }
+    }
+    best
+}

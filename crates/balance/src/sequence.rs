@@ -1,0 +1,203 @@
+//! The order in which servers have their turns: one period as a table, computed when something changes.
+//!
+//! A table needs no lock and no writes to be followed: who follows it keeps a position. Over any whole period each
+//! server is there exactly as often as its weight says.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Entries of a table at most. Weights that need more are scaled down: a server's share is then off by at most one part
+/// in so many, and none gets nothing.
+pub(crate) const MAX_TABLE: u64 = 65_536;
+
+/// Up to so many comparisons are spent on the order of [`static_turns`].
+const MAX_STATIC_WORK: u64 = 8_000_000;
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Weights without their common divisor, scaled so that their sum is near [`MAX_TABLE`] at most (each that was not 0 is at least 1).
+fn reduced(weights: &[(u16, u32)]) -> Vec<(u16, u64)> {
+    let divisor = weights.iter().fold(0, |d, &(_, weight)| gcd(d, u64::from(weight))).max(1);
+    let total: u64 = weights.iter().map(|&(_, weight)| u64::from(weight) / divisor).sum();
+    let scale = |weight: u64| match total > MAX_TABLE {
+        false => weight,
+        true => ((weight * MAX_TABLE + total / 2) / total).max(1),
+    };
+    let kept = weights.iter().filter(|(_, weight)| *weight > 0);
+    kept.map(|&(index, weight)| (index, scale(u64::from(weight) / divisor))).collect()
+}
+
+/// The order of `roundrobin`: each server's turns are as evenly spaced as its weight allows.
+///
+/// A server that had a turn is due again `total / weight` turns later, remainders carried over. The earliest due goes first, of
+/// two the one whose remainder is further below its weight. Where nobody is due yet, a server that had no turn gets its first, heaviest first. These are the
+/// turns that HAProxy's `roundrobin` takes with one thread. (It never closes a period; here the last turns of one go to whoever
+/// is short of some.)
+///
+/// Cost: total weight times the logarithm of the servers.
+pub(crate) fn smooth_turns(weights: &[(u16, u32)]) -> Vec<u16> {
+    struct Turn {
+        weight: u64,
+        remainder: u64,
+        left: u64,
+    }
+    let servers = reduced(weights);
+    let total: u64 = servers.iter().map(|&(_, weight)| weight).sum();
+    let mut turns: Vec<Turn> =
+        servers.iter().map(|&(_, weight)| Turn { weight, remainder: 0, left: weight }).collect();
+    let mut waiting: Vec<usize> = (0..servers.len()).collect();
+    waiting.sort_by_key(|&n| Reverse(servers[n].1)); // stable: equal ones as configured
+    let mut waiting = waiting.into_iter().peekable();
+    // Due, remainder less weight, when queued, who.
+    let mut due: BinaryHeap<Reverse<(u64, i64, u64, usize)>> = BinaryHeap::new();
+    let mut table = Vec::with_capacity(total as usize);
+    for position in 0..total {
+        let next = due.peek().filter(|Reverse((at, ..))| *at <= position || waiting.peek().is_none());
+        let (server, at) = match next {
+            Some(&Reverse((at, _, _, server))) => {
+                due.pop();
+                (server, at)
+            }
+            None => (
+                waiting.next().expect("somebody is due or waits: each weight is its number of turns"),
+                position,
+            ),
+        };
+        let turn = &mut turns[server];
+        turn.remainder += total % turn.weight;
+        let mut again = at + total / turn.weight;
+        if turn.remainder >= turn.weight {
+            turn.remainder -= turn.weight;
+            again += 1;
+        }
+        turn.left -= 1;
+        if turn.left > 0 {
+            let among_equals = turn.remainder as i64 - turn.weight as i64;
+            due.push(Reverse((again, among_equals, position, server)));
+        }
+        table.push(servers[server].0);
+    }
+    table
+}
+
+/// The order of `static-rr` and of map-based hashing.
+///
+/// At each turn every server's score grows by its weight, and the first of those with the most whole totals goes and pays one total.
+/// Whatever the weights, the first turn is the first server's. These are the turns that HAProxy takes, so a key finds the same
+/// server here and there. Where that would take millions of steps the order is that of [`smooth_turns`].
+pub(crate) fn static_turns(weights: &[(u16, u32)]) -> Vec<u16> {
+    let servers = reduced(weights);
+    let total: u64 = servers.iter().map(|&(_, weight)| weight).sum();
+    if total * servers.len() as u64 > MAX_STATIC_WORK {
+        return smooth_turns(weights);
+    }
+    let mut scores = vec![0i64; servers.len()];
+    let mut table = Vec::with_capacity(total as usize);
+    let total = total as i64;
+    for _ in 0..total {
+        let mut best = (0, i64::MIN);
+        for (n, score) in scores.iter_mut().enumerate() {
+            *score += servers[n].1 as i64;
+            let whole = (*score + total).div_euclid(total);
+            if whole > best.1 {
+                best = (n, whole);
+            }
+        }
+        scores[best.0] -= total;
+        table.push(servers[best.0].0);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn numbered(weights: &[u32]) -> Vec<(u16, u32)> {
+        weights.iter().enumerate().map(|(n, &w)| (n as u16, w)).collect()
+    }
+
+    fn show(table: &[u16]) -> String {
+        table.iter().map(|n| char::from_digit(u32::from(*n), 36).expect("few servers")).collect()
+    }
+
+    /// What HAProxy 2.6 does with one thread, as run.
+    #[test]
+    fn roundrobin_takes_the_turns_of_haproxy() {
+        for (weights, turns) in [
+            (&[1, 1, 1][..], "012"),
+            (&[1, 2, 3], "212021"),
+            (&[3, 2, 1], "010201"),
+            (&[5, 1, 1], "0001002"),
+            (&[10, 7, 3], "01010201010201010012"),
+            (&[100, 50, 25], "0010201"),
+            (&[2, 2, 1], "01012"),
+            (&[1, 1, 2], "2021"),
+            (&[3, 3, 3, 1], "0120120123"),
+            (&[7, 5, 3, 2], "01021030120100213"),
+            (&[2, 3, 5, 7], "32312303213233120"),
+            (&[16, 9, 4, 4, 1], "0102010301021003104012001300120103"),
+            (&[1, 1, 1, 1, 4], "40414243"),
+            (&[4, 4, 2, 2], "012013"),
+        ] {
+            let table = show(&smooth_turns(&numbered(weights)));
+            assert_eq!(table, turns, "{weights:?}");
+        }
+    }
+
+    /// As above.
+    #[test]
+    fn static_rr_takes_the_turns_of_haproxy() {
+        for (weights, turns) in [
+            (&[1, 1, 1][..], "012"),
+            (&[1, 2, 3], "021212"),
+            (&[3, 2, 1], "001012"),
+            (&[5, 1, 1], "0001002"),
+            (&[10, 7, 3], "00101020101012001012"),
+            (&[100, 50, 25], "0010102"),
+        ] {
+            let table = show(&static_turns(&numbered(weights)));
+            assert_eq!(table, turns, "{weights:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Over a period each server has its weight's share, and never waits much longer than its share says.
+        #[test]
+        fn a_period_holds_every_server_as_often_as_its_weight_says(weights in prop::collection::vec(0u32..=100, 1..12)) {
+            let divisor = weights.iter().fold(0, |d, &w| gcd(d, u64::from(w))).max(1) as u32;
+            for table in [smooth_turns(&numbered(&weights)), static_turns(&numbered(&weights))] {
+                for (n, &weight) in weights.iter().enumerate() {
+                    let turns = table.iter().filter(|&&t| usize::from(t) == n).count();
+                    prop_assert_eq!(turns as u32, weight / divisor);
+                }
+            }
+            let table = smooth_turns(&numbered(&weights));
+            for (n, &weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0) {
+                let turns: Vec<usize> = (0..table.len()).filter(|&p| usize::from(table[p]) == n).collect();
+                let share = table.len() as f64 / f64::from(weight / divisor);
+                let around = turns.first().zip(turns.last()).map(|(f, l)| f + table.len() - l);
+                let widest = turns.windows(2).map(|w| w[1] - w[0]).chain(around).max().expect("it has a turn");
+                // Others may be due at the same moments: as many as there are servers.
+                prop_assert!(widest as f64 <= share + weights.len() as f64 + 1.0, "{widest} {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn weights_that_need_a_large_table_are_scaled_and_none_gets_nothing() {
+        let weights: Vec<(u16, u32)> = (0..4000).map(|n| (n, if n == 7 { 1 } else { 4095 })).collect();
+        for table in [smooth_turns(&weights), static_turns(&weights)] {
+            assert!(table.len() as u64 <= MAX_TABLE + 4000, "{}", table.len());
+            assert!(table.contains(&7));
+        }
+    }
+}

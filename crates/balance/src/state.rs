@@ -1,0 +1,153 @@
+//! How a server is: whether it takes requests, and its weight. Read by anyone, written by whoever changes it.
+//!
+//! All of it is on lines that are only written when something changes, so reading it costs nothing in between.
+
+use crate::spec::{ServerSpec, WEIGHT_SCALE};
+use manylane_sched::Time;
+use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What checks say about a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// It works, or is not checked.
+    Up,
+    /// It works and wants no new clients: only those that belong to it.
+    Stopping,
+    /// It does not work.
+    Down,
+}
+
+/// What the operator says about a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Admin {
+    /// As it is.
+    Ready,
+    /// No new clients: only those that belong to it.
+    Drain,
+    /// Nothing at all.
+    Maintenance,
+}
+
+const OPERATION: u32 = 0b0011;
+const ADMIN: u32 = 0b1100;
+const ADMIN_SHIFT: u32 = 2;
+
+/// The running state of one server.
+///
+/// # Layout of `word`
+/// | bits | meaning |
+/// |---|---|
+/// | 0, 1 | [`Operation`] |
+/// | 2, 3 | [`Admin`] |
+#[derive(Debug)]
+pub struct ServerState {
+    word: AtomicU32,
+    /// Weight as set, in units of the configuration.
+    weight: AtomicU32,
+    /// Weight in effect, in parts of [`WEIGHT_SCALE`].
+    effective: AtomicU32,
+    /// When slow start began, in nanoseconds of [`Time`]; 0: it is over.
+    warming: AtomicU64,
+}
+
+impl ServerState {
+    pub(crate) fn new(spec: &ServerSpec) -> Self {
+        let admin = if spec.disabled { Admin::Maintenance } else { Admin::Ready };
+        Self {
+            word: AtomicU32::new(Operation::Up as u32 | (admin as u32) << ADMIN_SHIFT),
+            weight: AtomicU32::new(u32::from(spec.weight)),
+            effective: AtomicU32::new(u32::from(spec.weight) * WEIGHT_SCALE),
+            warming: AtomicU64::new(0),
+        }
+    }
+
+    // Relaxed everywhere: each is a number by itself. What picks follow is the published snapshot.
+
+    /// What checks say.
+    #[inline]
+    pub fn operation(&self) -> Operation {
+        match self.word.load(Ordering::Relaxed) & OPERATION {
+            0 => Operation::Up,
+            1 => Operation::Stopping,
+            _ => Operation::Down,
+        }
+    }
+
+    /// What the operator says.
+    #[inline]
+    pub fn admin(&self) -> Admin {
+        match (self.word.load(Ordering::Relaxed) & ADMIN) >> ADMIN_SHIFT {
+            0 => Admin::Ready,
+            1 => Admin::Drain,
+            _ => Admin::Maintenance,
+        }
+    }
+
+    /// Whether new requests may be balanced to it: up, ready, and of some weight.
+    #[inline]
+    pub fn is_usable(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == 0 && self.effective.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it serves requests that belong to it (by a cookie, a table): neither down nor in maintenance.
+    #[inline]
+    pub fn serves_its_own(&self) -> bool {
+        self.operation() != Operation::Down && self.admin() != Admin::Maintenance
+    }
+
+    /// The weight as set: 0 to 256.
+    pub fn weight(&self) -> u16 {
+        self.weight.load(Ordering::Relaxed) as u16
+    }
+
+    /// The weight in effect, in sixteenths of a unit ([`WEIGHT_SCALE`]): less than the set one during slow start.
+    pub fn effective_weight(&self) -> u32 {
+        self.effective.load(Ordering::Relaxed)
+    }
+
+    /// Whether slow start is under way.
+    pub fn is_warming(&self) -> bool {
+        self.warming.load(Ordering::Relaxed) != 0
+    }
+
+    /// How much of its speed the server has at `now`: from near 0 at the start of its slow start to 1.
+    pub(crate) fn warmth(&self, slowstart: Duration, now: Time) -> f64 {
+        match self.warming.load(Ordering::Relaxed) {
+            0 => 1.0,
+            began => {
+                let passed = now.since(Time::from_nanos(began));
+                (passed.as_secs_f64() / slowstart.as_secs_f64()).min(1.0)
+            }
+        }
+    }
+
+    // The setters are called under the backend's lock.
+
+    pub(crate) fn set_operation(&self, operation: Operation) {
+        let word = self.word.load(Ordering::Relaxed) & !OPERATION;
+        self.word.store(word | operation as u32, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_admin(&self, admin: Admin) {
+        let word = self.word.load(Ordering::Relaxed) & !ADMIN;
+        self.word.store(word | (admin as u32) << ADMIN_SHIFT, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_weight(&self, weight: u16) {
+        self.weight.store(u32::from(weight), Ordering::Relaxed);
+    }
+
+    pub(crate) fn begin_warming(&self, now: Option<Time>) {
+        // 0 stands for "over".
+        self.warming.store(now.map_or(0, |now| now.as_nanos().max(1)), Ordering::Relaxed);
+    }
+
+    /// Computes the weight in effect. A server that warms up has at least one sixteenth.
+    pub(crate) fn update_effective(&self, slowstart: Duration, now: Time, dynamic: bool) {
+        let full = u32::from(self.weight()) * WEIGHT_SCALE;
+        let warmth = if dynamic { self.warmth(slowstart, now) } else { 1.0 };
+        let effective = if full == 0 { 0 } else { ((f64::from(full) * warmth) as u32).clamp(1, full) };
+        self.effective.store(effective, Ordering::Relaxed);
+    }
+}

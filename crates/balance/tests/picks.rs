@@ -1,0 +1,183 @@
+//! What is picked: each algorithm on one lane and on several (R-G1, R-G2).
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+use manylane_balance::*;
+use manylane_sched::Time;
+use manylane_sync::Reader;
+
+#[test]
+fn roundrobin_gives_turns_by_weight_and_skips_who_does_not_take_part() {
+    let b = balancer(Algorithm::RoundRobin, &[3, 2, 1]);
+    let reader = Reader::new();
+    // The lane of this thread may begin anywhere in the period.
+    let twice = [0, 1, 0, 2, 0, 1, 0, 1, 0, 2, 0, 1];
+    let picked = picks(&b, &reader, 6);
+    assert!(twice.windows(6).any(|turns| turns == picked), "{picked:?}");
+    b.set_operation(at(&b, 0), Operation::Down, Time::ZERO);
+    assert_eq!(counts(&picks(&b, &reader, 300), 3), [0, 200, 100]);
+    b.set_operation(at(&b, 0), Operation::Up, Time::ZERO);
+    b.set_admin(at(&b, 1), Admin::Drain, Time::ZERO);
+    assert_eq!(counts(&picks(&b, &reader, 400), 3), [300, 0, 100]);
+}
+
+#[test]
+fn leastconn_joins_the_least_loaded_and_gives_equal_ones_turns() {
+    let b = balancer(Algorithm::LeastConn, &[1, 1, 1]);
+    let reader = Reader::new();
+    let (a, c) = (at(&b, 0), at(&b, 2));
+    assert_eq!(picks_held(&b, &reader, 6), [0, 1, 2, 0, 1, 2]);
+    b.release(&reader, c);
+    b.release(&reader, c);
+    b.release(&reader, a);
+    assert_eq!(picks_held(&b, &reader, 2), [2, 0], "an idle one first, then the one with one request");
+}
+
+#[test]
+fn leastconn_keeps_loads_in_the_proportion_of_weights() {
+    let b = balancer(Algorithm::LeastConn, &[10, 20, 70]);
+    let reader = Reader::new();
+    let picked = picks_held(&b, &reader, 1000);
+    for (count, share) in counts(&picked, 3).into_iter().zip([100usize, 200, 700]) {
+        assert!(count.abs_diff(share) <= 2, "{count} of {share}");
+    }
+}
+
+#[test]
+fn first_fills_servers_in_the_order_of_their_ids() {
+    let specs = [30, 10, 20].map(|id| ServerSpec { maxconn: 2, ..ServerSpec::new(format!("s{id}"), id) });
+    let b = Balancer::new(Servers::new(specs).unwrap(), Algorithm::First, Options::default());
+    let reader = Reader::new();
+    assert_eq!(picks_held(&b, &reader, 6), [1, 1, 2, 2, 0, 0]);
+    assert_eq!(b.pick(&reader, &Input::new(Time::ZERO)), Err(NoPick::AllFull));
+    b.release(&reader, at(&b, 2));
+    assert_eq!(picks_held(&b, &reader, 1), [2]);
+    assert_eq!(b.take(&reader, at(&b, 2)), Err(Full));
+}
+
+#[test]
+fn every_algorithm_without_key_skips_full_servers_and_says_when_all_are() {
+    let reader = Reader::new();
+    for algorithm in WITHOUT_KEY {
+        let specs = (1..=100u32).map(|id| ServerSpec { maxconn: 1, ..ServerSpec::new(format!("s{id}"), id) });
+        let b = Balancer::new(Servers::new(specs).unwrap(), algorithm, Options::default());
+        let mut picked = picks_held(&b, &reader, 100);
+        picked.sort_unstable();
+        assert!(picked.iter().copied().eq(0..100), "{algorithm:?}: each once: {picked:?}");
+        let input = Input::new(Time::ZERO);
+        assert_eq!(b.pick(&reader, &input), Err(NoPick::AllFull), "{algorithm:?}");
+        b.release(&reader, at(&b, 77));
+        assert_eq!(b.pick(&reader, &input), Ok(at(&b, 77)), "{algorithm:?}");
+    }
+}
+
+#[test]
+fn backups_serve_when_no_other_does_the_first_alone_or_all() {
+    let reader = Reader::new();
+    for (all_backups, expected) in [(false, vec![2]), (true, vec![2, 3])] {
+        let specs =
+            (1..=4u32).map(|id| ServerSpec { backup: id > 2, ..ServerSpec::new(format!("s{id}"), id) });
+        let options = Options { all_backups, ..Options::default() };
+        for algorithm in WITHOUT_KEY {
+            let b = Balancer::new(Servers::new(specs.clone()).unwrap(), algorithm, options);
+            let mut picked = picks_held(&b, &reader, 40);
+            picked.sort_unstable();
+            picked.dedup();
+            assert!(picked.iter().all(|&p| p < 2), "{algorithm:?} {picked:?}");
+            b.set_operation(at(&b, 0), Operation::Down, Time::ZERO);
+            b.set_admin(at(&b, 1), Admin::Maintenance, Time::ZERO);
+            let mut picked = picks_held(&b, &reader, 40);
+            picked.sort_unstable();
+            picked.dedup();
+            match algorithm {
+                Algorithm::First => assert_eq!(picked, [2]),
+                _ => assert_eq!(picked, expected, "{algorithm:?}"),
+            }
+            b.set_weight(at(&b, 2), 0, Time::ZERO).unwrap();
+            b.set_weight(at(&b, 3), 0, Time::ZERO).unwrap();
+            assert_eq!(b.pick(&reader, &Input::new(Time::ZERO)), Err(NoPick::NoneUsable), "{algorithm:?}");
+        }
+    }
+}
+
+#[test]
+fn random_and_ewma_draw_by_weight() {
+    let reader = Reader::new();
+    for algorithm in [Algorithm::Random { draws: 1 }, Algorithm::Ewma { draws: 1 }] {
+        let b = balancer(algorithm, &[1, 2, 7]);
+        let counts = counts(&picks(&b, &reader, 100_000), 3);
+        for (count, share) in counts.into_iter().zip([10_000usize, 20_000, 70_000]) {
+            // Five standard deviations.
+            assert!(count.abs_diff(share) < 5 * 145, "{algorithm:?}: {count} of {share}");
+        }
+    }
+}
+
+#[test]
+fn two_draws_keep_loads_closer_together_than_one() {
+    let reader = Reader::new();
+    let spread = |draws| {
+        let b = balancer(Algorithm::Random { draws }, &[1; 50]);
+        let counts = counts(&picks_held(&b, &reader, 5000), 50);
+        counts.iter().max().unwrap() - counts.iter().min().unwrap()
+    };
+    let (one, two) = (spread(1), spread(2));
+    assert!(two * 4 < one, "{two} with two draws, {one} with one");
+}
+
+#[test]
+fn ewma_leaves_a_slow_server_and_comes_back_to_it() {
+    let b = balancer(Algorithm::Ewma { draws: 2 }, &[1, 1, 1, 1]);
+    let reader = Reader::new();
+    let now = Time::from_millis(1000);
+    for n in 0..4 {
+        let took = if n == 3 { 200 } else { 2 };
+        b.report(at(&b, n), std::time::Duration::from_millis(took), now);
+    }
+    let share = |now| {
+        let input = Input::new(now);
+        (0..4000).filter(|_| b.pick(&reader, &input).unwrap().get() == 3).count()
+    };
+    // Both draws must be the slow one: one time in sixteen.
+    let slow = share(now);
+    assert!((150..350).contains(&slow), "{slow} of 4000");
+    b.report(at(&b, 0), std::time::Duration::from_millis(2), Time::from_millis(120_000));
+    let later = share(Time::from_millis(120_000));
+    assert!(later > 600, "two minutes later it is tried like others: {later} of 4000");
+}
+
+#[test]
+fn a_server_to_avoid_is_picked_only_when_it_is_the_only_one() {
+    let reader = Reader::new();
+    for algorithm in WITHOUT_KEY {
+        let b = balancer(algorithm, &[1, 1]);
+        let input = Input { avoid: Some(at(&b, 0)), ..Input::new(Time::ZERO) };
+        for _ in 0..10 {
+            assert_eq!(b.pick(&reader, &input), Ok(at(&b, 1)), "{algorithm:?}");
+        }
+        b.set_admin(at(&b, 1), Admin::Drain, Time::ZERO);
+        assert_eq!(b.pick(&reader, &input), Ok(at(&b, 0)), "{algorithm:?}");
+    }
+}
+
+#[test]
+fn weights_out_of_range_and_names_that_are_there_twice_are_refused_with_the_reason() {
+    let two = |a: ServerSpec, b: ServerSpec| Servers::new([a, b]).unwrap_err().to_string();
+    let spec = ServerSpec::new;
+    assert_eq!(two(spec("a", 1), spec("a", 2)), "two servers are named `a`: give each a name of its own");
+    assert_eq!(two(spec("a", 1), spec("b", 1)), "two servers have the id 1: give each an id of its own");
+    let heavy = ServerSpec { weight: 257, ..spec("b", 2) };
+    assert_eq!(two(spec("a", 1), heavy), "server `b` has the weight 257: weights go from 0 to 256");
+    let b = balancer(Algorithm::StaticRr, &[5]);
+    assert_eq!(
+        b.set_weight(at(&b, 0), 6, Time::ZERO).unwrap_err().to_string(),
+        "the backend's algorithm is static: a server's weight can only be 0 or its configured 5"
+    );
+    let b = balancer(Algorithm::RoundRobin, &[5]);
+    assert_eq!(
+        b.set_weight(at(&b, 0), 300, Time::ZERO).unwrap_err().to_string(),
+        "weight 300 is out of range: use 0 to 256"
+    );
+}
