@@ -3,8 +3,13 @@
 use crate::model::{Reached, run};
 use proptest::prelude::*;
 
+/// `usual` cases, unless `PROPTEST_CASES` says otherwise.
+fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(400), failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn chains_behave_like_vectors(data in proptest::collection::vec(any::<u8>(), 0..600)) {
         run(&data);
