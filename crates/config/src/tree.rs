@@ -289,7 +289,7 @@ pub struct Settings {
     pub mode: Option<Set<Mode>>,
     pub monitor_uri: Option<Set<Word>>,
     /// By [`Toggle`]; see [`Settings::option`].
-    pub(crate) options: [Option<Set<bool>>; Toggle::COUNT],
+    pub options: [Option<Set<bool>>; Toggle::COUNT],
     pub originalto: Option<Set<AddressHeader>>,
     pub rate_limit: Option<Set<u32>>,
     /// `option redispatch`: the interval in retries; -1 for the last one only.
@@ -303,7 +303,7 @@ pub struct Settings {
     /// `stats ...` lines in order.
     pub stats: Vec<Statement>,
     /// By [`Timeout`]; see [`Settings::timeout`].
-    pub(crate) timeouts: [Option<Set<Duration>>; Timeout::COUNT],
+    pub timeouts: [Option<Set<Duration>>; Timeout::COUNT],
     pub unique_id_format: Option<Set<Word>>,
     pub unique_id_header: Option<Set<Word>>,
 }

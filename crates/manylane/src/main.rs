@@ -1,0 +1,26 @@
+//! Manylane, the program: a load balancer for TCP and HTTP that reads HAProxy configuration files.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod say;
+mod start;
+mod supervise;
+mod system;
+mod version;
+
+use std::process::ExitCode;
+
+/// Per-thread heaps suit a program whose lanes share nothing.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match arguments::Arguments::read(std::env::args_os().skip(1)) {
+        Ok(arguments) => start::start(&arguments),
+        Err(error) => {
+            say::alert(error);
+            ExitCode::from(1)
+        }
+    }
+}

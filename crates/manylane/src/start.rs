@@ -1,0 +1,193 @@
+//! From the command line to running lanes.
+
+use crate::arguments::{Arguments, USAGE};
+use crate::supervise::{self, Ending, Work};
+use crate::{say, system, version};
+use manylane_config::cond::evaluate_option;
+use manylane_config::diag::{Check, ExitCode as Code, Severity};
+use manylane_config::lex::Environment;
+use manylane_config::source::Sources;
+use manylane_config::{load, reference};
+use manylane_io::{Choice, Kind};
+use manylane_proxy::Generation;
+use manylane_proxy::generation::Wishes;
+use manylane_sched::Placement;
+use manylane_sync::Arc;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+/// Does what the arguments ask for.
+pub(crate) fn start(arguments: &Arguments) -> ExitCode {
+    if arguments.version || arguments.build {
+        print!("{}", if arguments.build { version::long() } else { version::short() });
+        return ExitCode::SUCCESS;
+    }
+    if let Some(words) = &arguments.help {
+        return help(words);
+    }
+    if let Some(condition) = &arguments.condition {
+        return self::condition(condition.as_bytes());
+    }
+    if let Some(folder) = &arguments.folder
+        && let Err(error) = std::env::set_current_dir(folder)
+    {
+        say::alert(format_args!("Could not change to directory {} : {error}", folder.display()));
+        return ExitCode::from(1);
+    }
+    if arguments.files.is_empty() {
+        eprint!("{USAGE}");
+        return ExitCode::from(1);
+    }
+    let generation = match read(arguments) {
+        Ok(generation) => generation,
+        Err(code) => return code,
+    };
+    match begin(arguments, generation) {
+        Ok(code) => code,
+        Err(error) => {
+            say::alert(format_args!("[manylane.main()] {error}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn help(words: &[std::ffi::OsString]) -> ExitCode {
+    if words.is_empty() {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let name: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    match reference::help(&name.join(" ")) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn condition(text: &[u8]) -> ExitCode {
+    match evaluate_option(text, &Environment::of_process(), &version::BUILD) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(Code::Error as u8),
+        Err(error) => {
+            say::alert(format_args!("config : Failed to evaluate condition: {error}"));
+            ExitCode::from(Code::Unusable as u8)
+        }
+    }
+}
+
+/// Reads and checks the configuration; the code to end with when that was all, or when it is of no use.
+fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
+    let mut sources = Sources::new();
+    for path in &arguments.files {
+        if let Err(error) = sources.load(path) {
+            say::alert(format_args!("config : {error}"));
+            return Err(ExitCode::from(1));
+        }
+    }
+    let mut loaded = load(&sources, &version::BUILD, Environment::of_process(), arguments.diagnose);
+    let wishes = Wishes {
+        ignore_unresolved: arguments.ignore_unresolved,
+        no_splice: arguments.no_splice,
+        no_reuse_port: arguments.no_reuse_port,
+    };
+    let generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
+    let quiet = arguments.quiet || generation.process.quiet && !arguments.verbose;
+    let strict = arguments.warnings_are_errors || generation.process.zero_warning;
+    let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
+    let pid = std::process::id();
+    let verdict = loaded.found.verdict(&sources, pid, check);
+    if !quiet || loaded.found.count(Severity::Alert) > 0 || verdict.code == Code::Error {
+        eprint!("{}{}", loaded.found.render(&sources, pid), verdict.errors);
+    }
+    if arguments.check {
+        if !quiet {
+            print!("{}", verdict.summary);
+        }
+        return Err(ExitCode::from(verdict.code as u8));
+    }
+    match verdict.code {
+        Code::Ok => Ok(generation),
+        Code::Error => Err(ExitCode::from(1)),
+        Code::Unusable => {
+            say::alert("[manylane.main()] No enabled listener found (check for 'bind' directives) ! Exiting.");
+            Err(ExitCode::from(1))
+        }
+    }
+}
+
+/// Binds, becomes what the process is to be, and runs.
+fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, String> {
+    let process = generation.process.clone();
+    let lanes = lanes(&process)?;
+    if let Some(megabytes) = arguments.megabytes {
+        system::memory(megabytes)?;
+    }
+    generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
+    let bound = manylane_proxy::bind(&generation, lanes, system::owner).map_err(|failures| {
+        for failure in &failures {
+            say::alert(failure);
+        }
+        "Some protocols failed to start their listeners! Exiting.".to_owned()
+    })?;
+    let identity = system::Identity::new(&process)?;
+    let driver = if arguments.no_epoll {
+        Choice::Only(Kind::IoUring)
+    } else {
+        Choice::from_environment().map_err(|error| error.to_string())?
+    };
+    let pidfile = arguments.pidfile.as_ref().or(process.pidfile.as_ref());
+    let mut pidfile = pidfile
+        .map(|path| {
+            let file = std::fs::File::create(path);
+            file.map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))
+        })
+        .transpose()?;
+    if (arguments.daemon || process.daemon) && !arguments.foreground {
+        nix::unistd::daemon(true, false).map_err(|error| format!("Cannot go to the background: {error}"))?;
+    }
+    if let Some(file) = &mut pidfile {
+        writeln!(file, "{}", std::process::id()).map_err(|error| format!("Cannot write the pidfile: {error}"))?;
+    }
+    drop(pidfile);
+    identity.assume(process.chroot.as_deref())?;
+    let quiet = arguments.quiet || process.quiet && !arguments.verbose;
+    let verbose = arguments.verbose;
+    let (finish, terminate) = (arguments.finish.clone(), arguments.terminate.clone());
+    let started = move || {
+        for (list, signal) in [(finish, Signal::SIGUSR1), (terminate, Signal::SIGTERM)] {
+            for pid in list {
+                let _ = kill(Pid::from_raw(pid), signal); // it may have ended already
+            }
+        }
+        if verbose {
+            say::notice(format_args!("{lanes} lanes are ready"));
+        }
+    };
+    let work = Work { generation: Arc::new(generation), bound, lanes, driver, quiet };
+    match supervise::run(work, started) {
+        Ending::Done => Ok(ExitCode::SUCCESS),
+        Ending::Failed(error) => Err(error),
+        Ending::Signal(signal) => {
+            // As if nobody had caught it: whoever waits for this process sees what ended it.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// One for each processor that the process may use, unless the file says otherwise.
+fn lanes(process: &manylane_proxy::generation::Process) -> Result<usize, String> {
+    let wanted = match process.lanes {
+        Some(lanes) => lanes,
+        None => Placement::read().map_err(|error| format!("processors cannot be counted: {error}"))?.lanes.len(),
+    };
+    Ok(wanted.min(process.most_lanes.unwrap_or(usize::MAX)).clamp(1, manylane_proxy::MOST_LANES))
+}

@@ -1,0 +1,109 @@
+//! What the process asks of the system once, at its start: limits, users, the background, its number in a file.
+
+use manylane_proxy::generation::{Generation, Owner, Process};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{Gid, Group, Uid, User};
+use std::path::Path;
+
+/// Descriptors beside those of connections and listeners: drivers, logs, files that are open for a moment.
+const OTHERS: u64 = 64;
+
+/// Connections at most, when neither the file nor the command line says so and the system sets no limit.
+const MOST: u64 = 1 << 20;
+
+/// Raises the limit on descriptors to what `maxconn` needs, or bounds `maxconn` by the limit where nobody set it. Gives `maxconn`.
+///
+/// # Errors
+/// A sentence, when the limit cannot be raised and `strict-limits` is on.
+pub(crate) fn limits(generation: &Generation, lanes: usize, maxconn: Option<u32>) -> Result<u64, String> {
+    let process = &generation.process;
+    let listeners: usize = generation.frontends.iter().map(|frontend| frontend.listeners.len()).sum();
+    let fixed = OTHERS + (listeners as u64 + 8) * (lanes as u64 + 1);
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("limits cannot be read: {error}"))?;
+    let most = process.most_descriptors.map_or(hard, |most| hard.min(most.into()));
+    let wanted = match (process.descriptors, maxconn.or(process.maxconn)) {
+        (Some(descriptors), _) => u64::from(descriptors),
+        (None, Some(maxconn)) => 2 * u64::from(maxconn) + fixed,
+        (None, None) => most,
+    };
+    if wanted > soft || process.descriptors.is_some() {
+        let outcome = setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted));
+        let outcome = outcome.or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard));
+        let now = getrlimit(Resource::RLIMIT_NOFILE).map_or(soft, |(soft, _)| soft);
+        if now < wanted || outcome.is_err() {
+            let message = format!("Cannot raise FD limit to {wanted}, limit is {now}.");
+            if process.strict_limits {
+                return Err(message);
+            }
+            crate::say::warning(format_args!("[manylane.main()] {message}"));
+        }
+    }
+    let now = getrlimit(Resource::RLIMIT_NOFILE).map_or(soft, |(soft, _)| soft);
+    Ok(match maxconn.or(process.maxconn) {
+        Some(maxconn) => maxconn.into(),
+        None => (now.saturating_sub(fixed) / 2).clamp(1, MOST),
+    })
+}
+
+/// `-m`: bounds the memory of the process.
+pub(crate) fn memory(megabytes: u64) -> Result<(), String> {
+    let bytes = megabytes << 20;
+    setrlimit(Resource::RLIMIT_AS, bytes, bytes).map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))
+}
+
+/// The number of a user, or of a group.
+pub(crate) fn owner(group: bool, name: &str) -> Result<u32, String> {
+    let found = if group {
+        Group::from_name(name).map(|found| found.map(|group| group.gid.as_raw()))
+    } else {
+        User::from_name(name).map(|found| found.map(|user| user.uid.as_raw()))
+    };
+    let kind = if group { "group" } else { "user" };
+    match found {
+        Ok(Some(number)) => Ok(number),
+        Ok(None) => Err(format!("there is no {kind} '{name}'")),
+        Err(error) => Err(format!("{kind} '{name}' cannot be looked up: {error}")),
+    }
+}
+
+fn number(group: bool, owner: &Option<Owner>) -> Result<Option<u32>, String> {
+    match owner {
+        None => Ok(None),
+        Some(Owner::Number(number)) => Ok(Some(*number)),
+        Some(Owner::Name(name)) => self::owner(group, name).map(Some),
+    }
+}
+
+/// Whom the process becomes: looked up before the folder of the system is out of sight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    user: Option<u32>,
+    group: Option<u32>,
+}
+
+impl Identity {
+    /// As the file names it.
+    pub(crate) fn new(process: &Process) -> Result<Self, String> {
+        Ok(Self { user: number(false, &process.user)?, group: number(true, &process.group)? })
+    }
+
+    /// Changes to the folder, then to the group and the user.
+    pub(crate) fn assume(self, chroot: Option<&Path>) -> Result<(), String> {
+        if let Some(folder) = chroot {
+            nix::unistd::chroot(folder)
+                .and_then(|()| nix::unistd::chdir("/"))
+                .map_err(|error| format!("Cannot chroot({}): {error}.", folder.display()))?;
+        }
+        if self.user.is_some() || self.group.is_some() {
+            // Rights that the starter had by further groups are not kept; without rights there is nothing to give up.
+            let _ = nix::unistd::setgroups(&[]);
+        }
+        if let Some(group) = self.group {
+            nix::unistd::setgid(Gid::from_raw(group)).map_err(|error| format!("Cannot set gid {group}: {error}."))?;
+        }
+        if let Some(user) = self.user {
+            nix::unistd::setuid(Uid::from_raw(user)).map_err(|error| format!("Cannot set uid {user}: {error}."))?;
+        }
+        Ok(())
+    }
+}

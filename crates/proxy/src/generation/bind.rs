@@ -1,0 +1,266 @@
+//! `bind` lines.
+
+use super::process::Owner;
+use super::refuse::Refuse;
+use crate::counts::ListenerCounts;
+use crate::places::Places;
+use manylane_config::lex::Word;
+use manylane_config::table::BindOptions;
+use manylane_config::tree::{Bind, Global, Set, Settings};
+use manylane_net::{
+    CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6,
+};
+use manylane_stats::CounterGroup;
+use manylane_config::table::Toggle;
+use std::time::Duration;
+
+/// One place that a frontend listens at, as the file has it.
+#[derive(Debug)]
+pub struct Listener {
+    /// Number of its frontend.
+    pub frontend: usize,
+    /// Number in its frontend.
+    pub index: usize,
+    /// `name`, or none.
+    pub name: Option<Box<str>>,
+    /// Where.
+    pub endpoint: Endpoint,
+    /// How the file has it.
+    pub written: Box<str>,
+    /// Options of its socket. `user` and `group` by name are still to be looked up.
+    pub options: ListenOptions,
+    /// `user` by name.
+    pub user: Option<Owner>,
+    /// `group` by name.
+    pub group: Option<Owner>,
+    /// `accept-proxy`
+    pub accept_proxy: bool,
+    /// `shards`
+    pub shards: Shards,
+    /// `thread`: lanes that accept, from 0; none for all.
+    pub lanes: Option<Box<[usize]>>,
+    /// `maxconn`
+    pub places: Places,
+    /// `nice`
+    pub nice: i16,
+    /// What happened.
+    pub counts: CounterGroup<ListenerCounts>,
+}
+
+/// `shards`: how many sockets share the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shards {
+    /// So many.
+    Number(usize),
+    /// One for each lane that accepts.
+    ByLane,
+}
+
+/// `defer-accept`: how long a connection may stay silent before it is accepted all the same. HAProxy's.
+const DEFER: Duration = Duration::from_secs(1);
+
+pub(super) fn text(word: &Word) -> Box<str> {
+    String::from_utf8_lossy(word.bytes()).into()
+}
+
+fn name(set: &Option<Set<Word>>) -> Option<Box<str>> {
+    set.as_ref().map(|set| text(&set.value))
+}
+
+pub(super) fn keep_alive(on: bool, side: &manylane_config::tree::KeepAlive) -> Option<KeepAlive> {
+    on.then(|| KeepAlive {
+        count: side.count.map(|set| set.value.min(127) as u8),
+        idle: side.idle.map(|set| set.value),
+        interval: side.interval.map(|set| set.value),
+    })
+}
+
+/// The listeners of a line, numbered from `first` on.
+pub(super) fn listeners(
+    bind: &Bind,
+    frontend: usize,
+    first: usize,
+    settings: &Settings,
+    global: &Global,
+    refuse: &mut Refuse<'_>,
+) -> Vec<Listener> {
+    let Bind { addresses, options, pos: _ } = bind;
+    let BindOptions {
+        backlog,
+        id: _, // its number in reports, which come with the run-time interface
+        guid_prefix: _,
+        interface,
+        label: _,
+        level: _, // of run-time sockets, which are refused
+        maxconn,
+        mss,
+        name: given,
+        namespace,
+        nice,
+        severity_output: _, // as `level`
+        shards,
+        tcp_ut,
+        user,
+        uid,
+        group,
+        gid,
+        proto: _, // HTTP/1 is spoken anyway
+        cc,
+        accept_proxy,
+        defer_accept,
+        tfo,
+        transparent,
+        v4v6,
+        v6only,
+        mode,
+        thread,
+    } = options;
+    refuse.set(cc, "cc", "it is not built yet");
+    if let Some(mss) = mss
+        && mss.value < 0
+    {
+        refuse.keyword(mss.pos, "mss", "Linux does not take a negative size on connections that exist");
+    }
+    let shards = shards.as_ref().map_or(Shards::Number(1), |set| shards_of(set, refuse));
+    let lanes = thread.as_ref().and_then(|set| lanes_of(set, refuse));
+    let common = global.unix_bind.as_ref().map(|set| &set.value);
+    let unix = UnixOptions {
+        mode: mode.map(|set| set.value).or(common.and_then(|unix| unix.mode)),
+        user: uid.map(|set| set.value).or(common.and_then(|unix| unix.uid)),
+        group: gid.map(|set| set.value).or(common.and_then(|unix| unix.gid)),
+    };
+    let by_name = |own: &Option<Set<Word>>, common: Option<&Word>| {
+        own.as_ref().map(|set| &set.value).or(common).map(|word| Owner::Name(text(word)))
+    };
+    let user = by_name(user, common.and_then(|unix| unix.user.as_ref()));
+    let group = by_name(group, common.and_then(|unix| unix.group.as_ref()));
+    let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
+    let toggle = |toggle| settings.option(toggle);
+    let options = ListenOptions {
+        backlog: backlog
+            .or(settings.backlog)
+            .or(settings.maxconn)
+            .map(|set| set.value)
+            .filter(|&n| n > 0)
+            .unwrap_or(manylane_net::BACKLOG),
+        defer_accept: on(defer_accept).then_some(DEFER),
+        interface: name(interface),
+        mss: mss.and_then(|set| u16::try_from(set.value).ok()).filter(|&mss| mss > 0),
+        fast_open: on(tfo).then_some(FAST_OPEN_QUEUE),
+        transparent: on(transparent),
+        v6: match (on(v4v6), on(v6only)) {
+            (_, true) => V6::Only,
+            (true, false) => V6::Both,
+            (false, false) => V6::System,
+        },
+        reuse_port: !on(&global.noreuseport),
+        namespace: name(namespace),
+        unix,
+        common: CommonOptions {
+            user_timeout: tcp_ut.map(|set| set.value),
+            keep_alive: keep_alive(
+                toggle(Toggle::CLITCPKA) || toggle(Toggle::TCPKA),
+                &settings.client_keep_alive,
+            ),
+            no_linger: toggle(Toggle::NOLINGER),
+            ..CommonOptions::default()
+        },
+    };
+    let nice = nice.map_or(0, |set| set.value.clamp(-1024, 1024) as i16);
+    let mut all = Vec::new();
+    for address in addresses {
+        let mut place = address.value.clone();
+        if let (manylane_net::address::Place::Unix(path), Some(prefix)) =
+            (&mut place.place, common.and_then(|unix| unix.prefix.as_ref()))
+        {
+            *path = format!("{}{path}", text(prefix)).into();
+        }
+        let endpoints = place.resolve().and_then(|address| address.endpoints());
+        let endpoints = match endpoints {
+            Ok(endpoints) => endpoints,
+            Err(error) => {
+                refuse.found.alert(address.pos, format!("'bind' : {error}"));
+                continue;
+            }
+        };
+        for endpoint in endpoints {
+            all.push(Listener {
+                frontend,
+                index: first + all.len(),
+                name: name(given),
+                written: endpoint.to_string().into(),
+                endpoint,
+                options: options.clone(),
+                user: user.clone(),
+                group: group.clone(),
+                accept_proxy: on(accept_proxy),
+                shards,
+                lanes: lanes.clone(),
+                places: Places::new(maxconn.map_or(0, |set| set.value)),
+                nice,
+                counts: CounterGroup::new(),
+            });
+        }
+    }
+    all
+}
+
+fn shards_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Shards {
+    match set.value.text() {
+        Some("by-thread") => Shards::ByLane,
+        Some("by-group") => Shards::Number(1), // there is one group
+        Some(number) if number.parse::<usize>().is_ok_and(|n| (1..=1024).contains(&n)) => {
+            Shards::Number(number.parse().unwrap_or(1))
+        }
+        _ => {
+            let message = format!(
+                "'shards' expects a number from 1 to 1024, 'by-thread' or 'by-group' and got '{}'",
+                set.value.shown()
+            );
+            refuse.found.alert(set.value.pos(), message);
+            Shards::Number(1)
+        }
+    }
+}
+
+/// `thread [group/]lanes`: numbers from 1 and ranges, `odd`, `even`, `all`.
+fn lanes_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Option<Box<[usize]>> {
+    let parsed = set.value.text().and_then(|text| {
+        let lanes = match text.split_once('/') {
+            Some(("1" | "all", lanes)) => lanes,
+            Some(_) => return None,
+            None => text,
+        };
+        let mut all: Vec<usize> = Vec::new();
+        for part in lanes.split(',') {
+            match part {
+                "all" => return Some(Vec::new()),
+                "odd" => all.extend((0..1024).step_by(2)),
+                "even" => all.extend((1..1024).step_by(2)),
+                _ => {
+                    let (low, high) = part.split_once('-').unwrap_or((part, part));
+                    let low: usize = low.parse().ok().filter(|n| (1..=1024).contains(n))?;
+                    let high = if high.is_empty() { 1024 } else { high.parse().ok()? };
+                    if high < low || high > 1024 {
+                        return None;
+                    }
+                    all.extend(low - 1..high);
+                }
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        Some(all)
+    });
+    match parsed {
+        Some(lanes) => (!lanes.is_empty()).then(|| lanes.into()),
+        None => {
+            let message = format!(
+                "'thread' expects lanes of group 1 such as '1-4', '1,3', 'odd', 'even' or 'all', and got '{}'",
+                set.value.shown()
+            );
+            refuse.found.alert(set.value.pos(), message);
+            None
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A generation: one configuration, built for running. Nothing in it changes but counters and the state of servers, so lanes share
+//! it by an `Arc`; a reload makes another, and what runs ends on its own.
+//!
+//! It is built from the checked tree by taking every field by name. What the program does not do yet is refused there, at the place
+//! of the file where it is asked for: nothing is silently ignored.
+
+mod balance;
+mod bind;
+mod log;
+mod process;
+mod proxies;
+mod refuse;
+mod server;
+
+pub use balance::BalanceKey;
+pub use bind::{Listener, Shards};
+pub use process::{Owner, Process};
+pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
+pub use server::{HashKey, SendHeader, Server, ServerPlace};
+
+use crate::places::Places;
+use manylane_config::diag::Diagnostics;
+use manylane_config::tree::{Config, Mode};
+use refuse::Refuse;
+
+/// One configuration, built for running.
+#[derive(Debug)]
+pub struct Generation {
+    /// Settings of the process.
+    pub process: Process,
+    /// All frontends that are started.
+    pub frontends: Vec<Frontend>,
+    /// All backends.
+    pub backends: Vec<Backend>,
+    /// Number of servers in all backends.
+    pub servers: usize,
+    /// `maxconn` of `global`.
+    pub places: Places,
+}
+
+/// What the command line says beside the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// `-dr`: servers whose names have no address are nowhere, which is no error.
+    pub ignore_unresolved: bool,
+    /// `-dS`
+    pub no_splice: bool,
+    /// `-dR`
+    pub no_reuse_port: bool,
+}
+
+impl Generation {
+    /// Builds what `config` says. What is wrong or not built yet is added to `found`; use the outcome only if there are no errors.
+    ///
+    /// Asks the system's resolver for the addresses of names, which may take seconds.
+    pub fn build(config: &Config, wishes: Wishes, found: &mut Diagnostics) -> Self {
+        let Config {
+            global,
+            proxies: _,
+            userlists: _, // read by rules, which are refused
+            http_errors: _,
+            resolvers,
+            rings,
+            environment: _, // for programs that are started, and none are
+        } = config;
+        let mut refuse = Refuse { found, ignore_unresolved: wishes.ignore_unresolved };
+        let mut process = process::process(global, &mut refuse);
+        process.no_splice |= wishes.no_splice;
+        process.no_reuse_port |= wishes.no_reuse_port;
+        for section in resolvers {
+            refuse.keyword(section.name.pos(), "resolvers", "names are resolved at the start only");
+        }
+        for section in rings {
+            refuse.keyword(section.name.pos(), "ring", "logs are not built yet");
+        }
+        let mut proxies = proxies::proxies(config, &mut refuse);
+        if process.no_reuse_port {
+            let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
+            listeners.for_each(|listener| listener.options.reuse_port = false);
+        }
+        let places = Places::new(process.maxconn.unwrap_or(0));
+        Self { process, frontends: proxies.frontends, backends: proxies.backends, servers: proxies.servers, places }
+    }
+
+    /// Whether anything listens.
+    pub fn listens(&self) -> bool {
+        self.frontends.iter().any(|frontend| !frontend.listeners.is_empty())
+    }
+
+    /// Bounds the connections of the process, where the file does not.
+    pub fn set_maxconn(&mut self, most: u64) {
+        self.places.set_most(most);
+        for frontend in &mut self.frontends {
+            if frontend.places.most() == 0 {
+                continue;
+            }
+            let own = frontend.places.most().min(most);
+            frontend.places.set_most(own);
+        }
+    }
+
+    /// The modes that are used, for reports.
+    pub fn modes(&self) -> impl Iterator<Item = Mode> {
+        self.frontends.iter().map(|frontend| frontend.mode)
+    }
+}

@@ -1,0 +1,349 @@
+//! `global`: what holds for the whole process.
+
+use super::refuse::Refuse;
+use manylane_config::table::Tune;
+use manylane_config::tree::{Global, HardStop, Set};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of the process.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// `daemon`
+    pub daemon: bool,
+    /// `quiet`
+    pub quiet: bool,
+    /// `zero-warning`
+    pub zero_warning: bool,
+    /// `pidfile`
+    pub pidfile: Option<PathBuf>,
+    /// `chroot`
+    pub chroot: Option<PathBuf>,
+    /// `user` or `uid`
+    pub user: Option<Owner>,
+    /// `group` or `gid`
+    pub group: Option<Owner>,
+    /// `nbthread`, at most `thread-hard-limit`.
+    pub lanes: Option<usize>,
+    /// `thread-hard-limit`
+    pub most_lanes: Option<usize>,
+    /// `maxconn`
+    pub maxconn: Option<u32>,
+    /// `ulimit-n`
+    pub descriptors: Option<u32>,
+    /// `fd-hard-limit`
+    pub most_descriptors: Option<u32>,
+    /// `strict-limits`
+    pub strict_limits: bool,
+    /// `hard-stop-after`
+    pub hard_stop_after: Option<Duration>,
+    /// `grace`
+    pub grace: Duration,
+    /// `nosplice`
+    pub no_splice: bool,
+    /// `noreuseport`
+    pub no_reuse_port: bool,
+    /// `tune.runqueue-depth`
+    pub runqueue_depth: Option<u32>,
+    /// `tune.sched.low-latency`
+    pub low_latency: bool,
+    /// `harden.reject-privileged-ports.tcp`
+    pub reject_privileged: bool,
+    /// `tune.bufsize`: bytes of a head at most.
+    pub bufsize: usize,
+    /// `tune.maxrewrite`: bytes of it that are kept for edits.
+    pub maxrewrite: usize,
+    /// `tune.http.maxhdr`
+    pub maxhdr: usize,
+    /// `node`, `description`
+    pub node: Option<Box<str>>,
+    /// `description`
+    pub description: Option<Box<str>>,
+}
+
+/// A user or a group, by name or by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// To be looked up.
+    Name(Box<str>),
+    /// As it is.
+    Number(u32),
+}
+
+fn text(word: &manylane_config::lex::Word) -> Box<str> {
+    String::from_utf8_lossy(word.bytes()).into()
+}
+
+fn path(word: &manylane_config::lex::Word) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(std::ffi::OsStr::from_bytes(word.bytes()))
+}
+
+fn owner(name: &Option<Set<manylane_config::lex::Word>>, number: &Option<Set<u32>>) -> Option<Owner> {
+    match (name, number) {
+        (_, Some(number)) => Some(Owner::Number(number.value)),
+        (Some(name), None) => Some(Owner::Name(text(&name.value))),
+        (None, None) => None,
+    }
+}
+
+fn is_on(set: &Option<Set<bool>>) -> bool {
+    set.is_some_and(|set| set.value)
+}
+
+/// Bytes of a buffer, unless the file says otherwise.
+const BUFSIZE: u64 = 16_384;
+
+/// Takes all fields by name, so that a new one of the tree cannot be forgotten here.
+pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
+    let Global {
+        busy_polling,
+        chroot,
+        close_spread_time,
+        cpu_placement,
+        daemon,
+        default_path,
+        description,
+        disable_fast_forward: _, // both directions are always forwarded without looking
+        disable_zero_copy,
+        dns_accept_family,
+        expose_deprecated: _,   // no keyword is deprecated here
+        expose_experimental: _, // nor experimental
+        fd_hard_limit,
+        gid,
+        grace,
+        group,
+        h1_accept_payload,
+        h1_case_adjust,
+        h1_case_adjust_file,
+        hard_stop_after,
+        localpeer: _, // a name that only peers sections use, and those are refused
+        log,
+        log_send_hostname,
+        log_tag,
+        max_spread_checks: _, // of health checks, which are refused
+        maxconn,
+        maxconnrate,
+        maxpipes,
+        maxsessrate,
+        mworker_max_reloads: _, // of the master, which is refused
+        nbthread,
+        node,
+        noreuseport,
+        nosplice,
+        numa_cpu_mapping,
+        pidfile,
+        pp2_never_send_local: _, // of health checks
+        profiling_memory,
+        profiling_tasks,
+        quiet,
+        reject_privileged_tcp,
+        server_state_base,
+        server_state_file,
+        set_dumpable,
+        spread_checks: _, // of health checks
+        stats_maxconn,
+        stats_sockets,
+        stats_timeout,
+        strict_limits,
+        thread_group,
+        thread_groups,
+        thread_hard_limit,
+        tune,
+        uid,
+        ulimit_n,
+        unix_bind: _, // joined to the listeners by `bind`
+        user,
+        variables,
+        warn_blocked_after,
+        zero_warning,
+    } = global;
+    let cli = "the run-time interface is not built yet";
+    let lanes = "groups of lanes and their processors are not set by the file yet";
+    refuse.on(busy_polling, "busy-polling", "lanes sleep when they have nothing to do");
+    refuse.set(close_spread_time, "close-spread-time", "it is not built yet");
+    for statement in cpu_placement.iter().chain(thread_group) {
+        refuse.keyword(statement.pos, statement.keyword, lanes);
+    }
+    if thread_groups.is_some_and(|groups| groups.value > 1) {
+        refuse.set(thread_groups, "thread-groups", lanes);
+    }
+    if let Some(statement) = default_path
+        && statement.words.first().is_some_and(|word| *word != "current")
+    {
+        refuse.keyword(statement.pos, "default-path", "only 'default-path current' is built yet");
+    }
+    refuse.set(dns_accept_family, "dns-accept-family", "names are resolved at the start only, to any family");
+    refuse.on(h1_accept_payload, "h1-accept-payload-with-any-method", "it is not built yet");
+    if let Some((name, _)) = h1_case_adjust.first() {
+        refuse.keyword(name.pos(), "h1-case-adjust", "it is not built yet");
+    }
+    refuse.set(h1_case_adjust_file, "h1-case-adjust-file", "it is not built yet");
+    super::log::global(log, log_send_hostname, log_tag, refuse);
+    refuse.set(maxconnrate, "maxconnrate", "it is not built yet");
+    refuse.set(maxpipes, "maxpipes", "each lane keeps a bounded number of pipes of its own");
+    refuse.set(maxsessrate, "maxsessrate", "it is not built yet");
+    refuse.idle(numa_cpu_mapping, "numa-cpu-mapping", "lanes are not bound to processors");
+    refuse.on(profiling_memory, "profiling.memory", cli);
+    refuse.idle(profiling_tasks, "profiling.tasks", cli);
+    refuse.on(disable_zero_copy, "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides");
+    refuse.idle(server_state_base, "server-state-base", "no server state file is read yet");
+    refuse.set(server_state_file, "server-state-file", "it is not built yet");
+    refuse.on(set_dumpable, "set-dumpable", "it is not built yet");
+    refuse.idle(stats_maxconn, "stats maxconn", cli);
+    refuse.idle(stats_timeout, "stats timeout", cli);
+    for socket in stats_sockets {
+        refuse.keyword(socket.pos, "stats socket", cli);
+    }
+    for statement in variables {
+        refuse.keyword(statement.pos, statement.keyword, "variables of the process are not built yet");
+    }
+    refuse.idle(warn_blocked_after, "warn-blocked-traffic-after", "the watchdog has a limit of its own");
+    let tune = self::tune(tune, refuse);
+    let most_lanes = thread_hard_limit.map(|set| set.value as usize);
+    Process {
+        daemon: is_on(daemon),
+        quiet: is_on(quiet),
+        zero_warning: is_on(zero_warning),
+        pidfile: pidfile.as_ref().map(|set| path(&set.value)),
+        chroot: chroot.as_ref().map(|set| path(&set.value)),
+        user: owner(user, uid),
+        group: owner(group, gid),
+        lanes: nbthread.map(|set| set.value as usize),
+        most_lanes,
+        maxconn: maxconn.map(|set| set.value),
+        descriptors: ulimit_n.map(|set| set.value),
+        most_descriptors: fd_hard_limit.map(|set| set.value),
+        strict_limits: strict_limits.is_none_or(|set| set.value),
+        hard_stop_after: hard_stop_after.map(|Set { value: HardStop { after }, .. }| after),
+        grace: grace.map_or(Duration::ZERO, |set| set.value),
+        no_splice: is_on(nosplice),
+        no_reuse_port: is_on(noreuseport),
+        reject_privileged: is_on(reject_privileged_tcp),
+        node: node.as_ref().map(|set| text(&set.value)),
+        description: description.as_ref().map(|set| text(&set.value)),
+        ..tune
+    }
+}
+
+/// `tune.*`
+fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
+    let Tune {
+        buffers_limit,
+        buffers_reserve,
+        bufsize,
+        bufsize_large,
+        bufsize_small,
+        events_max_at_once,
+        fail_alloc,
+        glitches_kill_cpu,
+        h1_zero_copy_recv: _, // bytes are never copied
+        h1_zero_copy_send: _,
+        h1_be_glitches,
+        h1_fe_glitches,
+        http_cookielen,
+        http_logurilen,
+        http_maxhdr,
+        idle_pool_shared,
+        idletimer,
+        listener_multi_queue,
+        max_checks_per_thread: _, // of health checks, which are refused
+        max_rules_at_once,
+        maxaccept,
+        maxpollevents,
+        maxrewrite,
+        notsent_lowat_client,
+        notsent_lowat_server,
+        pattern_cache_size,
+        pipesize,
+        pool_high_fd_ratio,
+        pool_low_fd_ratio,
+        rcvbuf_client,
+        rcvbuf_server,
+        rcvbuf_backend,
+        rcvbuf_frontend,
+        recv_enough,
+        renice_runtime,
+        renice_startup,
+        runqueue_depth,
+        sched_low_latency,
+        sndbuf_client,
+        sndbuf_server,
+        sndbuf_backend,
+        sndbuf_frontend,
+        stick_counters: _, // of stick tables, which are refused
+        takeover_other_tg,
+        vars_check: _, // of health checks
+        vars_global,
+        vars_proc,
+        vars_reqres,
+        vars_sess,
+        vars_txn,
+    } = tune;
+    let yet = "it is not built yet";
+    let driver = "the driver's own constant holds";
+    for (set, keyword) in [
+        (buffers_limit, "tune.buffers.limit"),
+        (fail_alloc, "tune.fail-alloc"),
+        (glitches_kill_cpu, "tune.glitches.kill.cpu-usage"),
+        (h1_be_glitches, "tune.h1.be.glitches-threshold"),
+        (h1_fe_glitches, "tune.h1.fe.glitches-threshold"),
+        (http_cookielen, "tune.http.cookielen"),
+        (http_logurilen, "tune.http.logurilen"),
+        (notsent_lowat_client, "tune.notsent-lowat.client"),
+        (notsent_lowat_server, "tune.notsent-lowat.server"),
+        (rcvbuf_client, "tune.rcvbuf.client"),
+        (rcvbuf_server, "tune.rcvbuf.server"),
+        (sndbuf_client, "tune.sndbuf.client"),
+        (sndbuf_server, "tune.sndbuf.server"),
+        (vars_global, "tune.vars.global-max-size"),
+        (vars_proc, "tune.vars.proc-max-size"),
+        (vars_reqres, "tune.vars.reqres-max-size"),
+        (vars_sess, "tune.vars.sess-max-size"),
+        (vars_txn, "tune.vars.txn-max-size"),
+    ] {
+        // What asks for nothing is done.
+        if set.is_some_and(|set| set.value != 0) {
+            refuse.set(set, keyword, yet);
+        }
+    }
+    for (set, keyword) in [(renice_runtime, "tune.renice.runtime"), (renice_startup, "tune.renice.startup")] {
+        refuse.set(set, keyword, yet);
+    }
+    for (set, keyword) in [
+        (buffers_reserve, "tune.buffers.reserve"),
+        (bufsize_large, "tune.bufsize.large"),
+        (bufsize_small, "tune.bufsize.small"),
+        (events_max_at_once, "tune.events.max-events-at-once"),
+        (max_rules_at_once, "tune.max-rules-at-once"),
+        (maxpollevents, "tune.maxpollevents"),
+        (pattern_cache_size, "tune.pattern.cache-size"),
+        (pipesize, "tune.pipesize"),
+        (pool_high_fd_ratio, "tune.pool-high-fd-ratio"),
+        (pool_low_fd_ratio, "tune.pool-low-fd-ratio"),
+        (recv_enough, "tune.recv_enough"),
+        (rcvbuf_backend, "tune.rcvbuf.backend"),
+        (rcvbuf_frontend, "tune.rcvbuf.frontend"),
+        (sndbuf_backend, "tune.sndbuf.backend"),
+        (sndbuf_frontend, "tune.sndbuf.frontend"),
+    ] {
+        refuse.idle(set, keyword, driver);
+    }
+    refuse.idle(maxaccept, "tune.maxaccept", "a lane accepts 4 connections in one go");
+    refuse.idle(idletimer, "tune.idletimer", "streams are not slowed down when they are idle");
+    refuse.idle(idle_pool_shared, "tune.idle-pool.shared", "other lanes' connections are taken when the own shelf is empty");
+    refuse.idle(takeover_other_tg, "tune.takeover-other-tg-connections", "there is one group of lanes");
+    if listener_multi_queue.is_some_and(|set| set.value == "off") {
+        refuse.set(listener_multi_queue, "tune.listener.multi-queue", "connections go to the least loaded lane");
+    }
+    let bufsize = bufsize.map_or(BUFSIZE, |set| set.value) as usize;
+    let maxrewrite = maxrewrite.map_or(1024, |set| set.value as usize).min(bufsize / 2);
+    Process {
+        runqueue_depth: runqueue_depth.map(|set| set.value as u32),
+        low_latency: is_on(sched_low_latency),
+        bufsize,
+        maxrewrite,
+        maxhdr: http_maxhdr.map_or(101, |set| set.value as usize),
+        ..Process::default()
+    }
+}

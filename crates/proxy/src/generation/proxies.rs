@@ -1,0 +1,437 @@
+//! `frontend`, `backend` and `listen`.
+
+use super::balance::{self, BalanceKey};
+use super::bind::{self, Listener, text};
+use super::refuse::Refuse;
+use super::server::{self, Server};
+use crate::counts::{BackendCounts, FrontendCounts};
+use crate::places::Places;
+use manylane_balance::Balancer;
+use manylane_config::table::{Timeout, Toggle};
+use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Set, Settings};
+use manylane_net::SplicePolicy;
+use manylane_stats::CounterGroup;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What listens.
+#[derive(Debug)]
+pub struct Frontend {
+    /// Number among all frontends.
+    pub number: usize,
+    /// `id`, or the next free one.
+    pub id: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// `description`
+    pub description: Option<Box<str>>,
+    /// What it understands.
+    pub mode: Mode,
+    /// Where it listens.
+    pub listeners: Vec<Listener>,
+    /// `default_backend`, or the backend half of a `listen`: a number.
+    pub default_backend: Option<usize>,
+    /// Where waiting ends.
+    pub timeouts: FrontendTimeouts,
+    /// `maxconn`
+    pub places: Places,
+    /// Switches of both kinds of proxies.
+    pub common: Common,
+    /// What happened.
+    pub counts: CounterGroup<FrontendCounts>,
+}
+
+/// Times of a frontend; none waits for ever.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrontendTimeouts {
+    /// `timeout client`
+    pub client: Option<Duration>,
+    /// `timeout client-fin`
+    pub client_fin: Option<Duration>,
+    /// `timeout client-hs`
+    pub handshake: Option<Duration>,
+    /// `timeout http-request`
+    pub request: Option<Duration>,
+    /// `timeout http-keep-alive`
+    pub keep_alive: Option<Duration>,
+    /// `timeout tarpit`
+    pub tarpit: Option<Duration>,
+}
+
+/// What has servers.
+#[derive(Debug)]
+pub struct Backend {
+    /// Number among all backends.
+    pub number: usize,
+    /// `id`, or the next free one.
+    pub id: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// `description`
+    pub description: Option<Box<str>>,
+    /// What it understands.
+    pub mode: Mode,
+    /// Its servers.
+    pub servers: Vec<Server>,
+    /// Chooses among them.
+    pub balancer: Balancer,
+    /// What it is given to choose by.
+    pub key: BalanceKey,
+    /// Where waiting ends.
+    pub timeouts: BackendTimeouts,
+    /// Tries to connect after the first.
+    pub retries: u32,
+    /// `option redispatch`
+    pub redispatch: Redispatch,
+    /// `fullconn`; 0 for a tenth of the frontends' `maxconn`.
+    pub fullconn: u32,
+    /// Switches of both kinds of proxies.
+    pub common: Common,
+    /// What happened.
+    pub counts: CounterGroup<BackendCounts>,
+}
+
+/// Times of a backend; none waits for ever.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BackendTimeouts {
+    /// `timeout connect`
+    pub connect: Option<Duration>,
+    /// `timeout server`
+    pub server: Option<Duration>,
+    /// `timeout server-fin`
+    pub server_fin: Option<Duration>,
+    /// `timeout queue`
+    pub queue: Option<Duration>,
+    /// `timeout tunnel`
+    pub tunnel: Option<Duration>,
+    /// `timeout http-request`
+    pub request: Option<Duration>,
+    /// `timeout http-keep-alive`
+    pub keep_alive: Option<Duration>,
+    /// `timeout tarpit`
+    pub tarpit: Option<Duration>,
+}
+
+/// `option redispatch`: at which tries another server may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redispatch {
+    /// Never.
+    Off,
+    /// At every so many tries.
+    Every(u32),
+    /// At the last tries: so many before the end, from 1.
+    FromEnd(u32),
+}
+
+impl Redispatch {
+    fn new(interval: Option<i32>) -> Self {
+        match interval {
+            None | Some(0) => Self::Off,
+            Some(n) if n > 0 => Self::Every(n.cast_unsigned()),
+            Some(n) => Self::FromEnd(n.unsigned_abs()),
+        }
+    }
+
+    /// Whether try number `attempt` (1 for the first repetition) of `retries` may go elsewhere.
+    pub fn applies(self, attempt: u32, retries: u32) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Every(n) => attempt.is_multiple_of(n),
+            Self::FromEnd(n) => attempt == (retries + 1).saturating_sub(n).max(1),
+        }
+    }
+}
+
+/// Switches that frontends and backends have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Common {
+    /// When bytes of clients are spliced.
+    pub splice_request: Option<SplicePolicy>,
+    /// When bytes of servers are spliced.
+    pub splice_response: Option<SplicePolicy>,
+    /// `option independent-streams`
+    pub independent: bool,
+    /// `option abortonclose`
+    pub abort_on_close: bool,
+}
+
+/// All proxies of a configuration, and the servers' number.
+#[derive(Debug, Default)]
+pub(super) struct Proxies {
+    pub(super) frontends: Vec<Frontend>,
+    pub(super) backends: Vec<Backend>,
+    pub(super) servers: usize,
+}
+
+pub(super) fn proxies(config: &Config, refuse: &mut Refuse<'_>) -> Proxies {
+    let mut all = Proxies::default();
+    let mut names: HashMap<Vec<u8>, usize> = HashMap::new();
+    let started = |proxy: &&Proxy| {
+        proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
+    };
+    for proxy in config.proxies.iter().filter(started).filter(|proxy| proxy.kind.is_backend()) {
+        let number = names.len();
+        names.insert(proxy.name.bytes().to_vec(), number);
+    }
+    let mut ids = Ids::new(config.proxies.iter().filter_map(|proxy| proxy.id).map(|set| set.value));
+    for proxy in config.proxies.iter().filter(started) {
+        one(proxy, config, &names, &mut ids, &mut all, refuse);
+    }
+    all
+}
+
+/// Numbers that are given to what has none.
+struct Ids {
+    taken: Vec<u32>,
+    next: u32,
+}
+
+impl Ids {
+    fn new(taken: impl Iterator<Item = u32>) -> Self {
+        Self { taken: taken.collect(), next: 2 } // HAProxy begins with 2: its command line is the first
+    }
+
+    fn next(&mut self, given: Option<u32>) -> u32 {
+        given.unwrap_or_else(|| {
+            while self.taken.contains(&self.next) {
+                self.next += 1;
+            }
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}
+
+fn one(
+    proxy: &Proxy,
+    config: &Config,
+    names: &HashMap<Vec<u8>, usize>,
+    ids: &mut Ids,
+    all: &mut Proxies,
+    refuse: &mut Refuse<'_>,
+) {
+    let Proxy {
+        kind,
+        name,
+        pos,
+        defaults: _, // the rules of a named one are refused where they stand
+        explicit_defaults: _,
+        settings,
+        id,
+        guid: _, // for reports; unique in the file
+        description,
+        binds,
+        servers,
+        acls: _, // names only; what uses them is refused
+        rules,
+        use_backend,
+        use_server,
+        captures,
+        monitor_fail,
+        force_persist,
+        ignore_persist,
+    } = proxy;
+    let rule = "rules are not built yet";
+    for rule in rules {
+        refuse.keyword(rule.pos, rule.list.name(), "rules are not built yet");
+    }
+    for (choice, keyword) in
+        use_backend.iter().map(|c| (c, "use_backend")).chain(use_server.iter().map(|c| (c, "use-server")))
+    {
+        refuse.keyword(choice.pos, keyword, rule);
+    }
+    for capture in captures {
+        refuse.keyword(capture.pos, "capture", "logs are not built yet");
+    }
+    for (conditions, keyword) in [
+        (monitor_fail, "monitor fail"),
+        (force_persist, "force-persist"),
+        (ignore_persist, "ignore-persist"),
+    ] {
+        for condition in conditions {
+            refuse.keyword(condition.pos, keyword, rule);
+        }
+    }
+    let mode = settings.mode();
+    if mode == Mode::Http {
+        let pos = settings.mode.map_or(*pos, |set: Set<Mode>| set.pos);
+        refuse.keyword(pos, "mode http", "it is not built yet");
+    }
+    let common = self::settings(settings, mode, refuse);
+    let id = ids.next(id.map(|set| set.value));
+    let description = description.as_ref().map(|set| text(&set.value));
+    let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
+    if kind.is_frontend() {
+        let number = all.frontends.len();
+        let own = names.get(name.bytes()).copied().filter(|_| kind.is_backend());
+        let default_backend = match &settings.default_backend {
+            Some(set) => names.get(set.value.bytes()).copied(),
+            None => own,
+        };
+        let mut listeners = Vec::new();
+        for bind in binds {
+            let more = bind::listeners(bind, number, listeners.len(), settings, &config.global, refuse);
+            listeners.extend(more);
+        }
+        all.frontends.push(Frontend {
+            number,
+            id,
+            name: text(name),
+            description: description.clone(),
+            mode,
+            listeners,
+            default_backend,
+            timeouts: FrontendTimeouts {
+                client: time(Timeout::Client),
+                client_fin: time(Timeout::ClientFin),
+                handshake: time(Timeout::ClientHs).or(time(Timeout::Client)),
+                request: time(Timeout::HttpRequest),
+                keep_alive: time(Timeout::HttpKeepAlive),
+                tarpit: time(Timeout::Tarpit).or(time(Timeout::Connect)),
+            },
+            places: Places::new(settings.maxconn.map_or(0, |set| set.value)),
+            common,
+            counts: CounterGroup::new(),
+        });
+    }
+    if kind.is_backend() {
+        let mut built = Vec::new();
+        for line in servers {
+            built.push(server::server(line, settings, all.servers, built.len(), refuse));
+            all.servers += 1;
+        }
+        let mut ids = Ids { taken: built.iter().map(|server| server.id).collect(), next: 1 };
+        for server in built.iter_mut().filter(|server| server.id == 0) {
+            server.id = ids.next(None);
+        }
+        let (balancer, key) = balance::balancer(settings, mode, &built, refuse);
+        all.backends.push(Backend {
+            number: all.backends.len(),
+            balancer,
+            key,
+            id,
+            name: text(name),
+            description,
+            mode,
+            servers: built,
+            timeouts: BackendTimeouts {
+                connect: time(Timeout::Connect),
+                server: time(Timeout::Server),
+                server_fin: time(Timeout::ServerFin),
+                queue: time(Timeout::Queue).or(time(Timeout::Connect)),
+                tunnel: time(Timeout::Tunnel),
+                request: time(Timeout::HttpRequest),
+                keep_alive: time(Timeout::HttpKeepAlive),
+                tarpit: time(Timeout::Tarpit).or(time(Timeout::Connect)),
+            },
+            retries: settings.retries.map_or(3, |set| set.value),
+            redispatch: Redispatch::new(settings.redispatch.map(|set| set.value)),
+            fullconn: settings.fullconn.map_or(0, |set| set.value),
+            common,
+            counts: CounterGroup::new(),
+        });
+    }
+}
+
+/// Switches of `option` that are done in both modes, or need nothing to be done.
+const DONE: &[Toggle] = &[
+    Toggle::ABORTONCLOSE,
+    Toggle::ALLBACKUPS,
+    Toggle::CLITCPKA,
+    Toggle::CONTSTATS, // counters always grow while streams last
+    Toggle::DISABLE_H2_UPGRADE,
+    Toggle::INDEPENDENT_STREAMS,
+    Toggle::NOLINGER,
+    Toggle::SOCKET_STATS, // there always are
+    Toggle::SPLICE_AUTO,
+    Toggle::SPLICE_REQUEST,
+    Toggle::SPLICE_RESPONSE,
+    Toggle::SRVTCPKA,
+    Toggle::TCP_SMART_ACCEPT, // the kernel's own delay of acknowledgements does it
+    Toggle::TCP_SMART_CONNECT,
+    Toggle::TCPKA,
+    // Only logs could tell the difference, and those are refused.
+    Toggle::DONTLOG_NORMAL,
+    Toggle::DONTLOGNULL,
+    Toggle::LOG_HEALTH_CHECKS,
+    Toggle::LOG_SEPARATE_ERRORS,
+    Toggle::LOGASAP,
+];
+
+fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common {
+    let Settings {
+        backlog: _, // of the listeners
+        balance: _,
+        client_keep_alive: _, // of the listeners
+        cookie: _,
+        default_backend: _,
+        default_server: _, // is in the servers
+        disabled: _,
+        error_files: _,
+        error_log_format: _, // of logs, which are refused
+        errorfiles: _,
+        forwardfor: _,
+        fullconn: _,
+        hash_balance_factor: _,
+        hash_preserve_affinity: _,
+        hash_type: _,
+        http_errors: _,
+        http_reuse: _,
+        http_send_name_header: _,
+        inspect_request: _, // of rules, which are refused
+        inspect_response: _,
+        load_server_state,
+        log,
+        log_format: _,
+        log_format_sd: _,
+        log_option: _,
+        log_tag: _,
+        max_keep_alive_queue: _,
+        max_session_srv_conns: _,
+        maxconn: _,
+        mode: _,
+        monitor_uri: _,
+        options,
+        originalto: _,
+        rate_limit,
+        redispatch: _,
+        restrict_header_names: _,
+        retries: _,
+        retry_on: _,
+        server_keep_alive: _, // of the servers
+        server_state_file: _,
+        source: _, // of the servers
+        stats,
+        timeouts: _,
+        unique_id_format: _,
+        unique_id_header: _,
+    } = settings;
+    let _ = mode;
+    if load_server_state.is_some_and(|set| set.value != "none") {
+        refuse.set(load_server_state, "load-server-state-from-file", "it is not built yet");
+    }
+    super::log::targets(log, refuse);
+    refuse.set(rate_limit, "rate-limit sessions", "it is not built yet");
+    for statement in stats {
+        refuse.keyword(statement.pos, statement.keyword, "the statistics page is not built yet");
+    }
+    for (toggle, set) in Toggle::all().zip(options) {
+        if let Some(set) = set
+            && set.value
+            && !DONE.contains(&toggle)
+        {
+            refuse.keyword(set.pos, toggle.name(), "it is not built yet");
+        }
+    }
+    let splice = |forced: Toggle| {
+        let always = SplicePolicy { from: 0 };
+        let auto = settings.option(Toggle::SPLICE_AUTO).then(SplicePolicy::default);
+        settings.option(forced).then_some(always).or(auto)
+    };
+    Common {
+        splice_request: splice(Toggle::SPLICE_REQUEST),
+        splice_response: splice(Toggle::SPLICE_RESPONSE),
+        independent: settings.option(Toggle::INDEPENDENT_STREAMS),
+        abort_on_close: settings.option(Toggle::ABORTONCLOSE),
+    }
+}

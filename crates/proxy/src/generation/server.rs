@@ -1,0 +1,367 @@
+//! `server` lines.
+
+use super::bind::{keep_alive, text};
+use super::refuse::Refuse;
+use crate::counts::ServerCounts;
+use manylane_config::table::{ServerOptions, Toggle};
+use manylane_config::tree::{self, ProxyHeader, Set, Settings};
+use manylane_net::address::{Host, Place, Port};
+use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
+use manylane_stats::CounterGroup;
+use std::time::Duration;
+
+/// A server, as the file has it, and what happened to it.
+#[derive(Debug)]
+pub struct Server {
+    /// Number among all servers.
+    pub number: usize,
+    /// Number in its backend.
+    pub index: usize,
+    /// `id`, or the next free one of its backend.
+    pub id: u32,
+    /// Its name.
+    pub name: Box<str>,
+    /// Where it is.
+    pub place: ServerPlace,
+    /// Options of connections to it.
+    pub connect: ConnectOptions,
+    /// What its connections begin with.
+    pub header: Option<SendHeader>,
+    /// `weight`, 0 to 256.
+    pub weight: u16,
+    /// `backup`
+    pub backup: bool,
+    /// `disabled`
+    pub disabled: bool,
+    /// `maxconn`; 0 for no bound.
+    pub maxconn: u32,
+    /// `minconn`
+    pub minconn: u32,
+    /// `maxqueue`; 0 for no bound.
+    pub maxqueue: u32,
+    /// `slowstart`
+    pub slowstart: Duration,
+    /// `cookie`
+    pub cookie: Option<Box<[u8]>>,
+    /// `max-reuse`: requests after a connection's first; none for no bound.
+    pub max_reuse: Option<u32>,
+    /// `pool-max-conn`; none for no bound.
+    pub pool_max: Option<u32>,
+    /// `pool-purge-delay`
+    pub pool_purge: Duration,
+    /// `hash-key`
+    pub hash_key: HashKey,
+    /// What happened.
+    pub counts: CounterGroup<ServerCounts>,
+}
+
+/// `hash-key`: what a consistent hash knows a server by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashKey {
+    /// Its number.
+    Id,
+    /// Its address.
+    Address,
+    /// Its address and port.
+    AddressAndPort,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub enum ServerPlace {
+    /// There.
+    At(Endpoint),
+    /// Where the address does not say it: where the client connected to.
+    OfClient(Address),
+    /// Its name has no address (`init-addr none`): nowhere, until it gets one.
+    Nowhere,
+}
+
+/// The PROXY protocol's header that a connection begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendHeader {
+    /// Binary, else a line of text.
+    pub v2: bool,
+    /// With a checksum.
+    pub checksum: bool,
+}
+
+pub(super) fn server(
+    line: &tree::Server,
+    settings: &Settings,
+    number: usize,
+    index: usize,
+    refuse: &mut Refuse<'_>,
+) -> Server {
+    let tree::Server { name, address, options, pos, template: _ } = line;
+    let ServerOptions {
+        cookie,
+        error_limit,
+        guid: _, // for reports; unique in the file
+        hash_key,
+        id,
+        init_addr,
+        init_state,
+        log_bufsize: _, // of log backends, which are refused
+        log_proto: _,
+        max_reuse,
+        maxconn,
+        maxqueue,
+        minconn,
+        namespace,
+        observe,
+        on_error,
+        on_marked_down,
+        on_marked_up,
+        pool_conn_name,
+        pool_low_conn,
+        pool_max_conn,
+        pool_purge_delay,
+        proto: _, // HTTP/1 is spoken anyway
+        redir,
+        resolve_net,
+        resolve_opts,
+        resolve_prefer,
+        resolvers,
+        shard: _,  // of peers, which are refused
+        slowstart,
+        tcp_ut,
+        track,
+        weight,
+        cc,
+        backup,
+        disabled,
+        non_stick: _, // of stick tables, which are refused
+        tfo,
+        send_proxy,
+        proxy_v2_options,
+        proxy_tlvs,
+        source,
+    } = options;
+    let checks = "health checks are not built yet";
+    let names = "names are resolved at the start only";
+    refuse.set(error_limit, "error-limit", checks);
+    refuse.set(observe, "observe", checks);
+    refuse.set(on_error, "on-error", checks);
+    refuse.set(on_marked_down, "on-marked-down", checks);
+    refuse.set(on_marked_up, "on-marked-up", checks);
+    refuse.set(track, "track", checks);
+    if init_state.is_some_and(|set| !matches!(set.value, "up" | "fully-up")) {
+        refuse.set(init_state, "init-state", checks);
+    }
+    refuse.set(pool_conn_name, "pool-conn-name", "it is not built yet");
+    refuse.idle(pool_low_conn, "pool-low-conn", "other lanes' connections are taken when the own shelf is empty");
+    refuse.set(redir, "redir", "it is not built yet");
+    refuse.set(resolve_net, "resolve-net", names);
+    refuse.set(resolve_opts, "resolve-opts", names);
+    refuse.set(resolve_prefer, "resolve-prefer", names);
+    refuse.set(resolvers, "resolvers", names);
+    refuse.set(cc, "cc", "it is not built yet");
+    if namespace.as_ref().is_some_and(|set| set.value == *"*") {
+        refuse.set(namespace, "namespace *", "the client's namespace is not known here");
+    }
+    if let Some((_, word)) = proxy_tlvs.first() {
+        refuse.keyword(word.pos(), "set-proxy-v2-tlv-fmt", "it is not built yet");
+    }
+    for (set, keyword) in [(maxconn, "maxconn"), (minconn, "minconn"), (maxqueue, "maxqueue")] {
+        if set.is_some_and(|set| set.value > 0) {
+            refuse.set(set, keyword, "queues of servers are not built yet");
+        }
+    }
+    let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
+    let header = header(send_proxy, proxy_v2_options, refuse);
+    let common = CommonOptions {
+        user_timeout: tcp_ut.map(|set| set.value),
+        keep_alive: keep_alive(
+            settings.option(Toggle::SRVTCPKA) || settings.option(Toggle::TCPKA),
+            &settings.server_keep_alive,
+        ),
+        no_linger: settings.option(Toggle::NOLINGER),
+        ..CommonOptions::default()
+    };
+    let source = source.as_ref().or(settings.source.as_ref()).map(|set| &set.value);
+    let connect = ConnectOptions {
+        source: source.and_then(|source| self::source(source, refuse)),
+        interface: source.and_then(|source| source.interface.as_ref()).map(text),
+        mss: None,
+        fast_open: on(tfo),
+        namespace: namespace.as_ref().map(|set| text(&set.value)),
+        common,
+    };
+    Server {
+        number,
+        index,
+        id: id.map_or(0, |set| set.value),
+        name: text(name),
+        place: place(address, init_addr, refuse),
+        connect,
+        header,
+        weight: weight.map_or(1, |set| set.value.min(256) as u16),
+        backup: on(backup),
+        disabled: on(disabled),
+        maxconn: maxconn.map_or(0, |set| set.value),
+        minconn: minconn.map_or(0, |set| set.value),
+        maxqueue: maxqueue.map_or(0, |set| set.value),
+        slowstart: slowstart.map_or(Duration::ZERO, |set| set.value),
+        cookie: cookie.as_ref().map(|set| set.value.bytes().into()),
+        max_reuse: max_reuse.and_then(|set| u32::try_from(set.value).ok()),
+        pool_max: pool_max_conn.and_then(|set| u32::try_from(set.value).ok()),
+        pool_purge: pool_purge_delay.map_or(Duration::from_secs(5), |set| set.value),
+        hash_key: match hash_key {
+            None | Some(Set { value: "id", .. }) => HashKey::Id,
+            Some(Set { value: "addr", .. }) => HashKey::Address,
+            Some(Set { value: "addr-port", .. }) => HashKey::AddressAndPort,
+            Some(_) => {
+                refuse.keyword(*pos, "hash-key guid", "it is not built yet");
+                HashKey::Id
+            }
+        },
+        counts: CounterGroup::new(),
+    }
+}
+
+fn header(
+    send_proxy: &Option<Set<ProxyHeader>>,
+    options: &Option<Set<manylane_config::lex::Word>>,
+    refuse: &mut Refuse<'_>,
+) -> Option<SendHeader> {
+    let mut checksum = false;
+    if let Some(set) = options {
+        for option in set.value.bytes().split(|byte| *byte == b',') {
+            match option {
+                b"crc32c" => checksum = true,
+                b"authority" => {} // the name of a TLS session, and there is none
+                _ => {
+                    let name = format!("proxy-v2-options {}", String::from_utf8_lossy(option));
+                    refuse.keyword(set.value.pos(), &name, "it is not built yet");
+                }
+            }
+        }
+    }
+    match send_proxy.map(|set| set.value) {
+        None | Some(ProxyHeader::None) => None,
+        Some(ProxyHeader::V1) => Some(SendHeader { v2: false, checksum: false }),
+        Some(ProxyHeader::V2) => Some(SendHeader { v2: true, checksum }),
+    }
+}
+
+/// `source`
+fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
+    let tree::Source { address, usesrc, interface: _ } = source;
+    let mut wrong = |message: String| refuse.found.alert(address.pos, message);
+    let resolved = match address.value.resolve() {
+        Ok(resolved) => resolved,
+        Err(error) => {
+            wrong(format!("'source' : {error}"));
+            return None;
+        }
+    };
+    let Place::Ip { host, port } = resolved.place else {
+        wrong("'source' expects an IP address".into());
+        return None;
+    };
+    let ip = match host {
+        Host::V4(ip) => ip.into(),
+        Host::V6(ip) => ip.into(),
+        Host::Name { .. } => return None, // was resolved
+    };
+    let ports = match port {
+        Port::Unset => None,
+        Port::One(port) => Some(port..=port),
+        Port::Range { low, high } => Some(low..=high),
+        Port::Offset(_) => {
+            wrong("'source' does not take an offset for a port".into());
+            None
+        }
+    };
+    let present = match usesrc.as_ref() {
+        None => None,
+        Some(word) => match word.text() {
+            Some("client") => Some(Present::Client),
+            Some("clientip") => Some(Present::ClientIp),
+            Some(text) if text.starts_with("hdr_ip(") => {
+                refuse.keyword(word.pos(), "usesrc hdr_ip", "it is not built yet");
+                None
+            }
+            Some(text) => {
+                let with_port = text.parse().ok();
+                let alone = text.parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0));
+                let address = with_port.or(alone);
+                if address.is_none() {
+                    let message = format!("'usesrc' expects client, clientip or an address and got '{text}'");
+                    refuse.found.alert(word.pos(), message);
+                }
+                address.map(Present::Address)
+            }
+            None => None,
+        },
+    };
+    Some(Source { address: ip, ports, present })
+}
+
+/// Where it is: its name is resolved by the first method of `init-addr` that can.
+fn place(
+    address: &Set<Address>,
+    init_addr: &Option<Set<manylane_config::lex::Word>>,
+    refuse: &mut Refuse<'_>,
+) -> ServerPlace {
+    let settled = |address: Address| {
+        let of_client = match &address.place {
+            Place::Ip { host, port } => {
+                let wild = match host {
+                    Host::V4(ip) => ip.is_unspecified(),
+                    Host::V6(ip) => ip.is_unspecified(),
+                    Host::Name { .. } => false,
+                };
+                wild || !matches!(port, Port::One(_))
+            }
+            _ => false,
+        };
+        if of_client {
+            return ServerPlace::OfClient(address);
+        }
+        match address.endpoints().map(|mut all| all.swap_remove(0)) {
+            Ok(endpoint) => ServerPlace::At(endpoint),
+            Err(_) => ServerPlace::Nowhere, // no name is left, and no range
+        }
+    };
+    let Place::Ip { host: Host::Name { .. }, port } = &address.value.place else {
+        return settled(address.value.clone());
+    };
+    let methods = init_addr.as_ref().map_or(&b"last,libc"[..], |set| set.value.bytes());
+    let mut failure = None;
+    for method in methods.split(|byte| *byte == b',') {
+        match method {
+            b"last" => {} // no server state file is read
+            b"libc" => match address.value.resolve() {
+                Ok(resolved) => return settled(resolved),
+                Err(error) => failure = Some(error.to_string()),
+            },
+            b"none" => return ServerPlace::Nowhere,
+            other => {
+                let ip = std::str::from_utf8(other).ok().and_then(|text| text.parse().ok());
+                let host = match ip {
+                    Some(std::net::IpAddr::V4(ip)) => Host::V4(ip),
+                    Some(std::net::IpAddr::V6(ip)) => Host::V6(ip),
+                    None => {
+                        let text = String::from_utf8_lossy(other);
+                        let message =
+                            format!("'init-addr' expects last, libc, none or an address and got '{text}'");
+                        refuse.found.alert(init_addr.as_ref().map_or(address.pos, |set| set.pos), message);
+                        return ServerPlace::Nowhere;
+                    }
+                };
+                return settled(Address {
+                    transport: address.value.transport,
+                    place: Place::Ip { host, port: *port },
+                });
+            }
+        }
+    }
+    if refuse.ignore_unresolved {
+        return ServerPlace::Nowhere;
+    }
+    let why = failure.unwrap_or_else(|| "no method of 'init-addr' gives an address".into());
+    refuse.found.alert(address.pos, format!("'server' : {why}"));
+    ServerPlace::Nowhere
+}

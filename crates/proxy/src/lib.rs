@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod places;
+
+pub use places::Places;
+
+/// All that makes system calls. What lanes share in it is in the rooms below.
+macro_rules! sockets {
+    ($($item:item)*) => { $(#[cfg(not(any(loom, manylane_sim)))] $item)* };
+}
+
+sockets! {
+    pub mod counts;
+    pub mod generation;
+    mod run;
+    mod server;
+    mod session;
+    mod tcp;
+    mod termination;
+
+    pub use generation::Generation;
+    pub use run::{BindFailure, BoundListener, Local, accept, bind};
+    pub use termination::{Cause, Phase, Termination};
+
+    /// Lanes of a process at most.
+    pub const MOST_LANES: usize = 1024;
+}

@@ -1,0 +1,230 @@
+//! From listeners to sessions: binding, accepting within `maxconn`, giving to the least loaded lane.
+
+use super::local::Local;
+use crate::generation::{Frontend, Generation, Listener, Owner, Shards};
+use crate::places::Places;
+use crate::session;
+use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, Seat, listen_sharded};
+use manylane_sched::{Class, Remote, TaskKind};
+use manylane_sync::{Arc, LaneId};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+static ACCEPT: TaskKind = TaskKind::new("accept");
+static SESSION: TaskKind = TaskKind::new("session");
+
+/// The sockets of a listener.
+#[derive(Debug)]
+pub struct BoundListener {
+    frontend: usize,
+    listener: usize,
+    sockets: Vec<Bound>,
+}
+
+impl BoundListener {
+    /// Where it listens, with the port that the system chose.
+    pub fn endpoint(&self) -> &Endpoint {
+        self.sockets[0].endpoint() // there is at least one
+    }
+
+    /// The number of its frontend.
+    pub fn frontend(&self) -> usize {
+        self.frontend
+    }
+}
+
+/// A listener that could not be bound.
+#[derive(Debug)]
+pub struct BindFailure {
+    /// The frontend's name.
+    pub frontend: Box<str>,
+    /// Why, in one sentence that names the address.
+    pub reason: String,
+}
+
+impl fmt::Display for BindFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Binding for frontend {}: {}", self.frontend, self.reason)
+    }
+}
+
+/// Binds all listeners of a generation that `lanes` lanes will serve.
+///
+/// `owner` looks up users and groups by name: whether it is a group, and the name.
+///
+/// # Errors
+/// All that could not be bound. The others are closed.
+pub fn bind(
+    generation: &Generation,
+    lanes: usize,
+    owner: impl Fn(bool, &str) -> Result<u32, String>,
+) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
+    let mut bound = Vec::new();
+    let mut failures = Vec::new();
+    for frontend in &generation.frontends {
+        for listener in &frontend.listeners {
+            match bind_one(listener, lanes, &owner) {
+                Ok(sockets) => bound.push(BoundListener {
+                    frontend: frontend.number,
+                    listener: listener.index,
+                    sockets,
+                }),
+                Err(reason) => failures.push(BindFailure { frontend: frontend.name.clone(), reason }),
+            }
+        }
+    }
+    if failures.is_empty() { Ok(bound) } else { Err(failures) }
+}
+
+fn bind_one(
+    listener: &Listener,
+    lanes: usize,
+    owner: &impl Fn(bool, &str) -> Result<u32, String>,
+) -> Result<Vec<Bound>, String> {
+    let mut options = listener.options.clone();
+    let look_up = |group, wanted: &Option<Owner>| match wanted {
+        Some(Owner::Name(name)) => owner(group, name).map(Some),
+        Some(Owner::Number(number)) => Ok(Some(*number)),
+        None => Ok(None),
+    };
+    options.unix.user = options.unix.user.or(look_up(false, &listener.user)?);
+    options.unix.group = options.unix.group.or(look_up(true, &listener.group)?);
+    let accepting = listener.lanes.as_ref().map_or(lanes, |some| some.iter().filter(|&&n| n < lanes).count());
+    let shards = match listener.shards {
+        Shards::Number(n) => n.min(accepting.max(1)),
+        Shards::ByLane => accepting.max(1),
+    };
+    listen_sharded(&listener.endpoint, &options, shards).map_err(|error| error.to_string())
+}
+
+/// What a connection holds while it is served: a place at each of three doors, and its part in the counters.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) generation: Arc<Generation>,
+    pub(crate) frontend: usize,
+    pub(crate) listener: usize,
+}
+
+impl Ticket {
+    /// As soon as there is a place at each door.
+    async fn enter(generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
+        let ticket = Self { generation, frontend, listener };
+        for door in ticket.doors() {
+            door.enter().await; // not dropped meanwhile: an accepted connection waits to the end
+        }
+        let (door, at) = ticket.counted();
+        door.counts.own().connections.add(1);
+        at.counts.own().connections.add(1);
+        ticket
+    }
+
+    fn counted(&self) -> (&Frontend, &Listener) {
+        let frontend = &self.generation.frontends[self.frontend];
+        (frontend, &frontend.listeners[self.listener])
+    }
+
+    fn doors(&self) -> [&Places; 3] {
+        let (frontend, listener) = self.counted();
+        [&self.generation.places, &frontend.places, &listener.places]
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        for door in self.doors() {
+            door.leave();
+        }
+        let (frontend, listener) = self.counted();
+        frontend.counts.own().connections_ended.add(1);
+        listener.counts.own().connections_ended.add(1);
+    }
+}
+
+/// Has the lane of `local` accept from all of `bound` that it should, for all of `lanes`, which serve the same generation.
+///
+/// # Errors
+/// A sentence, when the lane has no descriptors or no memory left for a listener.
+pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneId]) -> Result<(), String> {
+    for listener in bound.iter() {
+        let wanted = &local.generation.frontends[listener.frontend].listeners[listener.listener].lanes;
+        let mut chosen: Vec<LaneId> = match wanted {
+            Some(some) => some.iter().filter_map(|&n| lanes.get(n)).copied().collect(),
+            None => lanes.to_vec(),
+        };
+        if chosen.is_empty() {
+            chosen = lanes.to_vec(); // a `thread` that names none of the lanes there are
+        }
+        let Some(place) = chosen.iter().position(|lane| *lane == local.here().lane()) else { continue };
+        let socket = &listener.sockets[place % listener.sockets.len()];
+        let acceptor = socket.acceptor(&local.io).map_err(|error| error.to_string())?;
+        let task = accepting(local.clone(), acceptor, Balance::new(chosen), listener.frontend, listener.listener, bound.clone());
+        local.here().spawn(&ACCEPT, Class::Urgent, task).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Accepts until the lane stops. The last lane that drops `bound` closes the sockets.
+async fn accepting(
+    local: Rc<Local>,
+    acceptor: Acceptor,
+    balance: Balance,
+    frontend: usize,
+    listener: usize,
+    bound: Arc<Vec<BoundListener>>,
+) {
+    local.begun();
+    let generation = &local.generation;
+    loop {
+        let next = {
+            let mut next = pin!(acceptor.accept());
+            poll_fn(|context| match local.stopping.poll(context) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => next.as_mut().poll(context).map(Some),
+            })
+            .await
+        };
+        match next {
+            Some(Ok(incoming)) => {
+                let ticket = Ticket::enter(generation.clone(), frontend, listener).await;
+                give(&local, &balance, incoming, ticket);
+            }
+            Some(Err(_)) => break, // the listener itself is of no use any more
+            None => {
+                for incoming in acceptor.close().await.unwrap_or_default() {
+                    let ticket = Ticket::enter(generation.clone(), frontend, listener).await;
+                    give(&local, &balance, incoming, ticket);
+                }
+                break;
+            }
+        }
+    }
+    drop(bound);
+    local.ended();
+}
+
+/// Has a connection served on the least loaded lane. It is closed if there is no memory for its task, or that lane just ended.
+fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, ticket: Ticket) {
+    let seat = balance.seat();
+    let here = local.here();
+    if seat.lane() == here.lane() {
+        let _ = here.spawn(&SESSION, Class::Normal, serve(local.clone(), incoming, seat, ticket));
+    } else {
+        let _ = Remote::new(seat.lane()).spawn_with(&SESSION, Class::Normal, move |_| async move {
+            if let Some(local) = Local::of(&ticket.generation) {
+                serve(local, incoming, seat, ticket).await;
+            }
+        });
+    }
+}
+
+/// One connection, on the lane that serves it.
+async fn serve(local: Rc<Local>, incoming: Incoming, seat: Seat, ticket: Ticket) {
+    local.begun();
+    session::run(&local, incoming, &ticket).await;
+    drop(ticket);
+    drop(seat); // before the lane tells that it is empty
+    local.ended();
+}

@@ -1,0 +1,118 @@
+//! What a lane has of a generation.
+
+use super::event::Event;
+use crate::generation::Generation;
+use manylane_io::Io;
+use manylane_net::{Connector, Presence};
+use manylane_sched::Here;
+use manylane_sync::qsbr::Reader;
+use manylane_sync::Arc;
+use std::cell::{Cell, Ref, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+/// A lane's side of a generation: its driver, its hands on servers, its sessions.
+pub struct Local {
+    pub(crate) io: Io,
+    pub(crate) generation: Arc<Generation>,
+    /// By the servers' numbers.
+    pub(crate) connectors: Box<[Connector]>,
+    /// The generation takes no more connections, and idle ones are closed.
+    pub(crate) stopping: Event,
+    /// The lane's access to what is published; one for all generations.
+    reader: Rc<RefCell<Reader>>,
+    /// What must end before the lane is empty: sessions, and tasks that accept.
+    sessions: Cell<usize>,
+    /// Called when the last session ends while it stops.
+    emptied: Box<dyn Fn()>,
+    /// Others give connections to this lane.
+    _presence: Presence,
+}
+
+thread_local! {
+    /// What this thread's lane serves; mostly one.
+    static SERVED: RefCell<Vec<Rc<Local>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Local {
+    /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
+    /// [stops](Self::stop), perhaps more than once.
+    pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
+        let servers = generation.backends.iter().flat_map(|backend| &backend.servers);
+        let connectors = servers.map(|server| Connector::new(server.connect.clone())).collect();
+        let reader = SERVED.with_borrow(|served| served.first().map(|local| local.reader.clone()));
+        let reader = reader.unwrap_or_else(|| Rc::new(RefCell::new(Reader::new())));
+        let local = Rc::new(Self {
+            io,
+            generation,
+            connectors,
+            stopping: Event::default(),
+            reader,
+            sessions: Cell::new(0),
+            emptied: Box::new(emptied),
+            _presence: Presence::new(),
+        });
+        SERVED.with_borrow_mut(|served| served.push(local.clone()));
+        local
+    }
+
+    /// What the calling lane has of `generation`; none before it was installed and after it was removed.
+    pub fn of(generation: &Arc<Generation>) -> Option<Rc<Self>> {
+        SERVED.with_borrow(|served| {
+            served.iter().find(|local| std::ptr::eq(&*local.generation, &**generation)).cloned()
+        })
+    }
+
+    /// The lane.
+    pub fn here(&self) -> Here {
+        self.io.here()
+    }
+
+    /// The lane's access to what is published. Not held across a wait.
+    pub(crate) fn reader(&self) -> Ref<'_, Reader> {
+        self.reader.borrow()
+    }
+
+    /// Lets go of what was replaced: once in a while, between two sessions.
+    pub(crate) fn quiescent(&self) {
+        if let Ok(mut reader) = self.reader.try_borrow_mut() {
+            reader.quiescent();
+        }
+    }
+
+    /// Takes no more connections, and closes those that are idle.
+    pub fn stop(&self) {
+        self.stopping.happen();
+        if self.sessions.get() == 0 {
+            (self.emptied)();
+        }
+    }
+
+    /// Sessions of this lane.
+    pub fn sessions(&self) -> usize {
+        self.sessions.get()
+    }
+
+    pub(crate) fn begun(&self) {
+        self.sessions.set(self.sessions.get() + 1);
+    }
+
+    pub(crate) fn ended(&self) {
+        self.quiescent();
+        self.sessions.set(self.sessions.get() - 1);
+        if self.sessions.get() == 0 && self.stopping.has_happened() {
+            (self.emptied)();
+        }
+    }
+
+    /// The lane serves it no more.
+    pub fn remove(&self) {
+        SERVED.with_borrow_mut(|served| served.retain(|local| !std::ptr::eq(&**local, self)));
+    }
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Local({:?}, {} sessions)", self.here(), self.sessions())
+    }
+}

@@ -1,0 +1,39 @@
+//! `option abortonclose`: a client that leaves while its stream waits ends that waiting.
+
+use crate::session::Client;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+/// The client has gone.
+#[derive(Debug)]
+pub(super) struct Left;
+
+/// What `waiting` gives, unless the client leaves first. One piece of what the client sends meanwhile is kept for later; more is not
+/// asked for.
+pub(super) async fn unless_left<T>(client: &mut Client, waiting: impl Future<Output = T>) -> Result<T, Left> {
+    let mut waiting = pin!(waiting);
+    let mut received = None;
+    let outcome = {
+        let mut receiving = pin!(client.connection.recv());
+        poll_fn(|context| {
+            if let Poll::Ready(output) = waiting.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            if received.is_none()
+                && let Poll::Ready(outcome) = receiving.as_mut().poll(context)
+            {
+                match outcome {
+                    Ok(Some(segment)) => received = Some(segment),
+                    Ok(None) | Err(_) => return Poll::Ready(Err(Left)),
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    };
+    if let Some(segment) = received {
+        client.received.push_back(segment).map_err(|_| Left)?; // no memory: nothing can go on
+    }
+    outcome
+}

@@ -1,0 +1,10 @@
+//! The way to a server: which one, with which tries, and what is counted of it.
+
+mod connect;
+mod header;
+mod hold;
+mod leaving;
+
+pub(crate) use connect::{Attempt, connect};
+pub(crate) use header::header;
+pub(crate) use hold::Hold;

@@ -1,0 +1,63 @@
+//! The client's side of a session.
+
+use manylane_buf::Chain;
+use manylane_io::{Io, SocketAddrAny, socket};
+use manylane_net::{Connection, Incoming};
+use std::cell::OnceCell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+
+/// A client and its connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) connection: Connection,
+    /// Who it is; none for connections that have no IP address.
+    pub(crate) source: Option<SocketAddr>,
+    /// Whom it connected to; asked for when somebody wants to know.
+    destination: OnceCell<Option<SocketAddr>>,
+    /// Bytes that were received and belong to what follows.
+    pub(crate) received: Chain,
+}
+
+impl Client {
+    pub(crate) fn new(incoming: Incoming, io: &Io) -> Self {
+        let source = match &incoming {
+            Incoming::Socket(accepted) => accepted.peer().ok().flatten().and_then(ip),
+            Incoming::Local(_) => None,
+        };
+        Self {
+            connection: incoming.into_connection(io),
+            source,
+            destination: OnceCell::new(),
+            received: Chain::new(),
+        }
+    }
+
+    /// Whom it connected to. The first call costs a system call, unless the PROXY protocol told it.
+    pub(crate) fn destination(&self) -> Option<SocketAddr> {
+        *self.destination.get_or_init(|| {
+            let stream = self.connection.stream()?;
+            socket::local_address(stream.as_fd()).ok().and_then(ip)
+        })
+    }
+
+    /// Between whom the connection is, as the proxy before this one tells.
+    pub(crate) fn is_between(&mut self, source: SocketAddr, destination: SocketAddr) {
+        self.source = Some(plain(source));
+        self.destination = OnceCell::from(Some(plain(destination)));
+    }
+
+    /// What takes the place of a server's missing host or port.
+    pub(crate) fn destination_or_any(&self) -> SocketAddr {
+        self.destination().unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
+    }
+}
+
+fn ip(address: SocketAddrAny) -> Option<SocketAddr> {
+    SocketAddr::try_from(address).ok().map(plain)
+}
+
+/// An IPv4 client of an IPv6 socket is an IPv4 client.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

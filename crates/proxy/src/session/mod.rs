@@ -1,0 +1,36 @@
+//! A session: one connection of a client, from its first byte to its last.
+
+mod client;
+mod greeting;
+
+pub(crate) use client::Client;
+
+use crate::run::{Local, Ticket};
+use crate::tcp;
+use manylane_config::tree::Mode;
+use manylane_net::Incoming;
+use std::rc::Rc;
+
+/// Serves a connection until it ends.
+pub(crate) async fn run(local: &Rc<Local>, incoming: Incoming, ticket: &Ticket) {
+    let frontend = &local.generation.frontends[ticket.frontend];
+    let listener = &frontend.listeners[ticket.listener];
+    if listener.nice != 0 {
+        let _ = local.here().set_nice(listener.nice); // its range was checked
+    }
+    let mut client = Client::new(incoming, &local.io);
+    if local.generation.process.reject_privileged
+        && client.source.is_some_and(|address| address.port() < 1024)
+    {
+        frontend.counts.own().connections_denied.add(1);
+        return;
+    }
+    if listener.accept_proxy && greeting::read(local, frontend, &mut client).await.is_err() {
+        frontend.counts.own().request_errors.add(1);
+        return;
+    }
+    match frontend.mode {
+        Mode::Tcp => tcp::run(local, frontend, listener, client).await,
+        Mode::Http => {} // refused when the configuration is checked
+    }
+}

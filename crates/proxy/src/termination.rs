@@ -1,0 +1,111 @@
+//! How a stream ended: the first two letters of the termination state, as the logging chapter of HAProxy's manual defines them.
+
+use std::fmt;
+
+/// Who or what ended a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Both sides were content: `-`.
+    Normal,
+    /// The client left: `C`.
+    ClientLeft,
+    /// The server left, or refused: `S`.
+    ServerLeft,
+    /// The proxy refused: `P`.
+    Refused,
+    /// A local answer, not a server's: `L`.
+    Local,
+    /// Something had run out: `R`.
+    Resource,
+    /// An error inside: `I`.
+    Internal,
+    /// The client was silent for too long: `c`.
+    ClientSilent,
+    /// The server was silent for too long: `s`.
+    ServerSilent,
+}
+
+/// What the stream was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It was done: `-`.
+    Done,
+    /// Waiting for a whole request: `R`.
+    Request,
+    /// In the queue: `Q`.
+    Queue,
+    /// Connecting to the server: `C`.
+    Connect,
+    /// Waiting for the head of the response: `H`.
+    Headers,
+    /// Forwarding: `D`.
+    Data,
+    /// Sending the last bytes to the client, the server's being all there: `L`.
+    Last,
+    /// Held back in a tarpit: `T`.
+    Tarpit,
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Termination {
+    /// Who or what ended it.
+    pub cause: Cause,
+    /// What it was doing.
+    pub phase: Phase,
+}
+
+impl Termination {
+    /// `--`
+    pub const NORMAL: Self = Self::new(Cause::Normal, Phase::Done);
+
+    /// Of these.
+    pub const fn new(cause: Cause, phase: Phase) -> Self {
+        Self { cause, phase }
+    }
+
+    /// The two letters.
+    pub const fn letters(self) -> [u8; 2] {
+        let cause = match self.cause {
+            Cause::Normal => b'-',
+            Cause::ClientLeft => b'C',
+            Cause::ServerLeft => b'S',
+            Cause::Refused => b'P',
+            Cause::Local => b'L',
+            Cause::Resource => b'R',
+            Cause::Internal => b'I',
+            Cause::ClientSilent => b'c',
+            Cause::ServerSilent => b's',
+        };
+        let phase = match self.phase {
+            Phase::Done => b'-',
+            Phase::Request => b'R',
+            Phase::Queue => b'Q',
+            Phase::Connect => b'C',
+            Phase::Headers => b'H',
+            Phase::Data => b'D',
+            Phase::Last => b'L',
+            Phase::Tarpit => b'T',
+        };
+        [cause, phase]
+    }
+}
+
+impl fmt::Display for Termination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [cause, phase] = self.letters();
+        write!(f, "{}{}", char::from(cause), char::from(phase))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_those_of_the_manual() {
+        assert_eq!(Termination::NORMAL.to_string(), "--");
+        assert_eq!(Termination::new(Cause::ServerSilent, Phase::Connect).to_string(), "sC");
+        assert_eq!(Termination::new(Cause::ClientLeft, Phase::Data).to_string(), "CD");
+    }
+}

@@ -1,0 +1,179 @@
+//! The program under test, and what stands around it.
+//!
+//! Listening sockets are made by the test, with ports of the kernel's choice, and handed over as `fd@N`: so nothing has to be waited for,
+//! since a connection that comes early waits in the kernel.
+
+#![allow(dead_code, unreachable_pub)] // each test program uses a part; it is nobody's interface
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Longer than anything takes on a busy machine, and short enough to see a hang.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder of this test's own, removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("manylane-test-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A socket that listens, for the program to inherit.
+pub fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    nix::fcntl::fcntl(&listener, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// `fd@N` of a listener.
+pub fn fd(listener: &TcpListener) -> String {
+    format!("fd@{}", listener.as_raw_fd())
+}
+
+/// An address where nobody listens.
+pub fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A connection that gives up.
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Serves each connection with `serve`, on a thread of its own.
+pub fn origin(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = std::sync::Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// An origin that says its name and closes.
+pub fn named(name: &'static str) -> SocketAddr {
+    origin(move |mut stream| {
+        let _ = stream.write_all(name.as_bytes());
+    })
+}
+
+/// An origin that sends back what it gets, and ends when the client does.
+pub fn echo() -> SocketAddr {
+    origin(|mut stream| {
+        let mut copy = stream.try_clone().unwrap();
+        let _ = std::io::copy(&mut stream, &mut copy);
+        let _ = copy.shutdown(Shutdown::Write);
+    })
+}
+
+/// All that comes until the end.
+pub fn read_all(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).unwrap();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The program, running.
+pub struct Manylane {
+    child: Child,
+    _folder: Folder,
+}
+
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_manylane"));
+    command.stdin(Stdio::null());
+    command
+}
+
+impl Manylane {
+    /// With this configuration. Times that every test needs are set before it.
+    pub fn start(config: &str) -> Self {
+        Self::start_with(config, &[])
+    }
+
+    pub fn start_with(config: &str, arguments: &[&str]) -> Self {
+        let folder = Folder::new();
+        let file = folder.file("test.cfg", config);
+        let child = command().arg("-f").arg(file).args(arguments).spawn().unwrap();
+        Self { child, _folder: folder }
+    }
+
+    /// The same, heard: lines of its standard error come one by one.
+    pub fn start_heard(config: &str) -> (Self, std::io::Lines<std::io::BufReader<std::process::ChildStderr>>) {
+        let folder = Folder::new();
+        let file = folder.file("test.cfg", config);
+        let mut child = command().arg("-f").arg(file).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        (Self { child, _folder: folder }, lines)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// How it ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Manylane {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What `-c` says to a configuration.
+pub fn check(config: &str, arguments: &[&str]) -> Output {
+    let folder = Folder::new();
+    let file = folder.file("test.cfg", config);
+    command().arg("-c").arg("-f").arg(file).args(arguments).output().unwrap()
+}
+
+/// Settings that every proxy here has.
+pub const DEFAULTS: &str =
+    "global\n nbthread 2\ndefaults\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n";

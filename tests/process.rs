@@ -1,0 +1,159 @@
+//! The process: its command line, its exit codes, its signals.
+
+mod common;
+
+use common::{DEFAULTS, Folder, Manylane, check, command, connect, echo, fd, listener, read_all};
+use nix::sys::signal::Signal;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::process::ExitStatusExt;
+
+#[test]
+fn a_check_ends_with_haproxys_codes() {
+    let good = check(&format!("{DEFAULTS}listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n"), &[]);
+    assert_eq!(good.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&good.stdout), "Configuration file is valid\n");
+    let bad = check("listen l\n bind 127.0.0.1:80\n maxcon 1\n", &[]);
+    assert_eq!(bad.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+    assert!(said.contains("unknown keyword 'maxcon' in 'listen' section; did you mean 'maxconn' maybe ?"), "{said}");
+    let silent = check(&format!("{DEFAULTS}backend b\n server s 127.0.0.1:81\n"), &[]);
+    assert_eq!(silent.status.code(), Some(2));
+    let warned = check("listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n", &["-dW"]);
+    assert_eq!(warned.status.code(), Some(1));
+}
+
+#[test]
+fn what_is_not_built_is_refused_by_name_with_its_place() {
+    for (line, keyword) in [
+        (" stats socket /tmp/x\n", "stats socket"),
+        (" tune.vars.txn-max-size 1k\n", "tune.vars.txn-max-size"),
+        ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
+        ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),
+        ("backend b\n server s 127.0.0.1:82 check\n", "check"),
+        ("backend b\n server s 127.0.0.1:82 track x/y\n", "track"),
+        ("frontend f\n bind 127.0.0.1:83\n rate-limit sessions 5\n", "rate-limit sessions"),
+    ] {
+        let config = format!("global\n{line}{}", DEFAULTS.replace("global\n nbthread 2\n", ""));
+        let outcome = check(&config, &[]);
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert_eq!(outcome.status.code(), Some(1), "{line}: {said}");
+        let named = said.lines().any(|line| line.contains(&format!("'{keyword}'")) && line.contains("test.cfg:"));
+        assert!(named && said.contains("at column"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn conditions_versions_and_help_need_no_file() {
+    let code = |words: &[&str]| command().args(words).output().unwrap().status.code();
+    assert_eq!(code(&["-cc", "version_atleast(3.4) && feature(THREAD)"]), Some(0));
+    assert_eq!(code(&["-cc", "feature(OPENSSL)"]), Some(1));
+    assert_eq!(code(&["-cc", "nonsense("]), Some(2));
+    assert_eq!(code(&["-v"]), Some(0));
+    assert_eq!(code(&["--help", "timeout", "client"]), Some(0));
+    assert_eq!(code(&[]), Some(1));
+    let refused = command().arg("-W").output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("'-W' is an option of HAProxy that this program refuses"));
+}
+
+#[test]
+fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
+    let (socket, address) = listener();
+    let config = format!("{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+    let (mut program, mut said) = Manylane::start_heard(&config);
+    let mut stream = connect(address);
+    let mut byte = [0];
+    stream.write_all(b"a").unwrap();
+    stream.read_exact(&mut byte).unwrap();
+    program.signal(Signal::SIGUSR1);
+    let stopped = said.find(|line| line.as_ref().unwrap().contains("Proxy l stopped"));
+    assert!(stopped.is_some());
+    assert!(program.runs());
+    stream.write_all(b"b").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut stream), "b");
+    assert_eq!(program.wait().code(), Some(0));
+}
+
+#[test]
+fn a_soft_stop_ends_after_hard_stop_after() {
+    let (socket, address) = listener();
+    let config = format!("global\n hard-stop-after 100ms\n{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+    let mut program = Manylane::start(&config);
+    let mut stream = connect(address);
+    stream.write_all(b"a").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    program.signal(Signal::SIGUSR1);
+    assert_eq!(program.wait().code(), Some(0));
+}
+
+#[test]
+fn the_process_ends_by_the_signal_that_ended_it() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let (socket, address) = listener();
+        let config = format!("{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+        let mut program = Manylane::start(&config);
+        let mut stream = connect(address);
+        stream.write_all(b"a").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        program.signal(signal);
+        assert_eq!(program.wait().signal(), Some(signal as i32));
+    }
+}
+
+#[test]
+fn a_successor_takes_over_and_tells_its_predecessor_to_finish() {
+    let folder = Folder::new();
+    let path = folder.0.join("socket");
+    let config = format!("{DEFAULTS}listen l\n bind unix@{}\n server s {}\n", path.display(), echo());
+    let mut first = Manylane::start(&config);
+    let connect = || loop {
+        match std::os::unix::net::UnixStream::connect(&path) {
+            Ok(stream) => break stream,
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    let mut stream = connect();
+    stream.write_all(b"a").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    drop(stream);
+    let pid = first.pid().to_string();
+    let _second = Manylane::start_with(&config, &["-sf", &pid]);
+    assert_eq!(first.wait().code(), Some(0));
+    let mut stream = connect();
+    stream.write_all(b"b").unwrap();
+    let mut byte = [0];
+    stream.read_exact(&mut byte).unwrap();
+    assert_eq!(&byte, b"b");
+}
+
+#[test]
+fn in_the_background_the_number_of_the_process_is_in_its_file() {
+    let folder = Folder::new();
+    let pidfile = folder.0.join("pid");
+    let (socket, address) = listener();
+    let file = folder.file(
+        "test.cfg",
+        &format!("{DEFAULTS}global\n daemon\n pidfile {}\nlisten l\n bind {}\n server s {}\n", pidfile.display(), fd(&socket), echo()),
+    );
+    let status = command().arg("-f").arg(file).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    let mut stream = connect(address);
+    stream.write_all(b"a").unwrap();
+    stream.read_exact(&mut [0]).unwrap(); // so it runs, and the file was written before
+    let pid: i32 = std::fs::read_to_string(pidfile).unwrap().trim().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    assert_eq!(read_all(&mut stream), "");
+}
+
+#[test]
+fn an_address_in_use_is_told_with_its_frontend() {
+    let (_socket, address) = listener();
+    let folder = Folder::new();
+    let file = folder.file("test.cfg", &format!("{DEFAULTS}listen taken\n bind {address}\n server s 127.0.0.1:1\n"));
+    let outcome = command().arg("-f").arg(file).output().unwrap();
+    assert_eq!(outcome.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert!(said.contains("frontend taken") && said.contains(&address.to_string()), "{said}");
+}

@@ -1,0 +1,189 @@
+//! TCP mode, end to end (R-G1).
+
+mod common;
+
+use common::{DEFAULTS, Manylane, connect, echo, fd, listener, named, nobody, origin, read_all};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::mpsc;
+
+#[test]
+fn connections_go_to_the_servers_in_turn() {
+    let (socket, address) = listener();
+    let (one, two) = (named("one"), named("two"));
+    let config = format!(
+        "{DEFAULTS} balance roundrobin\nlisten l\n bind {} thread 1\n server s1 {one}\n server s2 {two}\n",
+        fd(&socket)
+    );
+    let _program = Manylane::start(&config.replace("nbthread 2", "nbthread 1"));
+    let mut said: Vec<String> = (0..4).map(|_| read_all(&mut connect(address))).collect();
+    said.sort();
+    assert_eq!(said, ["one", "one", "two", "two"]);
+}
+
+#[test]
+fn a_half_closed_connection_carries_the_other_direction_to_its_end() {
+    let (socket, address) = listener();
+    for options in ["", " option splice-auto\n", " option splice-request\n option splice-response\n"] {
+        let config =
+            format!("{DEFAULTS}{options}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+        let _program = Manylane::start(&config);
+        let mut stream = connect(address);
+        let sent: Vec<u8> = (0..3_000_001u32).map(|n| (n % 251) as u8).collect();
+        let mut writer = stream.try_clone().unwrap();
+        let copy = sent.clone();
+        let writing = std::thread::spawn(move || {
+            writer.write_all(&copy).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        writing.join().unwrap();
+        assert!(got == sent, "{options}: {} bytes of {}", got.len(), sent.len());
+    }
+}
+
+#[test]
+fn a_server_that_refuses_is_left_for_another_at_the_last_try() {
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} timeout connect 100ms\n retries 1\n option redispatch\n balance first\n\
+         listen l\n bind {}\n server dead {}\n server alive {}\n",
+        fd(&socket),
+        nobody(),
+        named("alive")
+    );
+    let _program = Manylane::start(&config);
+    assert_eq!(read_all(&mut connect(address)), "alive");
+}
+
+#[test]
+fn without_a_server_the_connection_is_closed() {
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} timeout connect 50ms\n retries 0\nlisten l\n bind {}\n server dead {}\n",
+        fd(&socket),
+        nobody()
+    );
+    let _program = Manylane::start(&config);
+    assert_eq!(read_all(&mut connect(address)), "");
+}
+
+#[test]
+fn a_backup_server_serves_when_no_other_may() {
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS}listen l\n bind {}\n server s1 {} disabled\n server s2 {} weight 0\n server b {} backup\n",
+        fd(&socket),
+        named("disabled"),
+        named("no weight"),
+        named("backup")
+    );
+    let _program = Manylane::start(&config);
+    assert_eq!(read_all(&mut connect(address)), "backup");
+}
+
+#[test]
+fn a_silent_client_is_closed_after_its_timeout() {
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} timeout client 100ms\nlisten l\n bind {}\n server s {}\n",
+        fd(&socket),
+        echo()
+    );
+    let _program = Manylane::start(&config);
+    let mut stream = connect(address);
+    stream.write_all(b"hello").unwrap();
+    let begun = std::time::Instant::now();
+    assert_eq!(read_all(&mut stream), "hello");
+    assert!(begun.elapsed().as_millis() >= 100);
+}
+
+#[test]
+fn the_proxy_protocol_is_read_and_sent() {
+    let (socket, address) = listener();
+    for (option, signature) in [
+        ("send-proxy", "PROXY TCP4 192.0.2.7 192.0.2.8 1234 80\r\n".as_bytes()),
+        ("send-proxy-v2", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x08\x04\xd2\0\x50"),
+    ] {
+        let config = format!(
+            "{DEFAULTS}listen l\n bind {} accept-proxy\n server s {} {option}\n",
+            fd(&socket),
+            echo()
+        );
+        let _program = Manylane::start(&config);
+        let mut stream = connect(address);
+        // In two pieces, the second of which carries the first bytes behind the header.
+        stream.write_all(b"PROXY TCP4 192.0.2.7 192.").unwrap();
+        stream.flush().unwrap();
+        stream.write_all(b"0.2.8 1234 80\r\nhello").unwrap();
+        let mut got = vec![0; signature.len() + 5];
+        stream.read_exact(&mut got).unwrap();
+        assert_eq!(got, [signature, b"hello"].concat(), "{option}");
+
+        let mut liar = connect(address);
+        liar.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut rest = Vec::new();
+        assert!(matches!(liar.read_to_end(&mut rest), Ok(0) | Err(_)));
+    }
+}
+
+/// R-A8
+#[test]
+fn proxies_are_chained_inside_of_the_process() {
+    let (socket, address) = listener();
+    let name = format!("chain-{}", std::process::id());
+    let config = format!(
+        "{DEFAULTS}listen outer\n bind {}\n server inner local@{name} send-proxy\n\
+         listen inner\n bind local@{name} accept-proxy\n server s {} send-proxy\n",
+        fd(&socket),
+        echo()
+    );
+    let _program = Manylane::start(&config);
+    let mut stream = connect(address);
+    let expected = format!(
+        "PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\nhello",
+        stream.local_addr().unwrap().port(),
+        address.port()
+    );
+    stream.write_all(b"hello").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut stream), expected);
+}
+
+#[test]
+fn connections_beyond_maxconn_wait_for_a_place() {
+    for maxconn in ["global\n maxconn 1\n", "frontend f\n maxconn 1\n", " maxconn 1\n"] {
+        let (socket, address) = listener();
+        let (tell, told) = mpsc::channel();
+        let tell = std::sync::Mutex::new(tell);
+        let server = origin(move |mut stream| {
+            tell.lock().unwrap().send(()).unwrap();
+            let _ = std::io::copy(&mut stream.try_clone().unwrap(), &mut stream);
+        });
+        let (global, front, bind) = match maxconn.split_once('\n') {
+            Some(("global", rest)) => (rest, "", ""),
+            Some(("frontend f", rest)) => ("", rest, ""),
+            _ => ("", "", maxconn.trim_end()),
+        };
+        let config = format!(
+            "{DEFAULTS}global\n{global}frontend f\n bind {}{bind}\n{front} default_backend b\nbackend b\n server s {server}\n",
+            fd(&socket)
+        );
+        let _program = Manylane::start(&config);
+        let mut first = connect(address);
+        first.write_all(b"x").unwrap();
+        told.recv_timeout(common::PATIENCE).unwrap();
+        let mut second = connect(address);
+        second.write_all(b"y").unwrap();
+        let mut byte = [0];
+        first.read_exact(&mut byte).unwrap();
+        first.write_all(b"z").unwrap();
+        first.read_exact(&mut byte).unwrap(); // two round trips of the first: the second would have come by now
+        assert!(told.try_recv().is_err(), "{maxconn}");
+        drop(first);
+        told.recv_timeout(common::PATIENCE).unwrap();
+        second.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"y");
+    }
+}
