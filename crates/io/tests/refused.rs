@@ -2,36 +2,19 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::forbid;
 use manylane_io::{Choice, Driver, DriverError, Kind};
 use manylane_sched::{Config, Lane};
 
 const EPOLL: libc::c_long = libc::SYS_epoll_create1;
 const IO_URING: libc::c_long = libc::SYS_io_uring_setup;
 
-/// From here on this thread's `calls` end with EPERM. `false` where the kernel has no filters.
-#[allow(unsafe_code)] // calls of the system's
-fn forbid(calls: &[libc::c_long]) -> bool {
-    // SAFETY: these make a number of numbers.
-    let step = |code: u32, k: u32| unsafe { libc::BPF_STMT(code as u16, k) };
-    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)]; // the call's number
-    for &call in calls {
-        // SAFETY: likewise.
-        program.push(unsafe { libc::BPF_JUMP((libc::BPF_JMP | libc::BPF_JEQ) as u16, call as u32, 0, 1) });
-        program.push(step(libc::BPF_RET, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
-    }
-    program.push(step(libc::BPF_RET, libc::SECCOMP_RET_ALLOW));
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: numbers, and a filter that lives until after the call.
-    unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
-    }
-}
-
 fn without(calls: &'static [libc::c_long], choice: Choice) -> Option<Result<Kind, DriverError>> {
     let asked = std::thread::spawn(move || {
         let lane = Lane::new(Config::new()).unwrap();
-        forbid(calls).then(|| Driver::new(lane.here(), choice).map(|driver| driver.kind()))
+        forbid(calls, libc::EPERM).then(|| Driver::new(lane.here(), choice).map(|driver| driver.kind()))
     });
     let outcome = asked.join().unwrap();
     if outcome.is_none() {

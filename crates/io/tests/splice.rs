@@ -17,6 +17,9 @@ on_both_drivers! {
     a_limit_is_kept;
     a_limit_is_kept_for_what_was_received_before;
     a_limit_is_kept_where_the_kernel_refuses_and_bytes_are_copied;
+    a_long_stream_is_copied_into_a_socket_that_is_not_spliced_into;
+    a_long_stream_is_copied_where_the_kernel_refuses_to_splice;
+    a_long_stream_is_copied_without_a_descriptor_for_a_pipe;
     the_end_of_a_stream_gives_the_pipe_back;
     what_was_received_before_goes_first;
     the_lane_keeps_the_pipes;
@@ -137,6 +140,58 @@ fn a_limit_is_kept_where_the_kernel_refuses_and_bytes_are_copied(kind: Kind) {
         assert_eq!(exactly(&near, 9).await, b" and body");
         source.shutdown(Shutdown::Write).await.unwrap();
         assert_eq!(splicer.step(&near, &far, usize::MAX).await.unwrap(), 0);
+    });
+}
+
+fn a_long_stream_is_copied_into_a_socket_that_is_not_spliced_into(kind: Kind) {
+    a_long_stream_is_copied(kind, true);
+}
+
+fn a_long_stream_is_copied_where_the_kernel_refuses_to_splice(kind: Kind) {
+    where_a_call_ends_with(libc::SYS_splice, libc::EINVAL, move || a_long_stream_is_copied(kind, false));
+}
+
+fn a_long_stream_is_copied_without_a_descriptor_for_a_pipe(kind: Kind) {
+    where_a_call_ends_with(libc::SYS_pipe2, libc::EMFILE, move || a_long_stream_is_copied(kind, false));
+}
+
+/// On a thread of its own, which the filter stays with.
+fn where_a_call_ends_with(call: libc::c_long, errno: i32, body: impl FnOnce() + Send + 'static) {
+    let filtered = move || match forbid(&[call], errno) {
+        true => body(),
+        false => println!("skipped: the kernel has no filters"),
+    };
+    std::thread::spawn(filtered).join().unwrap();
+}
+
+fn a_long_stream_is_copied(kind: Kind, append: bool) {
+    run(kind, move |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        if append {
+            // The kernel splices into nothing that is in append mode.
+            let flags = rustix::fs::OFlags::APPEND | rustix::fs::OFlags::NONBLOCK;
+            rustix::fs::fcntl_setfl(&far, flags).unwrap();
+        }
+        let before = counted(&io);
+        let bytes = pattern(8 << 20); // more than the sockets hold
+        let mut sent = chain(&bytes);
+        spawn(&io, async move {
+            source.send(&mut sent).await.unwrap();
+            source.shutdown(Shutdown::Write).await.unwrap();
+            assert!(source.recv().await.unwrap().is_none());
+        });
+        let splicing = io.clone();
+        spawn(&io, async move {
+            let mut splicer = splicing.splicer();
+            while splicer.step(&near, &far, usize::MAX).await.unwrap() > 0 {}
+            assert!(splicer.copies());
+        });
+        let received = to_end(&sink).await;
+        assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
+        let after = counted(&io);
+        assert!(after.splices - before.splices <= 4, "it is not tried again and again");
+        assert!(after.copied_splices > before.copied_splices);
     });
 }
 
