@@ -90,7 +90,9 @@ pub struct Options {
     pub affinity: Affinity,
     /// `fullconn`: the load of the backend at which servers with `minconn` have their whole `maxconn`; 0: always.
     pub fullconn: u32,
-    /// Lane groups that queue apart, by number of lanes in one; 0 for [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
+    /// Lanes that there are; 0 counts as 1.
+    pub lanes: usize,
+    /// How many of them queue together; 0 for [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
     pub lanes_per_group: usize,
     /// Where random numbers begin.
     pub seed: u64,

@@ -6,14 +6,14 @@
 //!
 //! Cost: a load of each word before the first with room, `servers / 64` at most.
 
-use crate::gate::Full;
+use crate::gate::Bits;
 use crate::snapshot::Snapshot;
 
 /// The rank of the first server from rank `from` on that takes part, has room, and for which `good` holds.
 #[inline]
 pub(crate) fn pick(
     snapshot: &Snapshot,
-    full: &Full,
+    full: &Bits,
     from: usize,
     good: impl Fn(usize) -> bool,
 ) -> Option<usize> {

@@ -7,12 +7,15 @@
 //!    Who lets the last one in sets the bit and looks at the word again: if there is room it clears the bit. Who makes room
 //!    clears it after that. All are read-modify-writes on the same words, so the one that comes later in a word's order sees the
 //!    other: a bit does not stay set on a server with room.
+//!    Who clears it looks for requests that wait for any server (queue of the backend), and those who enter that queue look at the bits after
+//!    they were counted: one of the two sees the other.
 //! 3. A server without a limit has no word to write: nobody counts it but the lanes, each for itself.
 //!
 //! # Cost
 //! Without a limit nothing. With one: a compare-and-swap when a request begins and one when it ends, on a line of the server's
 //! own, and a locked operation on a line of `full` when a limit is reached or left.
 
+use crate::queue::Claims;
 use crate::servers::Servers;
 use crate::spec::Index;
 use manylane_sync::CachePadded;
@@ -84,6 +87,24 @@ impl Gate {
         }
     }
 
+    /// Lets one of those who wait in, if there is room: the caller must find one and wake it.
+    pub(crate) fn admit(&self) -> bool {
+        let limit = self.limit();
+        self.change(|c| {
+            (c.waiting > 0 && c.served < limit)
+                .then(|| (u64::from(c.waiting) << 32) - WAITING_ONE | u64::from(c.served) + 1)
+        })
+        .is_ok()
+    }
+
+    /// Gives one of those who wait up: the caller must find one and send it elsewhere.
+    pub(crate) fn dismiss(&self) -> bool {
+        self.change(|c| {
+            (c.waiting > 0).then(|| (u64::from(c.waiting) << 32) - WAITING_ONE | u64::from(c.served))
+        })
+        .is_ok()
+    }
+
     /// Lets a request in. Gives how many are served with it.
     #[inline]
     pub(crate) fn enter(&self) -> Option<u32> {
@@ -114,11 +135,63 @@ impl Gate {
     }
 }
 
-/// Which servers have no room (rule 2).
-#[derive(Debug)]
-pub(crate) struct Full(Box<[CachePadded<[AtomicU64; 16]>]>);
+/// Those who wait for one server.
+pub(crate) struct WaitingFor<'a> {
+    pub(crate) gate: &'a Gate,
+    /// 0: any number.
+    pub(crate) maxqueue: u32,
+}
 
-impl Full {
+impl Claims for WaitingFor<'_> {
+    fn add(&self) -> bool {
+        let most = if self.maxqueue == 0 { u32::MAX } else { self.maxqueue };
+        self.gate
+            .change(|c| {
+                (c.waiting < most).then(|| (u64::from(c.waiting) << 32) + WAITING_ONE | u64::from(c.served))
+            })
+            .is_ok()
+    }
+
+    fn claim(&self) -> bool {
+        self.gate.dismiss()
+    }
+}
+
+/// How many wait for any server of the backend.
+#[derive(Debug)]
+pub(crate) struct WaitingForAny(AtomicU64);
+
+impl WaitingForAny {
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Claims for WaitingForAny {
+    fn add(&self) -> bool {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+
+    fn claim(&self) -> bool {
+        let mut waiting = self.get();
+        while waiting > 0 {
+            match self.0.compare_exchange_weak(waiting, waiting - 1, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return true,
+                Err(found) => waiting = found,
+            }
+        }
+        false
+    }
+}
+
+/// A bit for each server, by rank of id.
+#[derive(Debug)]
+pub(crate) struct Bits(Box<[CachePadded<[AtomicU64; 16]>]>);
+
+impl Bits {
     fn new(servers: usize) -> Self {
         let block = |_| CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
         Self((0..servers.div_ceil(64 * 16)).map(block).collect())
@@ -128,6 +201,11 @@ impl Full {
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn word(&self, word: usize) -> u64 {
         self.0[word / 16][word % 16].load(Ordering::SeqCst)
+    }
+
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn is_set(&self, rank: u16) -> bool {
+        self.word(usize::from(rank) / 64) & 1 << (rank % 64) != 0
     }
 
     #[cfg_attr(manylane_sim, track_caller)]
@@ -150,7 +228,19 @@ impl Full {
 pub(crate) struct Gates {
     gates: Box<[CachePadded<Gate>]>,
     ranks: Box<[u16]>,
-    pub(crate) full: Full,
+    /// Servers without room (rule 2).
+    pub(crate) full: Bits,
+    /// Servers that requests are balanced over, as in the snapshot; written when it is replaced.
+    pub(crate) members: Bits,
+    pub(crate) waiting: CachePadded<WaitingForAny>,
+}
+
+/// What became of a request that wanted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entered {
+    pub(crate) entered: bool,
+    /// There was room when the server was marked as full, and somebody waits for any server: offer it.
+    pub(crate) offer: bool,
 }
 
 impl Gates {
@@ -160,7 +250,9 @@ impl Gates {
         Self {
             gates: servers.iter().map(|(_, server)| gate(server.spec.maxconn)).collect(),
             ranks: servers.iter().map(|(_, server)| server.rank).collect(),
-            full: Full::new(servers.len()),
+            full: Bits::new(servers.len()),
+            members: Bits::new(servers.len()),
+            waiting: CachePadded::new(WaitingForAny(AtomicU64::new(0))),
         }
     }
 
@@ -172,30 +264,49 @@ impl Gates {
     /// Lets a request in to a server with a limit; rule 2.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn enter(&self, index: Index) -> bool {
+    pub(crate) fn enter(&self, index: Index) -> Entered {
         let gate = self.of(index);
         match gate.enter() {
-            Some(served) if served < gate.limit() => true,
-            entered => {
-                self.mark_full(index);
-                entered.is_some()
-            }
+            Some(served) if served < gate.limit() => Entered { entered: true, offer: false },
+            entered => Entered { entered: entered.is_some(), offer: self.mark_full(index) },
         }
     }
 
+    /// Marks the server as full if it is. True: it is not, and somebody waits for any server.
     #[cold]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn mark_full(&self, index: Index) {
+    pub(crate) fn mark_full(&self, index: Index) -> bool {
         let rank = self.ranks[index.get()];
         self.full.set(rank);
-        if self.of(index).has_room() {
+        let room = self.of(index).has_room();
+        if room {
             self.full.clear(rank);
         }
+        room && self.waiting.get() > 0
     }
 
     /// Rule 2: there is room now.
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn mark_room(&self, index: Index) {
         self.full.clear(self.ranks[index.get()]);
+    }
+
+    /// Whether somebody waits for any server and may have this one.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn is_wanted(&self, index: Index) -> bool {
+        self.waiting.get() > 0 && self.members.is_set(self.ranks[index.get()])
+    }
+
+    /// Sets which servers take part.
+    pub(crate) fn set_members(&self, by_rank: &[u64]) {
+        for (word, &bits) in by_rank.iter().enumerate() {
+            self.members.0[word / 16][word % 16].store(bits, Ordering::SeqCst);
+        }
+    }
+
+    /// Changes the limit of a server that has one.
+    pub(crate) fn set_limit(&self, index: Index, limit: u32) {
+        self.of(index).limit.store(limit, Ordering::SeqCst);
     }
 }

@@ -88,6 +88,8 @@ pub(crate) struct LaneState {
     pub(crate) total: OwnedU64,
     /// Position in the table of turns, and the length of the table that it is in: see `roundrobin`.
     pub(crate) turn: OwnedU64,
+    /// When the lane adapted limits to the load last, in nanoseconds.
+    pub(crate) adapted: OwnedU64,
     /// State of the lane's random numbers.
     random: OwnedU64,
     /// What algorithms by load need, else nothing.
@@ -113,6 +115,7 @@ impl LaneState {
             loads: Numbers::new(servers),
             total: OwnedU64::new(0),
             turn: OwnedU64::new(0),
+            adapted: OwnedU64::new(0),
             random: OwnedU64::new(
                 seed ^ (lane::current().index() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             ),

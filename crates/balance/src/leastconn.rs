@@ -24,6 +24,8 @@ const OUT: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Winners {
     keys: Wide,
+    /// Weights of the snapshot that the keys were made by.
+    weights: Numbers,
     /// `nodes[1]` is the root, `nodes[n]` stands above `nodes[2n]` and `nodes[2n + 1]`; leaves begin at `leaves`, and are not stored.
     nodes: Numbers,
     leaves: usize,
@@ -39,6 +41,7 @@ impl Winners {
         let leaves = servers.max(2).next_power_of_two();
         Self {
             keys: Wide::new(leaves, OUT),
+            weights: Numbers::new(servers),
             nodes: Numbers::new(leaves),
             leaves,
             servers,
@@ -82,8 +85,9 @@ impl Winners {
 
     /// The load of `index` changed.
     #[inline]
-    pub(crate) fn update(&self, index: usize, load: u32, snapshot: &Snapshot) {
-        self.keys.set(index, self.key(load, snapshot.weights[index]));
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn update(&self, index: usize, load: u32) {
+        self.keys.set(index, self.key(load, self.weights.get(index)));
         let mut node = (self.leaves + index) / 2;
         while node > 0 {
             self.play(node);
@@ -93,10 +97,10 @@ impl Winners {
 
     /// The view of `index` was renewed: plays it again if its key changes.
     #[inline]
-    pub(crate) fn correct(&self, index: usize, load: u32, snapshot: &Snapshot) {
-        let weight = snapshot.weights[index];
+    pub(crate) fn correct(&self, index: usize, load: u32) {
+        let weight = self.weights.get(index);
         if weight != 0 && (self.keys.get(index) >> 32) as u32 != Self::score(load, weight) {
-            self.update(index, load, snapshot);
+            self.update(index, load);
         }
     }
 
@@ -112,6 +116,7 @@ impl Winners {
     #[inline(never)]
     fn rebuild(&self, state: &LaneState, snapshot: &Snapshot) {
         for index in 0..self.servers {
+            self.weights.set(index, snapshot.weights[index]);
             self.keys.set(index, self.key(state.seen(index), snapshot.weights[index]));
         }
         for node in (1..self.leaves).rev() {

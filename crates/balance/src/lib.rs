@@ -10,6 +10,7 @@ pub mod key;
 mod lane;
 mod leastconn;
 mod maglev;
+mod queue;
 mod random;
 mod ring;
 mod roundrobin;
@@ -20,7 +21,8 @@ mod spec;
 mod state;
 
 pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPick, Options};
-pub use balancer::{Balancer, Full, StaticWeight};
+pub use balancer::{Balancer, Full, Priority, QueueFull, StaticWeight, Turn, Wait};
+pub use queue::{Ticket, Waiter};
 pub use servers::{Server, Servers};
 pub use spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
 pub use state::{Admin, Operation, ServerState};

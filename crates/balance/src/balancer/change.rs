@@ -1,10 +1,13 @@
 //! What changes servers: checks, operators, time. Each change publishes a new snapshot; picks wait for nobody.
 
 use super::Balancer;
+use super::core::Core;
+use crate::queue::Waiter;
 use crate::snapshot::Snapshot;
 use crate::spec::{Index, MAX_WEIGHT};
 use crate::state::{Admin, Operation};
 use manylane_sched::Time;
+use manylane_sync::atomic::{Ordering, fence};
 use std::fmt;
 use std::time::Duration;
 
@@ -44,17 +47,17 @@ impl fmt::Display for StaticWeight {
 
 impl std::error::Error for StaticWeight {}
 
-impl Balancer {
+impl<W: Waiter> Balancer<W> {
     /// Sets a server's weight: 0 sends it no new requests.
     ///
     /// # Errors
     /// [`StaticWeight`]: above 256, or neither 0 nor the configured one where the algorithm is static.
     pub fn set_weight(&self, index: Index, weight: u16, now: Time) -> Result<(), StaticWeight> {
-        let server = &self.servers[index];
+        let server = &self.core.servers[index];
         if weight > MAX_WEIGHT {
             return Err(StaticWeight::OutOfRange(weight));
         }
-        if self.algorithm.is_static() && weight != 0 && weight != server.spec.weight {
+        if self.core.algorithm.is_static() && weight != 0 && weight != server.spec.weight {
             return Err(StaticWeight::Static(server.spec.weight));
         }
         self.change(index, now, || server.state.set_weight(weight));
@@ -63,63 +66,77 @@ impl Balancer {
 
     /// What checks say. A server that was down and comes up begins its slow start.
     pub fn set_operation(&self, index: Index, operation: Operation, now: Time) {
-        let state = &self.servers[index].state;
+        let state = &self.core.servers[index].state;
         self.change(index, now, || state.set_operation(operation));
     }
 
     /// What the operator says. A server that was in maintenance and comes back begins its slow start.
     pub fn set_admin(&self, index: Index, admin: Admin, now: Time) {
-        let state = &self.servers[index].state;
+        let state = &self.core.servers[index].state;
         self.change(index, now, || state.set_admin(admin));
     }
 
     fn change(&self, index: Index, now: Time, change: impl FnOnce()) {
-        let mut changes = self.changes.lock();
-        let Self { servers, .. } = self;
+        let Core { servers, algorithm, .. } = &self.core;
         let (state, slowstart) = (&servers[index].state, servers[index].spec.slowstart);
+        let mut changes = self.core.changes.lock();
         let served = state.serves_its_own();
         change();
-        changes.warming.retain(|&warming| warming != index || state.serves_its_own());
-        if !state.serves_its_own() {
-            state.begin_warming(None);
-        } else if !served && !slowstart.is_zero() {
-            state.begin_warming(Some(now));
-            changes.warming.push(index);
+        let serves = state.serves_its_own();
+        if served != serves {
+            changes.warming.retain(|&warming| warming != index);
+            let warms = serves && !slowstart.is_zero();
+            state.begin_warming(warms.then_some(now));
+            if warms {
+                changes.warming.push(index);
+            }
         }
-        state.update_effective(slowstart, now, !self.algorithm.is_static());
-        self.publish(&mut changes);
+        state.update_effective(slowstart, now, !algorithm.is_static());
+        self.core.publish(&mut changes);
+        drop(changes);
+        self.adapt(index, now);
+        if served && !serves && self.core.is_limited(index) {
+            fence(Ordering::SeqCst); // see `enqueue`
+            self.dismiss(index);
+        }
+        self.offer_all(); // others may take part now: backups
     }
 
-    fn publish(&self, changes: &mut Changes) {
-        changes.version += 1;
-        self.snapshot.replace(Snapshot::new(
-            changes.version,
-            &self.servers,
-            &self.algorithm,
-            self.options.all_backups,
-        ));
-    }
-
-    /// Moves slow starts on. Gives when it wants to be called again; `None`: when something changed.
+    /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was changed.
     pub fn tick(&self, now: Time) -> Option<Time> {
-        let mut changes = self.changes.lock();
-        if changes.warming.is_empty() {
+        let Core { servers, algorithm, .. } = &self.core;
+        let mut changes = self.core.changes.lock();
+        let warming = changes.warming.clone();
+        if warming.is_empty() {
             return None;
         }
         let mut next = Time::MAX;
-        let mut warming = std::mem::take(&mut changes.warming);
-        warming.retain(|&index| {
-            let (state, slowstart) = (&self.servers[index].state, self.servers[index].spec.slowstart);
+        changes.warming.retain(|&index| {
+            let (state, slowstart) = (&servers[index].state, servers[index].spec.slowstart);
             let done = state.warmth(slowstart, now) >= 1.0;
             if done {
                 state.begin_warming(None);
+            } else {
+                next = next.min(now + (slowstart / STEPS).max(SHORTEST_STEP));
             }
-            state.update_effective(slowstart, now, !self.algorithm.is_static());
-            next = next.min(now + (slowstart / STEPS).max(SHORTEST_STEP));
+            state.update_effective(slowstart, now, !algorithm.is_static());
             !done
         });
-        changes.warming = warming;
-        self.publish(&mut changes);
-        (!changes.warming.is_empty()).then_some(next)
+        self.core.publish(&mut changes);
+        drop(changes);
+        for index in warming {
+            self.adapt(index, now);
+        }
+        (next != Time::MAX).then_some(next)
+    }
+}
+
+impl Core {
+    fn publish(&self, changes: &mut Changes) {
+        changes.version += 1;
+        let snapshot =
+            Snapshot::new(changes.version, &self.servers, &self.algorithm, self.options.all_backups);
+        self.gates.set_members(&snapshot.by_rank);
+        self.snapshot.replace(snapshot);
     }
 }

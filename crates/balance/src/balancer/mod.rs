@@ -1,33 +1,36 @@
-//! A backend's balancer: its servers, its algorithm, and what changes them.
+//! A backend's balancer: its servers, its algorithm, its queues, and what changes them.
 
 mod change;
+mod core;
+mod limit;
 mod pick;
+mod waiting;
 
 pub use change::StaticWeight;
+pub use waiting::{Priority, QueueFull, Turn, Wait};
 
-use crate::algorithm::{Algorithm, HashMethod, HashType, Input, NoPick, Options};
-use crate::gate::{Gates, Released};
-use crate::lane::{LaneState, Lanes, Wants};
+use self::core::Core;
+use crate::LANES_PER_GROUP;
+use crate::algorithm::{Algorithm, Input, NoPick, Options};
+use crate::queue::{Queue, Waiter};
 use crate::servers::Servers;
-use crate::snapshot::Snapshot;
 use crate::spec::Index;
-use change::Changes;
 use manylane_sched::Time;
-use manylane_sync::{LockClass, Mutex, PerLane, Published, Reader};
+use manylane_sync::Reader;
 use std::fmt;
+use std::task::Waker;
 use std::time::Duration;
 
-static CHANGES: LockClass = LockClass::new("changes of a backend's servers", 50);
-
-/// Chooses among the servers of one backend. Shared by all lanes; no lock is taken by anything but changes of servers.
-pub struct Balancer {
-    servers: Servers,
-    algorithm: Algorithm,
-    options: Options,
-    snapshot: Published<Snapshot>,
-    changes: Mutex<Changes>,
-    lanes: Lanes,
-    gates: Gates,
+/// Chooses among the servers of one backend, and lets requests wait for them. Shared by all lanes.
+///
+/// `W` is what wakes a waiting request: a [`Waker`], a [`TaskId`](manylane_sched::TaskId).
+pub struct Balancer<W: Waiter = Waker> {
+    core: Core,
+    /// A queue for each server that has a limit.
+    queues: Box<[Option<Queue<W>>]>,
+    /// For any server.
+    any: Queue<W>,
+    lanes_per_group: usize,
 }
 
 /// The server has no room: it serves as many requests as it may, or others wait for it.
@@ -45,41 +48,42 @@ impl fmt::Display for Full {
 impl std::error::Error for Full {}
 
 impl Balancer {
-    /// A balancer over `servers`.
+    /// A balancer over `servers`, whose queues wake by [`Waker`]s.
     pub fn new(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
-        let consistent =
-            matches!(algorithm, Algorithm::Hash(HashType { method: HashMethod::Consistent, .. }));
-        let wants = Wants {
-            view: matches!(
-                algorithm,
-                Algorithm::LeastConn | Algorithm::Random { .. } | Algorithm::Ewma { .. }
-            ) || consistent && options.balance_factor != 0,
-            least: algorithm == Algorithm::LeastConn,
-            times: matches!(algorithm, Algorithm::Ewma { .. }),
+        Self::waking(servers, algorithm, options)
+    }
+}
+
+impl<W: Waiter> Balancer<W> {
+    /// A balancer over `servers`, whose queues wake by `W`.
+    pub fn waking(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
+        let lanes_per_group = match options.lanes_per_group {
+            0 => LANES_PER_GROUP,
+            some => some,
         };
-        let (count, seed) = (servers.len(), options.seed);
+        let groups = options.lanes.max(1).div_ceil(lanes_per_group);
+        let core = Core::new(servers, algorithm, options);
+        let queue = |(index, _)| core.is_limited(index).then(|| Queue::new(groups));
         Self {
-            snapshot: Published::new(Snapshot::new(0, &servers, &algorithm, options.all_backups)),
-            changes: Mutex::new(&CHANGES, Changes::default()),
-            lanes: PerLane::new(Box::new(move |_| LaneState::new(count, seed, wants))),
-            gates: Gates::new(&servers),
-            servers,
-            algorithm,
-            options,
+            queues: core.servers.iter().map(queue).collect(),
+            any: Queue::new(groups),
+            core,
+            lanes_per_group,
         }
     }
 
     /// Its servers.
     pub fn servers(&self) -> &Servers {
-        &self.servers
+        &self.core.servers
     }
 
     /// Its algorithm.
     pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+        self.core.algorithm
     }
 
-    /// Chooses a server that has room, or by key the one that the key belongs to. Nothing is counted yet: [`take`](Self::take) follows.
+    /// Chooses a server that has room; by key the one that the key belongs to, room or not. Nothing is counted yet:
+    /// [`take`](Self::take) follows.
     ///
     /// Cost: see the crate's table; no lock, no line that other lanes write except those of servers with a limit.
     ///
@@ -87,7 +91,7 @@ impl Balancer {
     /// [`NoPick`] tells whether waiting helps.
     #[inline]
     pub fn pick(&self, reader: &Reader, input: &Input<'_>) -> Result<Index, NoPick> {
-        pick::pick(self, self.snapshot.load(reader), self.lanes.own(), input)
+        pick::pick(&self.core, self.core.snapshot.load(reader), self.core.lanes.own(), input)
     }
 
     /// Begins a request on a server. [`release`](Self::release) must follow on this lane when it ended.
@@ -95,47 +99,29 @@ impl Balancer {
     /// # Errors
     /// [`Full`] when the server has a limit and no room: pick another, or queue.
     #[inline]
-    pub fn take(&self, reader: &Reader, index: Index) -> Result<(), Full> {
-        if self.servers[index].spec.maxconn != 0 && !self.gates.enter(index) {
-            return Err(Full);
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn take(&self, index: Index, now: Time) -> Result<(), Full> {
+        if self.core.is_limited(index) {
+            self.enter(index, now)?;
         }
-        self.count(reader, index);
+        self.core.begin(index);
         Ok(())
     }
 
-    /// Ends a request that was begun on this lane.
+    /// Ends a request that was begun on this lane, and wakes the next who waits for its place.
     #[inline]
-    pub fn release(&self, reader: &Reader, index: Index) {
-        let own = self.lanes.own();
-        own.end(index.get());
-        if let Some(least) = &own.least {
-            least.update(index.get(), own.seen(index.get()), self.snapshot.load(reader));
-        }
-        if self.servers[index].spec.maxconn != 0 {
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn release(&self, index: Index) {
+        self.core.end(index);
+        if self.core.is_limited(index) {
             self.free(index);
-        }
-    }
-
-    fn free(&self, index: Index) {
-        match self.gates.of(index).release() {
-            Released::Freed { was_full: true } => self.gates.mark_room(index),
-            Released::Freed { was_full: false } | Released::HandedOver => {}
-        }
-    }
-
-    #[inline]
-    fn count(&self, reader: &Reader, index: Index) {
-        let own = self.lanes.own();
-        own.begin(index.get());
-        if let Some(least) = &own.least {
-            least.update(index.get(), own.seen(index.get()), self.snapshot.load(reader));
         }
     }
 
     /// Tells how long the server took to answer a request. Used by `ewma`, ignored by the others.
     #[inline]
     pub fn report(&self, index: Index, took: Duration, now: Time) {
-        if let Some(times) = &self.lanes.own().times {
+        if let Some(times) = &self.core.lanes.own().times {
             times.report(index.get(), took, now);
         }
     }
@@ -144,22 +130,21 @@ impl Balancer {
     ///
     /// Cost: a line of each lane; for reports.
     pub fn load(&self, index: Index) -> u64 {
-        self.lanes.iter().map(|(_, lane)| u64::from(lane.loads.get(index.get()))).sum()
+        self.core.lanes.iter().map(|(_, lane)| u64::from(lane.loads.get(index.get()))).sum()
     }
 
-    /// Requests on all servers and in their queues, all lanes together. Cost: a line of each lane.
+    /// Requests on all servers and in all queues. Cost: a line of each lane.
     pub fn total_load(&self) -> u64 {
-        // Lanes that end each other's requests do not exist, so no lane is below zero.
-        self.lanes.iter().map(|(_, lane)| lane.total.get()).sum()
+        self.core.total_load() + self.core.gates.waiting.get()
     }
 }
 
-impl fmt::Debug for Balancer {
+impl<W: Waiter> fmt::Debug for Balancer<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Balancer")
-            .field("algorithm", &self.algorithm)
-            .field("options", &self.options)
-            .field("servers", &self.servers)
+            .field("algorithm", &self.core.algorithm)
+            .field("options", &self.core.options)
+            .field("servers", &self.core.servers)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! One pick: from the algorithm to its file.
 
-use super::Balancer;
+use super::core::Core;
 use crate::algorithm::{Affinity, Algorithm, HashType, Input, Key, NoPick};
 use crate::lane::LaneState;
 use crate::snapshot::{Prepared, Snapshot};
@@ -14,7 +14,7 @@ const TRIES: usize = 8;
 const MAX_DRAWS: u32 = 256;
 
 pub(super) fn pick(
-    balancer: &Balancer,
+    core: &Core,
     snapshot: &Snapshot,
     lane: &LaneState,
     input: &Input<'_>,
@@ -25,23 +25,23 @@ pub(super) fn pick(
     let now = input.now;
     // With one server there is nothing to avoid.
     let avoid = input.avoid.map(Index::get).filter(|_| snapshot.members.len() > 1).unwrap_or(usize::MAX);
-    let room = |server: usize| has_room(balancer, snapshot, server);
+    let room = |server: usize| has_room(core, snapshot, server);
     let good = |server: usize| server != avoid && room(server);
-    let looked = lane.look_around(&balancer.lanes, balancer.servers.len(), now);
-    let picked = match balancer.algorithm {
+    let looked = lane.look_around(&core.lanes, core.servers.len(), now);
+    let picked = match core.algorithm {
         Algorithm::RoundRobin | Algorithm::StaticRr => roundrobin::pick(lane, &snapshot.turns, TRIES, good),
         Algorithm::LeastConn => {
             let least = lane.least.as_ref().expect("made with the lane for this algorithm");
             least.refresh(lane, snapshot);
             for server in looked.into_iter().flatten() {
-                least.correct(server, lane.seen(server), snapshot);
+                least.correct(server, lane.seen(server));
             }
-            least.least(|server| server != avoid && has_room_or_queue(balancer, snapshot, server))
+            least.least(|server| server != avoid && has_room_or_queue(core, snapshot, server))
         }
         Algorithm::First => None, // what follows is it
         Algorithm::Random { draws } => match &snapshot.prepared {
             Prepared::Chances(chances) => {
-                let bound = Bound::new(balancer, snapshot, lane);
+                let bound = Bound::new(core, snapshot, lane);
                 let good = |server| good(server) && bound.allows(server);
                 random::pick(lane, chances, draws.clamp(1, MAX_DRAWS), good, |a, b| {
                     let weighted =
@@ -60,13 +60,13 @@ pub(super) fn pick(
             _ => None,
         },
         Algorithm::Hash(kind) | Algorithm::Maglev(kind) => match hash_of(kind, input.key) {
-            Some(hash) => return by_hash(balancer, snapshot, lane, hash, avoid),
+            Some(hash) => return by_hash(core, snapshot, lane, hash, avoid),
             None => roundrobin::pick(lane, &snapshot.turns, TRIES, good),
         },
     };
     match picked {
         Some(server) => Ok(Index(server as u16)),
-        None => any(balancer, snapshot, lane, avoid),
+        None => any(core, snapshot, lane, avoid),
     }
 }
 
@@ -81,7 +81,7 @@ fn hash_of(kind: HashType, key: Key<'_>) -> Option<u32> {
 
 /// The server that the hash belongs to; another only where its load is bounded or affinity is not kept.
 fn by_hash(
-    balancer: &Balancer,
+    core: &Core,
     snapshot: &Snapshot,
     lane: &LaneState,
     hash: u32,
@@ -97,15 +97,15 @@ fn by_hash(
             from.iter().chain(before).map(|&server| usize::from(server)).find(|&server| good(server))
         }
     };
-    let bound = Bound::new(balancer, snapshot, lane);
-    let best = match balancer.options.affinity {
+    let bound = Bound::new(core, snapshot, lane);
+    let best = match core.options.affinity {
         Affinity::Always => find(&|server| server != avoid && bound.allows(server)),
         Affinity::MaxConn => {
-            find(&|server| server != avoid && bound.allows(server) && has_room(balancer, snapshot, server))
+            find(&|server| server != avoid && bound.allows(server) && has_room(core, snapshot, server))
         }
-        Affinity::MaxQueue => find(&|server| {
-            server != avoid && bound.allows(server) && queue_has_room(balancer, snapshot, server)
-        }),
+        Affinity::MaxQueue => {
+            find(&|server| server != avoid && bound.allows(server) && queue_has_room(core, snapshot, server))
+        }
     };
     // All are busy: it is its own server's.
     let server = best.or_else(|| find(&|server| server != avoid)).ok_or(NoPick::NoneUsable)?;
@@ -113,16 +113,16 @@ fn by_hash(
 }
 
 /// The first with room behind a random or the first place: for `first`, and for who met only full servers.
-fn any(balancer: &Balancer, snapshot: &Snapshot, lane: &LaneState, avoid: usize) -> Result<Index, NoPick> {
-    let servers = &balancer.servers;
-    let from = match balancer.algorithm {
+fn any(core: &Core, snapshot: &Snapshot, lane: &LaneState, avoid: usize) -> Result<Index, NoPick> {
+    let servers = &core.servers;
+    let from = match core.algorithm {
         Algorithm::First => 0,
         _ => lane.below(servers.len()),
     };
-    let full = &balancer.gates.full;
+    let full = &core.gates.full;
     let good = |rank: usize| {
         let index = servers.at_rank(rank);
-        index.get() != avoid && is_open(balancer, snapshot, index)
+        index.get() != avoid && has_room(core, snapshot, index.get())
     };
     let found = first::pick(snapshot, full, from, good).or_else(|| first::pick(snapshot, full, 0, good));
     if let Some(rank) = found {
@@ -131,46 +131,36 @@ fn any(balancer: &Balancer, snapshot: &Snapshot, lane: &LaneState, avoid: usize)
     // Only the one to avoid may be left.
     match servers
         .index(avoid)
-        .filter(|index| snapshot.weights[index.get()] > 0 && has_room(balancer, snapshot, index.get()))
+        .filter(|index| snapshot.weights[index.get()] > 0 && has_room(core, snapshot, index.get()))
     {
         Some(index) => Ok(index),
         None => Err(NoPick::AllFull),
     }
 }
 
-/// Whether it has room by its own word; a bit that says otherwise is set.
-fn is_open(balancer: &Balancer, snapshot: &Snapshot, index: Index) -> bool {
-    let open = has_room(balancer, snapshot, index.get());
-    if !open {
-        balancer.gates.mark_full(index);
-    }
-    open
-}
-
 #[inline]
-fn has_room(balancer: &Balancer, snapshot: &Snapshot, server: usize) -> bool {
+fn has_room(core: &Core, snapshot: &Snapshot, server: usize) -> bool {
     if !snapshot.limited {
         return true;
     }
     let index = Index(server as u16);
-    balancer.servers[index].spec.maxconn == 0 || balancer.gates.of(index).has_room()
+    core.servers[index].spec.maxconn == 0 || core.gates.of(index).has_room()
 }
 
 /// `maxqueue`: a queue that is limited on purpose counts as room, for algorithms by load.
 #[inline]
-fn has_room_or_queue(balancer: &Balancer, snapshot: &Snapshot, server: usize) -> bool {
-    has_room(balancer, snapshot, server)
-        || balancer.servers[Index(server as u16)].spec.maxqueue != 0
-            && queue_has_room(balancer, snapshot, server)
+fn has_room_or_queue(core: &Core, snapshot: &Snapshot, server: usize) -> bool {
+    has_room(core, snapshot, server)
+        || core.servers[Index(server as u16)].spec.maxqueue != 0 && queue_has_room(core, snapshot, server)
 }
 
-fn queue_has_room(balancer: &Balancer, snapshot: &Snapshot, server: usize) -> bool {
+fn queue_has_room(core: &Core, snapshot: &Snapshot, server: usize) -> bool {
     let index = Index(server as u16);
-    let spec = &balancer.servers[index].spec;
+    let spec = &core.servers[index].spec;
     !snapshot.limited
         || spec.maxconn == 0
         || spec.maxqueue == 0
-        || balancer.gates.of(index).count().waiting < spec.maxqueue
+        || core.gates.of(index).count().waiting < spec.maxqueue
 }
 
 /// `hash-balance-factor`: how many requests a server may have.
@@ -182,8 +172,8 @@ struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    fn new(balancer: &Balancer, snapshot: &'a Snapshot, lane: &'a LaneState) -> Self {
-        let factor = u64::from(balancer.options.balance_factor);
+    fn new(core: &Core, snapshot: &'a Snapshot, lane: &'a LaneState) -> Self {
+        let factor = u64::from(core.options.balance_factor);
         let slots = (factor != 0 && lane.view.is_some()).then(|| (lane.seen_total() + 1) * factor);
         Self { snapshot, lane, slots }
     }

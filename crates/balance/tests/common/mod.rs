@@ -37,7 +37,7 @@ pub fn picks(b: &Balancer, reader: &Reader, count: usize) -> Vec<usize> {
 pub fn picks_held(b: &Balancer, reader: &Reader, count: usize) -> Vec<usize> {
     let one = |_| {
         let index = b.pick(reader, &Input::new(Time::ZERO)).unwrap();
-        b.take(reader, index).unwrap();
+        b.take(index, Time::ZERO).unwrap();
         index.get()
     };
     (0..count).map(one).collect()

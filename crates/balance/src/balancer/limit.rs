@@ -1,0 +1,85 @@
+//! The limit of a server now: `maxconn`, less while the backend is little loaded (`minconn`, `fullconn`) or the server is in slow start.
+
+use super::{Balancer, Full};
+use crate::queue::Waiter;
+use crate::spec::Index;
+use manylane_sched::Time;
+
+/// How often a lane adapts the limits to the backend's load at most, in nanoseconds.
+const ADAPT_EVERY: u64 = 1_000_000;
+
+impl<W: Waiter> Balancer<W> {
+    /// Lets a request in to a server with a limit.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(super) fn enter(&self, index: Index, now: Time) -> Result<(), Full> {
+        if self.is_dynamic(index) {
+            let own = self.core.lanes.own();
+            if now.as_nanos().wrapping_sub(own.adapted.get()) >= ADAPT_EVERY {
+                own.adapted.set(now.as_nanos());
+                self.adapt(index, now);
+            }
+        }
+        if self.try_enter(index) || self.is_dynamic(index) && self.adapt(index, now) && self.try_enter(index)
+        {
+            return Ok(());
+        }
+        Err(Full)
+    }
+
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn try_enter(&self, index: Index) -> bool {
+        let entered = self.core.gates.enter(index);
+        if entered.offer {
+            self.offer(index);
+        }
+        entered.entered
+    }
+
+    /// Whether the limit follows the load.
+    fn is_dynamic(&self, index: Index) -> bool {
+        let spec = &self.core.servers[index].spec;
+        spec.minconn != 0 && spec.minconn < spec.maxconn && self.core.options.fullconn != 0
+    }
+
+    /// The limit at `now`.
+    fn limit_at(&self, index: Index, now: Time) -> u32 {
+        let server = &self.core.servers[index];
+        let spec = &server.spec;
+        let mut limit = spec.maxconn;
+        if self.is_dynamic(index) {
+            let (load, full) = (self.total_load(), u64::from(self.core.options.fullconn));
+            if load < full {
+                limit = spec.minconn.max((u64::from(spec.maxconn) * load / full) as u32);
+            }
+        }
+        let warmth = server.state.warmth(spec.slowstart, now);
+        if warmth < 1.0 {
+            limit = ((f64::from(limit) * warmth) as u32).max(1);
+        }
+        limit
+    }
+
+    /// Brings the limit up to date, and lets those in who wait when it grew. Whether it grew.
+    pub(super) fn adapt(&self, index: Index, now: Time) -> bool {
+        if !self.core.is_limited(index) {
+            return false;
+        }
+        let (old, new) = (self.core.gates.of(index).limit(), self.limit_at(index, now));
+        if new == old {
+            return false;
+        }
+        self.core.gates.set_limit(index, new);
+        if new < old {
+            if !self.core.gates.of(index).has_room() && self.core.gates.mark_full(index) {
+                self.offer(index);
+            }
+            return false;
+        }
+        self.core.gates.mark_room(index);
+        self.settle(index);
+        self.offer(index);
+        true
+    }
+}

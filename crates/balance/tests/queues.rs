@@ -1,0 +1,383 @@
+//! Limits and queues: who waits, who is next, what is left behind (R-G2).
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+use manylane_balance::*;
+use manylane_sched::Time;
+use manylane_sync::Reader;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// Counts how often it was woken.
+#[derive(Clone, Default)]
+struct Bell(Arc<AtomicUsize>);
+
+impl Waiter for Bell {
+    fn wake(self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bell {
+    fn rung(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn limited(specs: &[(u32, u32)], options: Options) -> Balancer<Bell> {
+    let spec = |(n, &(maxconn, maxqueue)): (usize, &(u32, u32))| ServerSpec {
+        maxconn,
+        maxqueue,
+        ..ServerSpec::new(format!("s{n}"), n as u32 + 1)
+    };
+    let servers = Servers::new(specs.iter().enumerate().map(spec)).unwrap();
+    Balancer::waking(servers, Algorithm::RoundRobin, options)
+}
+
+fn index(b: &Balancer<Bell>, n: usize) -> Index {
+    b.servers().index(n).unwrap()
+}
+
+fn granted(turn: Turn) -> Index {
+    match turn {
+        Turn::Granted(index) => index,
+        other => panic!("{other:?}"),
+    }
+}
+
+const NOW: Time = Time::from_millis(5);
+
+#[test]
+fn a_place_goes_to_the_first_who_waits_and_nobody_overtakes() {
+    let b = limited(&[(1, 0)], Options::default());
+    let s = index(&b, 0);
+    b.take(s, NOW).unwrap();
+    let bells = [(); 3].map(|()| Bell::default());
+    let mut tickets: Vec<Ticket> =
+        bells.iter().map(|bell| b.enqueue(s, Priority::default(), NOW, bell.clone()).unwrap()).collect();
+    assert_eq!((b.waiting(s), b.load(s)), (3, 4));
+    for bell in &bells {
+        b.release(s);
+        assert_eq!(b.take(s, NOW), Err(Full), "the place was never free");
+        assert_eq!(bell.rung(), 1);
+        assert_eq!(granted(b.poll(tickets.remove(0), bell.clone())), s);
+    }
+    b.release(s);
+    assert_eq!((b.waiting(s), b.load(s)), (0, 0));
+    b.take(s, NOW).unwrap();
+}
+
+#[test]
+fn classes_come_before_time_and_offsets_shift_time() {
+    let b = limited(&[(1, 0)], Options::default());
+    let s = index(&b, 0);
+    b.take(s, NOW).unwrap();
+    let enter = |class, offset, at| {
+        let bell = Bell::default();
+        (b.enqueue(s, Priority { class, offset }, Time::from_millis(at), bell.clone()).unwrap(), bell)
+    };
+    let waiting = [
+        enter(0, 0, 100),
+        enter(0, -60, 150),
+        enter(5, 0, 1),
+        enter(-1, 0, 900),
+        enter(i16::MIN, i32::MAX, 1000),
+        enter(0, i32::MAX, 100),
+    ];
+    let mut order = Vec::new();
+    for _ in 0..waiting.len() {
+        b.release(s);
+        order.push(
+            waiting
+                .iter()
+                .position(|(_, bell)| bell.rung() == 1 && !order_has(&order, bell, &waiting))
+                .unwrap(),
+        );
+    }
+    fn order_has(order: &[usize], bell: &Bell, waiting: &[(Ticket, Bell)]) -> bool {
+        order.iter().any(|&n| Arc::ptr_eq(&waiting[n].1.0, &bell.0))
+    }
+    assert_eq!(order, [4, 3, 1, 0, 5, 2]);
+    for (ticket, bell) in waiting {
+        granted(b.poll(ticket, bell));
+    }
+}
+
+#[test]
+fn maxqueue_refuses_and_leastconn_counts_such_a_queue_as_room() {
+    let b = limited(&[(1, 2)], Options::default());
+    let s = index(&b, 0);
+    b.take(s, NOW).unwrap();
+    let first = b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap();
+    let second = b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap();
+    assert_eq!(b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap_err(), QueueFull);
+    assert_eq!(b.leave(first), None);
+    let third = b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap();
+    b.leave(second);
+    b.leave(third);
+    assert_eq!((b.waiting(s), b.load(s)), (0, 1));
+
+    let reader = Reader::new();
+    let spec = |id, maxqueue| ServerSpec { maxconn: 1, maxqueue, ..ServerSpec::new(format!("s{id}"), id) };
+    let b = Balancer::new(
+        Servers::new([spec(1, 1), spec(2, 0)]).unwrap(),
+        Algorithm::LeastConn,
+        Options::default(),
+    );
+    for n in 0..2 {
+        b.take(at(&b, n), NOW).unwrap();
+    }
+    assert_eq!(b.pick(&reader, &Input::new(NOW)), Ok(at(&b, 0)), "its queue has room");
+    let waker = std::task::Waker::noop();
+    let ticket = b.enqueue(at(&b, 0), Priority::default(), NOW, waker.clone()).unwrap();
+    assert_eq!(b.pick(&reader, &Input::new(NOW)), Err(NoPick::AllFull));
+    b.leave(ticket);
+}
+
+#[test]
+fn who_waits_for_any_server_gets_the_first_place_of_all() {
+    let b = limited(&[(1, 0), (1, 0)], Options::default());
+    let (s, t) = (index(&b, 0), index(&b, 1));
+    b.take(s, NOW).unwrap();
+    b.take(t, NOW).unwrap();
+    let (early, late) = (Bell::default(), Bell::default());
+    let any = b.enqueue_any(Priority::default(), Time::from_millis(10), early.clone());
+    let own = b.enqueue(t, Priority::default(), Time::from_millis(20), late.clone()).unwrap();
+    b.release(t);
+    assert_eq!((early.rung(), late.rung()), (1, 0), "it came first");
+    assert_eq!(granted(b.poll(any, early)), t);
+    let again = Bell::default();
+    let any = b.enqueue_any(Priority::default(), Time::from_millis(30), again.clone());
+    b.release(t);
+    assert_eq!((again.rung(), late.rung()), (0, 1), "now the other did");
+    granted(b.poll(own, late));
+    b.release(s);
+    assert_eq!(granted(b.poll(any, again)), s);
+    assert_eq!((b.waiting_for_any(), b.total_load()), (0, 2));
+}
+
+#[test]
+fn room_that_comes_up_any_way_reaches_those_who_wait_for_any_server() {
+    let spec = |id, maxconn| ServerSpec { maxconn, ..ServerSpec::new(format!("s{id}"), id) };
+    let backup = ServerSpec { backup: true, ..spec(3, 0) };
+    let servers = Servers::new([spec(1, 1), spec(2, 1), backup]).unwrap();
+    let b: Balancer<Bell> = Balancer::waking(servers, Algorithm::RoundRobin, Options::default());
+    let [s, t, u] = [0, 1, 2].map(|n| index(&b, n));
+    b.set_operation(t, Operation::Down, NOW);
+    b.take(s, NOW).unwrap();
+    let bells = [(); 4].map(|()| Bell::default());
+    let mut tickets = bells.iter().map(|bell| b.enqueue_any(Priority::default(), NOW, bell.clone()));
+    let mut tickets: Vec<_> = tickets.by_ref().collect();
+    b.set_operation(t, Operation::Up, NOW); // a server that comes up
+    assert_eq!(granted(b.poll(tickets.remove(0), bells[0].clone())), t);
+    b.set_admin(t, Admin::Drain, NOW);
+    b.release(t); // this one takes nobody new
+    assert_eq!(bells[1].rung(), 0);
+    b.set_operation(s, Operation::Down, NOW); // then the backup serves, without a limit
+    for bell in &bells[1..] {
+        assert_eq!(granted(b.poll(tickets.remove(0), bell.clone())), u);
+    }
+}
+
+#[test]
+fn who_waits_for_a_server_that_goes_down_is_sent_elsewhere() {
+    let b = limited(&[(1, 0)], Options::default());
+    let s = index(&b, 0);
+    b.take(s, NOW).unwrap();
+    let bell = Bell::default();
+    let ticket = b.enqueue(s, Priority::default(), NOW, bell.clone()).unwrap();
+    b.set_admin(s, Admin::Drain, NOW);
+    assert_eq!(bell.rung(), 0, "what belongs to a server that drains stays");
+    b.set_operation(s, Operation::Down, NOW);
+    assert_eq!(bell.rung(), 1);
+    assert!(matches!(b.poll(ticket, bell), Turn::Elsewhere));
+    assert_eq!((b.waiting(s), b.load(s)), (0, 1));
+    let late = b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap();
+    assert!(
+        matches!(b.poll(late, Bell::default()), Turn::Elsewhere),
+        "nor does anybody begin to wait for it"
+    );
+}
+
+#[test]
+fn the_limit_follows_the_backends_load_from_minconn_to_maxconn() {
+    let spec = ServerSpec { maxconn: 10, minconn: 2, ..ServerSpec::new("s", 1) };
+    let options = Options { fullconn: 20, ..Options::default() };
+    let b: Balancer<Bell> = Balancer::waking(Servers::new([spec]).unwrap(), Algorithm::RoundRobin, options);
+    let s = index(&b, 0);
+    for n in 0..2 {
+        b.take(s, Time::from_millis(10 + n)).unwrap();
+    }
+    assert_eq!(b.take(s, Time::from_millis(20)), Err(Full), "10 of 20 are not there yet");
+    let mut tickets = Vec::new();
+    let bells: Vec<Bell> = (0..18).map(|_| Bell::default()).collect();
+    for bell in &bells {
+        tickets.push(b.enqueue(s, Priority::default(), Time::from_millis(30), bell.clone()).unwrap());
+    }
+    // Another request looks at the load of 20: the whole limit holds.
+    assert_eq!(b.take(s, Time::from_millis(40)), Err(Full));
+    assert_eq!(bells.iter().filter(|bell| bell.rung() == 1).count(), 8);
+    assert_eq!(b.waiting(s), 10);
+    for ticket in tickets {
+        if let Some(granted) = b.leave(ticket) {
+            b.release(granted);
+        }
+    }
+    assert_eq!((b.waiting(s), b.load(s)), (0, 2));
+}
+
+#[test]
+fn slow_start_raises_weight_and_limit_in_steps() {
+    let slow = ServerSpec {
+        weight: 100,
+        maxconn: 50,
+        slowstart: Duration::from_secs(10),
+        ..ServerSpec::new("slow", 1)
+    };
+    let other = ServerSpec { weight: 100, ..ServerSpec::new("other", 2) };
+    let b: Balancer<Bell> =
+        Balancer::waking(Servers::new([slow, other]).unwrap(), Algorithm::RoundRobin, Options::default());
+    let (s, reader) = (index(&b, 0), Reader::new());
+    assert_eq!(b.servers()[s].state().effective_weight(), 1600, "not at the start of the program");
+    assert_eq!(b.tick(NOW), None);
+    b.set_operation(s, Operation::Down, NOW);
+    let up = Time::from_millis(60_000);
+    b.set_operation(s, Operation::Up, up);
+    let share = |now| {
+        let of = |_| b.pick(&reader, &Input::new(now)).unwrap() == s;
+        (0..1010).filter(|&n| of(n)).count()
+    };
+    assert!(share(up) <= 2, "{}", share(up));
+    let mut next = b.tick(up).expect("a slow start is under way");
+    assert_eq!(next.since(up), Duration::from_millis(500));
+    let mut last = 0;
+    let mut ticks = 1;
+    while let Some(after) = b.tick(next) {
+        let weight = b.servers()[s].state().effective_weight();
+        assert!(weight > last, "{weight} after {last}");
+        last = weight;
+        next = after;
+        ticks += 1;
+    }
+    assert_eq!(ticks, 20);
+    assert_eq!(b.servers()[s].state().effective_weight(), 1600);
+    // Half way: half the limit.
+    b.set_admin(s, Admin::Maintenance, next);
+    let again = next + Duration::from_secs(60);
+    b.set_admin(s, Admin::Ready, again);
+    b.tick(again + Duration::from_secs(5));
+    let taken = (0..50).take_while(|_| b.take(s, again + Duration::from_secs(5)).is_ok()).count();
+    assert_eq!(taken, 25);
+}
+
+/// Threads that serve, wait, leave and die: no place is lost, none is given twice, nobody waits for ever.
+#[test]
+fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
+    #[derive(Clone)]
+    struct Park(Arc<(Mutex<bool>, Condvar)>);
+    impl Waiter for Park {
+        fn wake(self) {
+            *self.0.0.lock().unwrap() = true;
+            self.0.1.notify_one();
+        }
+    }
+    const LIMIT: u32 = 2;
+    let spec = |id: u32| ServerSpec {
+        maxconn: LIMIT,
+        maxqueue: (id == 1).into(),
+        ..ServerSpec::new(format!("s{id}"), id)
+    };
+    let servers = Servers::new((1..=2).map(spec)).unwrap();
+    let options = Options { lanes: 8, lanes_per_group: 2, ..Options::default() };
+    let b: Balancer<Park> = Balancer::waking(servers, Algorithm::RoundRobin, options);
+    let serving = [const { AtomicUsize::new(0) }; 2];
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let (b, serving) = (&b, &serving);
+            scope.spawn(move || {
+                let mut reader = Reader::new();
+                let mut random = thread * 7919 + 1;
+                for _ in 0..4000 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let park = Park(Arc::default());
+                    let target = b.servers().index((random >> 40) as usize % 2).unwrap();
+                    let ticket = match (random >> 33) % 4 {
+                        0 => match b.take(target, NOW) {
+                            Ok(()) => Ok(target),
+                            Err(Full) => match b.enqueue(target, Priority::default(), NOW, park.clone()) {
+                                Ok(ticket) => Err(ticket),
+                                Err(QueueFull) => continue,
+                            },
+                        },
+                        _ => match b.pick(&reader, &Input::new(NOW)) {
+                            Ok(index) if b.take(index, NOW).is_ok() => Ok(index),
+                            _ => Err(b.enqueue_any(Priority::default(), NOW, park.clone())),
+                        },
+                    };
+                    reader.quiescent();
+                    let server = match ticket {
+                        Ok(server) => server,
+                        Err(ticket) if (random >> 50) % 3 == 0 => match b.leave(ticket) {
+                            Some(server) => server,
+                            None => continue,
+                        },
+                        Err(mut ticket) => loop {
+                            match b.poll(ticket, park.clone()) {
+                                Turn::Granted(server) => break server,
+                                Turn::Elsewhere => unreachable!("no server goes down"),
+                                Turn::Waiting(still) => ticket = still,
+                            }
+                            let mut woken = park.0.0.lock().unwrap();
+                            while !*woken {
+                                let waited = park.0.1.wait_timeout(woken, Duration::from_secs(20)).unwrap();
+                                assert!(!waited.1.timed_out(), "lost: {b:?}");
+                                woken = waited.0;
+                            }
+                            *woken = false;
+                        },
+                    };
+                    let now = serving[server.get()].fetch_add(1, Ordering::SeqCst);
+                    assert!(now < LIMIT as usize, "{now} more than the limit");
+                    std::thread::yield_now();
+                    serving[server.get()].fetch_sub(1, Ordering::SeqCst);
+                    b.release(server);
+                }
+            });
+        }
+    });
+    assert_eq!(b.total_load(), 0);
+    for n in 0..2 {
+        let s = b.servers().index(n).unwrap();
+        assert_eq!(b.waiting(s), 0);
+        for _ in 0..LIMIT {
+            b.take(s, NOW).unwrap();
+        }
+        assert_eq!(b.take(s, NOW), Err(Full));
+    }
+}
+
+#[test]
+fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
+    use std::task::{Context, Poll, Waker};
+    let spec = ServerSpec { maxconn: 1, ..ServerSpec::new("s", 1) };
+    let b = Balancer::new(Servers::new([spec]).unwrap(), Algorithm::RoundRobin, Options::default());
+    let s = at(&b, 0);
+    b.take(s, NOW).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let enter = || b.wait(b.enqueue(s, Priority::default(), NOW, Waker::noop().clone()).unwrap());
+    let (mut first, second, mut third) = (Box::pin(enter()), enter(), Box::pin(enter()));
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    drop(second);
+    b.release(s); // to the first, who is dropped without having looked
+    drop(first);
+    match third.as_mut().poll(&mut context) {
+        Poll::Ready(Turn::Granted(index)) => b.release(index),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((b.load(s), b.waiting(s)), (0, 0));
+}
+
+use std::future::Future;
