@@ -424,6 +424,7 @@ impl Head {
         let fixed = match self.line.kind {
             Kind::Request => b"  HTTP/1.1\r\n".len(),
             Kind::Response => b"HTTP/1.1 200 \r\n".len(),
+            Kind::Trailers => return 0,
         };
         fixed + usize::from(self.line.method_at.len) + usize::from(self.line.rest.len)
     }

@@ -109,6 +109,7 @@ impl Head {
         let parts: [&[u8]; 6] = match self.line.kind {
             Kind::Request => [method, b" ", rest, b" ", version, b"\r\n"],
             Kind::Response => [version, &digits, b" ", rest, b"\r\n", b""],
+            Kind::Trailers => [b""; 6],
         };
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         if from + len > usize::from(u16::MAX) {

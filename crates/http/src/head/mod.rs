@@ -36,6 +36,8 @@ pub enum Kind {
     Request,
     /// A response: version, status, reason.
     Response,
+    /// Fields behind a chunked body; no start line.
+    Trailers,
 }
 
 /// A run of bytes in the original or in the edits.
@@ -172,6 +174,35 @@ impl Head {
         )
     }
 
+    /// Trailers that were parsed: `original` is all of them, the empty line included.
+    ///
+    /// # Panics
+    /// As [`parsed_request`](Self::parsed_request).
+    pub fn parsed_trailers(original: Segment, fields: Fields, room: usize) -> Self {
+        Self::parsed(original, Self::no_line(), 0, fields, room)
+    }
+
+    /// Trailers of one's own, without fields.
+    ///
+    /// # Errors
+    /// [`EditError::NoMemory`]
+    pub fn trailers() -> Result<Self, EditError> {
+        Ok(Self::empty(Self::no_line(), MAX_HEAD)?)
+    }
+
+    fn no_line() -> Line {
+        Line {
+            kind: Kind::Trailers,
+            version: Version::HTTP_11,
+            method: Method::Other,
+            status: 0,
+            method_at: Span::default(),
+            rest: Span::default(),
+            edited: false,
+            written: None,
+        }
+    }
+
     #[inline]
     fn parsed(original: Segment, line: Line, lines: usize, fields: Fields, room: usize) -> Self {
         let size = original.len();
@@ -270,6 +301,7 @@ impl std::fmt::Debug for Head {
             Kind::Response => {
                 write!(f, "{} {} {}", self.version(), self.status(), self.reason().escape_ascii())?;
             }
+            Kind::Trailers => f.write_str("(trailers)")?,
         }
         self.fields().try_for_each(|field| {
             write!(f, "\n{}: {}", field.name.escape_ascii(), field.value.escape_ascii())

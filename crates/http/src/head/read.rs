@@ -58,7 +58,7 @@ impl Head {
     pub fn target(&self) -> &[u8] {
         match self.line.kind {
             Kind::Request => self.span(self.line.rest),
-            Kind::Response => &[],
+            Kind::Response | Kind::Trailers => &[],
         }
     }
 
@@ -105,7 +105,7 @@ impl Head {
     #[inline]
     pub fn reason(&self) -> &[u8] {
         match self.line.kind {
-            Kind::Request => &[],
+            Kind::Request | Kind::Trailers => &[],
             Kind::Response => self.span(self.line.rest),
         }
     }

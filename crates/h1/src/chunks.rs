@@ -1,0 +1,156 @@
+//! The chunked coding (RFC 9112, 7.1), as a machine over runs of bytes.
+//!
+//! ```text
+//!        +--------------------------- CRLF -- Data end <---------+
+//!        v                                                       |
+//!   --> Size -- hex digits --> (Extension) -- CRLF --> n > 0: Data, n bytes
+//!                                                   \-> n = 0: Last; trailers follow
+//! ```
+//!
+//! Strict: digits, then an optional extension, then CRLF. No space before or behind the digits but before an extension's
+//! semicolon, no bare line feed anywhere.
+
+use crate::error::Problem;
+use crate::lines::Refusal;
+
+/// Longest extension of one chunk, in bytes. Nobody uses them; without a bound they would be bytes that no length counts.
+const MAX_EXTENSION: u16 = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before and amid the digits.
+    Size { size: u64, digits: u8 },
+    /// Behind the digits: so many bytes of an extension were seen, the last a space where `semicolon` must follow.
+    Extension { size: u64, len: u16, semicolon: bool },
+    /// Behind the carriage return of the size's line.
+    SizeCr { size: u64 },
+    /// So many bytes of data are left; more than 0.
+    Data(u64),
+    /// Behind the data.
+    DataEnd,
+    /// Behind the carriage return that follows the data.
+    DataCr,
+    /// Behind the line of the last chunk.
+    Last,
+}
+
+/// Where in a chunked body the next byte is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunks(State);
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self(NEXT)
+    }
+}
+
+const NEXT: State = State::Size { size: 0, digits: 0 };
+
+#[inline]
+fn hex(byte: u8) -> Option<u64> {
+    let digit = byte.wrapping_sub(b'0');
+    if digit < 10 {
+        return Some(u64::from(digit));
+    }
+    let letter = (byte | 0x20).wrapping_sub(b'a');
+    (letter < 6).then_some(u64::from(letter) + 10)
+}
+
+impl Chunks {
+    /// Reads over `bytes` until they end or the last chunk's line does, and hands the data to `data`, piece by piece: where it begins and
+    /// how long it is. `data` takes less than it is offered to stop there. How many bytes were read, and where the last size's line
+    /// that was begun in them begins.
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        bytes: &[u8],
+        mut data: impl FnMut(usize, usize) -> usize,
+    ) -> Result<(usize, usize), Refusal> {
+        let mut at = 0;
+        let mut line = 0;
+        let mut state = self.0;
+        while let Some(&byte) = bytes.get(at) {
+            state = match state {
+                State::Size { size, digits } => match hex(byte) {
+                    Some(_) if digits > 15 || size >> 59 != 0 => return Err((Problem::HugeChunk, at)),
+                    Some(digit) => State::Size { size: size << 4 | digit, digits: digits + 1 },
+                    None if digits == 0 => return Err((Problem::BadChunkSize, at)),
+                    None => match byte {
+                        b'\r' => State::SizeCr { size },
+                        b';' => State::Extension { size, len: 1, semicolon: false },
+                        b' ' | b'\t' => State::Extension { size, len: 1, semicolon: true },
+                        b'\n' => return Err((Problem::BareLf, at)),
+                        _ => return Err((Problem::BadChunkSize, at)),
+                    },
+                },
+                State::Extension { size, len, semicolon } => match byte {
+                    b'\r' if !semicolon => State::SizeCr { size },
+                    b'\n' => return Err((Problem::BareLf, at)),
+                    _ if len == MAX_EXTENSION => return Err((Problem::BadExtension, at)),
+                    b';' => State::Extension { size, len: len + 1, semicolon: false },
+                    b' ' | b'\t' => State::Extension { size, len: len + 1, semicolon },
+                    0x21..=0x7e if !semicolon => State::Extension { size, len: len + 1, semicolon },
+                    _ => return Err((Problem::BadExtension, at)),
+                },
+                State::SizeCr { size } => match (byte, size) {
+                    (b'\n', 0) => {
+                        self.0 = State::Last;
+                        return Ok((at + 1, line));
+                    }
+                    (b'\n', size) => State::Data(size),
+                    _ => return Err((Problem::BareCr, at - usize::from(at > 0))),
+                },
+                State::Data(left) => {
+                    let here = (bytes.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX));
+                    let taken = data(at, here);
+                    at += taken;
+                    state =
+                        if taken as u64 == left { State::DataEnd } else { State::Data(left - taken as u64) };
+                    if taken < here {
+                        break;
+                    }
+                    continue;
+                }
+                State::DataEnd if byte == b'\r' => State::DataCr,
+                State::DataCr if byte == b'\n' => {
+                    line = at + 1;
+                    NEXT
+                }
+                State::DataEnd | State::DataCr => return Err((Problem::BadChunkEnd, at)),
+                State::Last => break,
+            };
+            at += 1;
+        }
+        self.0 = state;
+        Ok((at, line))
+    }
+
+    /// Goes back to the start of a size's line of which not all was read. Whether there was one.
+    pub(crate) fn rewind(&mut self) -> bool {
+        let amid = matches!(self.0, State::Size { .. } | State::Extension { .. } | State::SizeCr { .. });
+        if amid {
+            self.0 = NEXT;
+        }
+        amid
+    }
+
+    /// `n` bytes of the present chunk's data went past; there are so many.
+    pub(crate) fn pass(&mut self, n: u64) {
+        if let State::Data(left) = self.0 {
+            self.0 = if left == n { State::DataEnd } else { State::Data(left - n) };
+        }
+    }
+
+    /// Whether the last chunk's line was read.
+    pub(crate) fn is_last(&self) -> bool {
+        self.0 == State::Last
+    }
+
+    /// Bytes of the present chunk's data that are still to come.
+    pub(crate) fn left(&self) -> u64 {
+        match self.0 {
+            State::Data(left) => left,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Why a message is refused.
+
+use std::fmt;
+
+/// A message that is refused: what to answer, where it went wrong, and why.
+///
+/// The input still has all bytes of the message from its first one on (for a body: from the part that could not be read on), so that they can be
+/// kept for `show errors`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What to answer the client: 400, 413, 414, 431, 500, 501 or 505 for a request, 502 or 500 for a response. The connection cannot be
+    /// used any more.
+    pub status: u16,
+    /// Offset of the first byte that is wrong in the input.
+    pub position: usize,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (at byte {})", self.problem.sentence(), self.position)
+    }
+}
+
+impl std::error::Error for Error {}
+
+macro_rules! problems {
+    ($($name:ident $status:literal $sentence:literal)*) => {
+        /// What is wrong with a message.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Problem {
+            $(#[doc = $sentence] $name,)*
+        }
+
+        impl Problem {
+            /// One sentence for people.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Self::$name => $sentence,)* }
+            }
+
+            /// What a request with it is answered.
+            pub fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)* }
+            }
+
+            /// All of them, for tables.
+            pub fn all() -> &'static [Self] {
+                &[$(Self::$name),*]
+            }
+        }
+    };
+}
+
+problems! {
+    BareCr 400 "a carriage return that no line feed follows"
+    BareLf 400 "a line feed that no carriage return precedes"
+    Control 400 "a control character where text is expected"
+    BadMethod 400 "the method is missing or has bytes that no token has"
+    BadTarget 400 "the target is missing or has bytes that none may have"
+    TargetForm 400 "the target is neither a path, nor an absolute address, nor what its method asks for"
+    ExtraSpace 400 "more than one space in the first line"
+    NoVersion 400 "the first line has no version (HTTP/0.9)"
+    BadVersion 400 "the version is not written as HTTP/ and two digits with a dot between them"
+    OtherVersion 505 "the version is not one of HTTP/1"
+    Http2 400 "the beginning of an HTTP/2 connection where HTTP/1 is expected"
+    BadStatus 400 "the status is not a number of three digits from 100 to 599"
+    BadReason 400 "something else than a space stands between status and reason"
+    EmptyLine 400 "an empty line before a response, or too many before a request"
+    Folded 400 "a field is continued on the next line (obs-fold)"
+    SpaceBeforeColon 400 "a space between a field's name and its colon"
+    NoColon 400 "a field's line has no colon"
+    EmptyName 400 "a field has no name"
+    BadName 400 "a field's name has bytes that no token has"
+    TooLongTarget 414 "the first line takes more than there is room for a head"
+    TooLarge 431 "the head is larger than tune.bufsize less tune.maxrewrite"
+    TooManyFields 431 "the head has more fields than tune.http.maxhdr allows"
+    BadLength 400 "the value of Content-Length is not one decimal number below 2^63"
+    TwoLengths 400 "there is more than one Content-Length"
+    LengthAndCoding 400 "there are both Content-Length and Transfer-Encoding"
+    BadCoding 400 "chunked is not the last transfer coding, or there twice, or badly written"
+    OtherCoding 501 "a transfer coding that is not chunked"
+    CodingBefore11 400 "Transfer-Encoding in a message whose version is below 1.1"
+    BodyForbidden 400 "a framed body where the message cannot have one"
+    OldPayload 413 "a GET, HEAD or DELETE of HTTP/1.0 with a body"
+    TwoHosts 400 "there is more than one Host"
+    BadHost 400 "the value of Host is not a host with an optional port"
+    OtherHost 400 "Host is not the host of the target"
+    UnaskedSwitch 400 "a switch of protocols that was not asked for"
+    BadChunkSize 400 "a chunk's size is missing, or has other than hexadecimal digits"
+    HugeChunk 400 "a chunk's size does not fit into 63 bits"
+    BadExtension 400 "a chunk's extension has forbidden bytes or is too long"
+    BadChunkEnd 400 "a chunk's data is not followed by an end of line"
+    TooLargeTrailers 431 "the trailers are larger than a head may be"
+    BadTrailer 400 "a trailer field that would change framing or routing"
+    Early 400 "the body ended before all of it was there"
+    NoMemory 500 "no memory"
+}

@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod body;
+mod chunks;
+mod error;
+mod limits;
+mod lines;
+mod message;
+mod parse;
+mod scan;
+mod write;
+
+pub use body::{BodyReader, From, Progress};
+pub use error::{Error, Problem};
+pub use limits::Limits;
+pub use message::{Asked, Body, Connection};
+pub use parse::{Request, RequestParser, Response, ResponseParser};
+pub use write::{
+    BodyWriter, CONTINUE, NamePolicy, Persist, WriteError, frame_for, restrict_names, restrict_te, set_body,
+    set_connection, write_head,
+};

@@ -1,0 +1,237 @@
+//! What a message's fields say about its body and its connection (RFC 9112, sections 6 and 9).
+//!
+//! The fields that matter are seen while they are parsed, so that nothing is looked up afterwards. Whatever two parsers could
+//! understand differently is refused.
+
+use crate::error::Problem;
+use crate::limits::Limits;
+use crate::lines::{self, Refusal};
+use manylane_http::{Form, Known, List, Method, RequestLine, Target, Version, syntax};
+
+/// How a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// There is none.
+    None,
+    /// After so many bytes; 0 is possible.
+    Length(u64),
+    /// With a chunk of no bytes, and trailers.
+    Chunked,
+    /// With the connection. Responses only.
+    UntilClose,
+    /// Never: the connection carries another protocol from here on, in both directions. After `101` and successful `CONNECT`s.
+    Tunnel,
+}
+
+/// What the connection fields say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// `close` was said.
+    pub close: bool,
+    /// `keep-alive` was said.
+    pub keep_alive: bool,
+    /// `upgrade` was said, and there is an `Upgrade` field.
+    pub upgrade: bool,
+    /// Anything else was said.
+    pub others: bool,
+}
+
+impl Connection {
+    /// Whether the sender of a message of this version lets the connection go on after it (RFC 9112, 9.3).
+    pub fn persists(self, version: Version) -> bool {
+        !self.close && (version >= Version::HTTP_11 || self.keep_alive)
+    }
+
+    fn add(&mut self, value: &[u8]) {
+        for member in List::new(value) {
+            match member {
+                b"" => {}
+                b"keep-alive" => self.keep_alive = true,
+                b"close" => self.close = true,
+                member if member.eq_ignore_ascii_case(b"close") => self.close = true,
+                member if member.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                member if member.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
+                _ => self.others = true,
+            }
+        }
+    }
+}
+
+/// What was seen of the fields that decide about framing and the connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    length: Option<u64>,
+    length_at: usize,
+    chunked: bool,
+    coding_at: Option<usize>,
+    host: Option<(usize, usize)>,
+    upgrade_field: bool,
+    proxy_connection: Connection,
+    pub(crate) connection: Connection,
+    pub(crate) continue_expected: bool,
+    pub(crate) te_trailers: bool,
+    pub(crate) te: bool,
+}
+
+/// `Content-Length` is less: offsets are added to it.
+const MAX_LENGTH: u64 = 1 << 63;
+
+impl Seen {
+    /// Looks at a field with a well-known name, whose value begins at `at`.
+    #[inline]
+    pub(crate) fn see(
+        &mut self,
+        known: Known,
+        value: &[u8],
+        at: usize,
+        request: bool,
+    ) -> Result<(), Problem> {
+        match known {
+            Known::CONTENT_LENGTH => {
+                if self.length.is_some() {
+                    return Err(Problem::TwoLengths);
+                }
+                let length = syntax::decimal(value).filter(|&length| length < MAX_LENGTH);
+                self.length = Some(length.ok_or(Problem::BadLength)?);
+                self.length_at = at;
+            }
+            Known::TRANSFER_ENCODING => {
+                if self.coding_at.is_some() {
+                    return Err(Problem::BadCoding);
+                }
+                self.coding_at = Some(at);
+                self.coding(value)?;
+            }
+            Known::CONNECTION => self.connection.add(value),
+            Known::PROXY_CONNECTION => self.proxy_connection.add(value),
+            Known::UPGRADE => self.upgrade_field = !value.is_empty(),
+            Known::HOST if request => {
+                if self.host.is_some() {
+                    return Err(Problem::TwoHosts);
+                }
+                if !lines::is_host(value) {
+                    return Err(Problem::BadHost);
+                }
+                self.host = Some((at, value.len()));
+            }
+            Known::EXPECT if request => self.continue_expected |= value.eq_ignore_ascii_case(b"100-continue"),
+            Known::TE => {
+                self.te = true;
+                self.te_trailers |= List::new(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Only `chunked`, once. Other codings before it are known to few, and who does not know them frames the body differently.
+    fn coding(&mut self, value: &[u8]) -> Result<(), Problem> {
+        if value.eq_ignore_ascii_case(b"chunked") {
+            self.chunked = true;
+            return Ok(());
+        }
+        let mentions_chunked = List::new(value).any(|member| {
+            let end = member.iter().position(|&byte| !syntax::is_token_byte(byte)).unwrap_or(member.len());
+            member[..end].eq_ignore_ascii_case(b"chunked")
+        });
+        let tokens = List::new(value).all(syntax::is_token);
+        let last_is_chunked =
+            List::new(value).last().is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"));
+        let chunked_count = List::new(value).filter(|member| member.eq_ignore_ascii_case(b"chunked")).count();
+        let well_formed = tokens && (!mentions_chunked || (last_is_chunked && chunked_count == 1));
+        Err(if well_formed { Problem::OtherCoding } else { Problem::BadCoding })
+    }
+
+    /// Finds what is left to find when all fields were seen.
+    fn finish(&mut self) {
+        self.connection.upgrade &= self.upgrade_field;
+    }
+
+    /// The body's framing as both messages have it; whether they may have it is the caller's to say.
+    fn framing(&self, version: Version) -> Result<Option<Body>, Refusal> {
+        let Some(coding_at) = self.coding_at else { return Ok(self.length.map(Body::Length)) };
+        if self.length.is_some() {
+            return Err((Problem::LengthAndCoding, self.length_at.max(coding_at)));
+        }
+        if version < Version::HTTP_11 {
+            return Err((Problem::CodingBefore11, coding_at));
+        }
+        debug_assert!(self.chunked, "`coding` accepts nothing else");
+        Ok(Some(Body::Chunked))
+    }
+
+    /// The body of a request, and whether its fields agree with its first line. `bytes`: the whole head.
+    #[inline]
+    pub(crate) fn request(
+        &mut self,
+        bytes: &[u8],
+        line: &RequestLine,
+        limits: &Limits,
+    ) -> Result<Body, Refusal> {
+        self.finish();
+        if line.kind == Method::Connect || bytes.get(line.target.start) != Some(&b'/') {
+            self.rare_target(bytes, line, limits)?;
+        }
+        let Some(body) = self.framing(line.version)? else { return Ok(Body::None) };
+        if line.kind == Method::Connect {
+            return Err((Problem::BodyForbidden, self.coding_at.unwrap_or(self.length_at)));
+        }
+        let bodyless = matches!(line.kind, Method::Get | Method::Head | Method::Delete);
+        if bodyless && line.version < Version::HTTP_11 && body != Body::Length(0) && !limits.old_payload {
+            return Err((Problem::OldPayload, self.length_at));
+        }
+        Ok(body)
+    }
+
+    /// A target that is not a path: its host must be that of `Host`, with or without the port that its scheme has anyway.
+    #[cold]
+    fn rare_target(&mut self, bytes: &[u8], line: &RequestLine, limits: &Limits) -> Result<(), Refusal> {
+        let target = Target::of(&bytes[line.target.clone()], line.kind);
+        if target.form == Form::Absolute && limits.proxy_header {
+            self.connection = Connection { upgrade: self.connection.upgrade, ..self.proxy_connection };
+        }
+        let (Some(authority), Some((at, len))) = (target.authority, self.host) else { return Ok(()) };
+        let default: &[u8] = match target.scheme {
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => b"80",
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => b"443",
+            _ => b"",
+        };
+        let host = &bytes[at..at + len];
+        let ((name, port), (host_name, host_port)) = (lines::split_port(authority), lines::split_port(host));
+        let port_or_default = |port: Option<&[u8]>| match port {
+            None | Some([]) => default.to_owned(),
+            Some(port) => port.to_owned(),
+        };
+        let connect_default = target.form == Form::Authority && host_port.is_none(); // its port is in the target only
+        let same_port = connect_default || port_or_default(port) == port_or_default(host_port);
+        if name.eq_ignore_ascii_case(host_name) && same_port { Ok(()) } else { Err((Problem::OtherHost, at)) }
+    }
+
+    /// The body of a response.
+    #[inline]
+    pub(crate) fn response(&mut self, version: Version, status: u16, asked: Asked) -> Result<Body, Refusal> {
+        self.finish();
+        let framing = self.framing(version)?;
+        match status {
+            101 if asked.upgrade => Ok(Body::Tunnel),
+            101 => Err((Problem::UnaskedSwitch, 0)),
+            100..=199 | 204 => match self.coding_at {
+                Some(at) => Err((Problem::BodyForbidden, at)),
+                None => Ok(Body::None),
+            },
+            200..=299 if asked.method == Method::Connect => Ok(Body::Tunnel),
+            304 => Ok(Body::None),
+            _ if asked.method == Method::Head => Ok(Body::None),
+            _ => Ok(framing.unwrap_or(Body::UntilClose)),
+        }
+    }
+}
+
+/// What a response's framing depends on: its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The request's method.
+    pub method: Method,
+    /// Whether it asked for another protocol.
+    pub upgrade: bool,
+}

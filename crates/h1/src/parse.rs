@@ -1,0 +1,416 @@
+//! Heads out of bytes as they arrive.
+//!
+//! A head that is there at once is parsed in one pass. Of one that is not, only the new bytes are looked at, for its end and for
+//! what no head may have, and all of it is parsed when its end came: the cost is linear however the bytes are cut. A head that
+//! lies in several segments is then copied into one ([`Chain::pull_up`], or, beyond what a cluster has, a vector): about 60 ns and
+//! a cluster for each KiB.
+
+use crate::error::{Error, Problem};
+use crate::limits::Limits;
+use crate::lines::{self, Lines, Refusal};
+use crate::message::{Asked, Body, Connection, Seen};
+use crate::scan;
+use manylane_buf::{Chain, External, MAX_CLUSTER, Segment};
+use manylane_http::{Fields, Head, Known, MAX_HEAD, RequestLine, StatusLine, Version};
+
+/// A request's head, and what it says about what follows.
+#[derive(Debug)]
+pub struct Request {
+    /// The head. That of an HTTP/0.9 request has no fields, and is written as one of HTTP/1.0.
+    pub head: Head,
+    /// Its body.
+    pub body: Body,
+    /// What its connection fields say.
+    pub connection: Connection,
+    /// It waits for `100 Continue` before it sends its body; ask only in HTTP/1.1 (RFC 9110, 10.1.1).
+    pub continue_expected: bool,
+    /// Its sender takes trailers.
+    pub te_trailers: bool,
+}
+
+/// A response's head, and what it says about what follows.
+#[derive(Debug)]
+pub struct Response {
+    /// The head. With a status below 200, but 101, another one follows.
+    pub head: Head,
+    /// Its body.
+    pub body: Body,
+    /// What its connection fields say.
+    pub connection: Connection,
+}
+
+impl Response {
+    /// Whether the final response is still to come.
+    pub fn is_interim(&self) -> bool {
+        matches!(self.head.status(), 100 | 102..=199)
+    }
+}
+
+/// Empty lines before a request, in bytes, that are skipped: some old clients send one behind a body.
+const MAX_EMPTY: u16 = 64;
+
+/// Where a head that is not complete was left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Text,
+    Cr,
+    /// At the start of a line.
+    Line,
+    /// Behind a carriage return at the start of a line.
+    LineCr,
+}
+
+/// What looking at new bytes has brought.
+enum Found {
+    /// The head ends here.
+    End(usize),
+    /// It does not end yet.
+    More,
+    /// Something that no head may have stands here.
+    Wrong(usize),
+    /// The first line ends here. Told once.
+    FirstLine(usize),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Bytes that were looked at.
+    scanned: u32,
+    place: Place,
+    /// Bytes of empty lines that were skipped.
+    empty: u16,
+    /// The end of the first line was seen.
+    first_line: bool,
+}
+
+impl Progress {
+    /// Looks at the bytes that are new.
+    fn scan(&mut self, input: &Chain) -> Found {
+        let mut at = self.scanned as usize;
+        let mut before = 0;
+        for segment in input.segments() {
+            let bytes = segment.as_slice();
+            while at - before < bytes.len() {
+                let here = at - before;
+                (self.place, at) = match (self.place, bytes[here]) {
+                    (Place::Text, _) => {
+                        let next = scan::control(bytes, here);
+                        match bytes.get(next) {
+                            None => (Place::Text, before + next),
+                            Some(b'\t') => (Place::Text, before + next + 1),
+                            Some(b'\r') => (Place::Cr, before + next + 1),
+                            Some(_) => return Found::Wrong(before + next),
+                        }
+                    }
+                    (Place::Cr, b'\n') if !self.first_line => {
+                        self.first_line = true;
+                        self.place = Place::Line;
+                        self.scanned = at as u32 + 1;
+                        return Found::FirstLine(at + 1);
+                    }
+                    (Place::Cr, b'\n') => (Place::Line, at + 1),
+                    (Place::Line, b'\r') => (Place::LineCr, at + 1),
+                    (Place::Line, _) => (Place::Text, at),
+                    (Place::LineCr, b'\n') => return Found::End(at + 1),
+                    (Place::Cr | Place::LineCr, _) => return Found::Wrong(at),
+                };
+            }
+            before += bytes.len();
+        }
+        self.scanned = at as u32;
+        Found::More
+    }
+}
+
+/// The first `n` bytes in one piece, which stay in the chain.
+fn contiguous(input: &mut Chain, n: usize) -> Result<&[u8], Refusal> {
+    let no_memory = (Problem::NoMemory, 0);
+    if n > MAX_CLUSTER && input.front().is_none_or(|front| front.len() < n) {
+        let all = input.copy_range(..n).map_err(|_| no_memory)?.to_vec();
+        let segment = External::from_vec(all).map_err(|_| no_memory)?;
+        let mut rest = input.split_off(n).map_err(|_| no_memory)?;
+        let mut joined = Chain::from(segment);
+        joined.append_chain(&mut rest).map_err(|_| no_memory)?;
+        *input = joined;
+    }
+    if n > MAX_CLUSTER {
+        return Ok(input.front().and_then(|front| front.get(..n)).unwrap_or(&[]));
+    }
+    input.pull_up(n).map_err(|_| no_memory)
+}
+
+/// Takes the first `n` bytes, which lie in one segment, out of the chain.
+#[inline]
+fn take(input: &mut Chain, n: usize) -> Result<Segment, Refusal> {
+    let whole = input.front().is_some_and(|front| front.len() == n);
+    let segment =
+        if whole { input.pop_front() } else { input.front().and_then(|front| front.slice(0..n).ok()) };
+    if !whole {
+        input.trim_front(n).map_err(|_| (Problem::NoMemory, 0))?;
+    }
+    segment.ok_or((Problem::NoMemory, 0))
+}
+
+/// What differs between requests and responses.
+trait Message {
+    type Parsed;
+    fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(Self::Parsed, usize)>;
+}
+
+impl Progress {
+    /// Parses the head at the start of `input`: what it says, and where it ends.
+    #[inline]
+    fn parse<M: Message>(
+        &mut self,
+        input: &mut Chain,
+        limits: &Limits,
+        message: &M,
+    ) -> Lines<(M::Parsed, usize)> {
+        let limit = limits.head.min(MAX_HEAD);
+        if self.scanned == 0 && input.segment_count() == 1 {
+            let bytes = input.front().map_or(&[][..], |front| front.as_slice());
+            if let Some(done) = message.lines(&bytes[..bytes.len().min(limit)], limits)? {
+                return Ok(Some(done));
+            }
+        }
+        self.parse_slowly(input, limits, limit, message)
+    }
+
+    #[cold]
+    fn parse_slowly<M: Message>(
+        &mut self,
+        input: &mut Chain,
+        limits: &Limits,
+        limit: usize,
+        message: &M,
+    ) -> Lines<(M::Parsed, usize)> {
+        let mut found = self.scan(input);
+        if let Found::FirstLine(end) = found {
+            if limits.relaxed && end <= limit {
+                let line = contiguous(input, end)?; // a request of HTTP/0.9 has nothing else
+                if let Some(done) = message.lines(line, limits)? {
+                    return Ok(Some(done));
+                }
+            }
+            found = self.scan(input);
+        }
+        let (n, wrong) = match found {
+            Found::End(end) if end <= limit => (end, None),
+            Found::Wrong(at) if at < limit => (input.len().min(limit), Some(at)),
+            Found::More if input.len() < limit => return Ok(None),
+            _ => (limit.min(input.len()), None),
+        };
+        let bytes = contiguous(input, n)?;
+        if let Some(done) = message.lines(bytes, limits)? {
+            return Ok(Some(done));
+        }
+        if let Some(at) = wrong {
+            return Err((Problem::Control, at));
+        }
+        let in_first_line = scan::find(bytes, 0, b'\n') == bytes.len();
+        Err((if in_first_line { Problem::TooLongTarget } else { Problem::TooLarge }, n))
+    }
+}
+
+struct AnyRequest;
+
+struct RequestHead {
+    line: RequestLine,
+    fields: Fields,
+    seen: Seen,
+    body: Body,
+}
+
+impl Message for AnyRequest {
+    type Parsed = RequestHead;
+
+    #[inline]
+    fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(RequestHead, usize)> {
+        let Some(line) = lines::request_line(bytes, limits)? else { return Ok(None) };
+        let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
+        let mut seen = Seen::default();
+        if line.version == Version::HTTP_09 {
+            let end = line.end;
+            return Ok(Some((RequestHead { line, fields, seen, body: Body::None }, end)));
+        }
+        let see = |known: Known, value: &[u8], at| seen.see(known, value, at, true);
+        let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
+        let body = seen.request(bytes, &line, limits)?;
+        Ok(Some((RequestHead { line, fields, seen, body }, end)))
+    }
+}
+
+/// Takes requests out of a connection's bytes, one after another. 8 bytes and the limits; holds no memory.
+#[derive(Clone, Debug)]
+pub struct RequestParser {
+    limits: Limits,
+    progress: Progress,
+}
+
+impl RequestParser {
+    /// A parser at the beginning of a message.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, progress: Progress::default() }
+    }
+
+    /// Takes the next head from the start of `input`; none when more bytes are needed, which then must come behind those that are
+    /// there. What follows the head stays. Empty lines before it are dropped.
+    ///
+    /// # Errors
+    /// [`Error`]. `input` then begins with the message, and the parser must not be used any more.
+    #[inline]
+    pub fn parse(&mut self, input: &mut Chain) -> Result<Option<Request>, Error> {
+        if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
+            self.skip_empty(input).map_err(request_error)?;
+        }
+        if input.is_empty() || (self.progress.scanned == 0 && input.starts_with(b"\r")) {
+            return Ok(None);
+        }
+        let parsed = self.progress.parse(input, &self.limits, &AnyRequest);
+        let Some((RequestHead { line, fields, seen, body }, end)) = parsed.map_err(request_error)? else {
+            return Ok(None);
+        };
+        let segment = take(input, end).map_err(request_error)?;
+        self.progress = Progress::default();
+        let head = if line.version == Version::HTTP_09 {
+            let target = &segment[line.target.clone()];
+            Head::request(b"GET", target, Version::HTTP_09)
+                .map_err(|_| request_error((Problem::NoMemory, 0)))?
+        } else {
+            Head::parsed_request(segment, &line, fields, self.limits.room)
+        };
+        let Seen { connection, continue_expected, te_trailers, .. } = seen;
+        Ok(Some(Request { head, body, connection, continue_expected, te_trailers }))
+    }
+
+    #[cold]
+    fn skip_empty(&mut self, input: &mut Chain) -> Result<(), Refusal> {
+        while self.progress.scanned == 0 && matches!(input.cursor().peek(), Some(b'\r' | b'\n')) {
+            if input.starts_with(b"\n") {
+                return Err((Problem::BareLf, 0));
+            }
+            if input.len() == 1 {
+                return Ok(()); // the line feed is to come; nothing is parsed before
+            }
+            if !input.starts_with(b"\r\n") {
+                return Err((Problem::BareCr, 0));
+            }
+            self.progress.empty += 2;
+            if self.progress.empty > MAX_EMPTY {
+                return Err((Problem::EmptyLine, 0));
+            }
+            input.trim_front(2).map_err(|_| (Problem::NoMemory, 0))?;
+        }
+        Ok(())
+    }
+}
+
+struct AnyResponse(Asked);
+
+struct ResponseHead {
+    line: StatusLine,
+    fields: Fields,
+    seen: Seen,
+    body: Body,
+}
+
+impl Message for AnyResponse {
+    type Parsed = ResponseHead;
+
+    #[inline]
+    fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(ResponseHead, usize)> {
+        let Some(line) = lines::status_line(bytes, limits)? else { return Ok(None) };
+        let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
+        let mut seen = Seen::default();
+        let see = |known: Known, value: &[u8], at| seen.see(known, value, at, false);
+        let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
+        let body = seen.response(line.version, line.status, self.0)?;
+        Ok(Some((ResponseHead { line, fields, seen, body }, end)))
+    }
+}
+
+/// Takes responses out of a connection's bytes. As [`RequestParser`].
+#[derive(Clone, Debug)]
+pub struct ResponseParser {
+    limits: Limits,
+    progress: Progress,
+}
+
+impl ResponseParser {
+    /// A parser at the beginning of a message.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, progress: Progress::default() }
+    }
+
+    /// Takes the next head from the start of `input`; none when more bytes are needed. The framing of what follows depends on the request:
+    /// `asked`.
+    ///
+    /// # Errors
+    /// [`Error`], whose status is 502, or 500 without memory.
+    #[inline]
+    pub fn parse(&mut self, input: &mut Chain, asked: Asked) -> Result<Option<Response>, Error> {
+        if input.is_empty() {
+            return Ok(None);
+        }
+        let parsed = self.progress.parse(input, &self.limits, &AnyResponse(asked));
+        let Some((ResponseHead { line, fields, seen, body }, end)) = parsed.map_err(response_error)? else {
+            return Ok(None);
+        };
+        let segment = take(input, end).map_err(response_error)?;
+        self.progress = Progress::default();
+        let head = Head::parsed_response(segment, &line, fields, self.limits.room);
+        Ok(Some(Response { head, body, connection: seen.connection }))
+    }
+}
+
+#[cold]
+pub(crate) fn request_error((problem, position): Refusal) -> Error {
+    Error { status: problem.status(), position, problem }
+}
+
+#[cold]
+pub(crate) fn response_error((problem, position): Refusal) -> Error {
+    Error { status: if problem == Problem::NoMemory { 500 } else { 502 }, position, problem }
+}
+
+/// The trailers of a chunked body at the start of `input`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrailerParser(Progress);
+
+struct AnyTrailers;
+
+impl Message for AnyTrailers {
+    type Parsed = Fields;
+
+    fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(Fields, usize)> {
+        let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
+        let see = |known: Known, _: &[u8], _| match known {
+            Known::CONTENT_LENGTH
+            | Known::TRANSFER_ENCODING
+            | Known::HOST
+            | Known::CONNECTION
+            | Known::TRAILER => Err(Problem::BadTrailer),
+            _ => Ok(()),
+        };
+        Ok(lines::fields(bytes, 0, limits, &mut fields, see)?.map(|end| (fields, end)))
+    }
+}
+
+impl TrailerParser {
+    /// None: more bytes are needed.
+    pub(crate) fn parse(&mut self, input: &mut Chain, limits: &Limits) -> Result<Option<Head>, Refusal> {
+        if input.is_empty() {
+            return Ok(None);
+        }
+        if self.0.scanned == 0 {
+            self.0.place = Place::Line;
+        }
+        let parsed = self.0.parse(input, limits, &AnyTrailers).map_err(|(problem, at)| match problem {
+            Problem::TooLarge | Problem::TooLongTarget => (Problem::TooLargeTrailers, at),
+            _ => (problem, at),
+        })?;
+        let Some((fields, end)) = parsed else { return Ok(None) };
+        Ok(Some(Head::parsed_trailers(take(input, end)?, fields, limits.room)))
+    }
+}

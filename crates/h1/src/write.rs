@@ -1,0 +1,335 @@
+//! Heads and bodies into bytes.
+
+use crate::message::{Body, Connection};
+use manylane_buf::{Chain, Segment};
+use manylane_http::{CaseTable, EditError, Head, Known, List, Version};
+
+/// What a message's sender lets happen to the connection after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persist {
+    /// It goes on.
+    KeepAlive,
+    /// It ends.
+    Close,
+    /// It becomes a tunnel, or offers to: `Connection: upgrade` stays.
+    Upgrade,
+}
+
+/// Makes `Connection` of a head say `persist`, in as few edits as that takes. Members other than `close` and `keep-alive` stay, as HAProxy
+/// leaves them; `upgrade` stays only with [`Persist::Upgrade`], and without it `Upgrade` goes, too. Call it with what the
+/// parser found in the head.
+///
+/// # Errors
+/// [`EditError`]
+pub fn set_connection(head: &mut Head, found: Connection, persist: Persist) -> Result<(), EditError> {
+    let Connection { close, keep_alive, upgrade, others } = found;
+    let by_version = head.version() >= Version::HTTP_11;
+    let (want_close, want_keep_alive) = match persist {
+        Persist::KeepAlive => (false, !by_version),
+        Persist::Close => (by_version, false),
+        Persist::Upgrade => (false, false),
+    };
+    let keep_upgrade = upgrade && persist == Persist::Upgrade;
+    if !keep_upgrade && head.has(Known::UPGRADE) {
+        head.remove_fields(Known::UPGRADE);
+    }
+    let as_wanted = close == want_close && keep_alive == want_keep_alive && upgrade == keep_upgrade;
+    if as_wanted
+        && !others
+        && head.has(Known::CONNECTION) == (close || keep_alive || upgrade)
+        && head.count(Known::CONNECTION) <= 1
+    {
+        return Ok(());
+    }
+    let wanted: &[&[u8]] = match (want_close, want_keep_alive) {
+        (true, _) => &[b"close"],
+        (_, true) => &[b"keep-alive"],
+        _ => &[],
+    };
+    if !others && !keep_upgrade {
+        return match wanted {
+            [one, ..] => head.set_field(Known::CONNECTION, one),
+            [] => {
+                head.remove_fields(Known::CONNECTION);
+                Ok(())
+            }
+        };
+    }
+    keep_members(head, keep_upgrade, wanted.first().copied())
+}
+
+/// Members of one `Connection` that are passed on, at most, in bytes. Nobody sends so many; more are dropped.
+const MAX_MEMBERS: usize = 512;
+
+#[cold]
+fn keep_members(head: &mut Head, keep_upgrade: bool, wanted: Option<&[u8]>) -> Result<(), EditError> {
+    let mut kept = [0; MAX_MEMBERS];
+    let mut len = 0;
+    let mut add = |member: &[u8]| {
+        let separator: &[u8] = if len == 0 { b"" } else { b", " };
+        let end = len + separator.len() + member.len();
+        if let Some(room) = kept.get_mut(len..end) {
+            room[..separator.len()].copy_from_slice(separator);
+            room[separator.len()..].copy_from_slice(member);
+            len = end;
+        }
+    };
+    for member in head.list_values(Known::CONNECTION) {
+        let is = |word: &[u8]| member.eq_ignore_ascii_case(word);
+        if !member.is_empty() && !is(b"close") && !is(b"keep-alive") && (keep_upgrade || !is(b"upgrade")) {
+            add(member);
+        }
+    }
+    if let Some(wanted) = wanted {
+        add(wanted);
+    }
+    if len == 0 {
+        head.remove_fields(Known::CONNECTION);
+        return Ok(());
+    }
+    head.set_field(Known::CONNECTION, &kept[..len])
+}
+
+/// Makes the fields of `head` say that its body is framed as `body`, which the parser found to be `found`. Nothing is edited where they are the
+/// same, but what must not be there: a length beside 204, and any framing beside a tunnel.
+///
+/// # Errors
+/// [`EditError`]
+pub fn set_body(head: &mut Head, found: Body, body: Body) -> Result<(), EditError> {
+    let no_body = matches!(head.status(), 100..=199 | 204);
+    if no_body || body == Body::Tunnel {
+        head.remove_fields(Known::CONTENT_LENGTH);
+        head.remove_fields(Known::TRANSFER_ENCODING);
+        return Ok(());
+    }
+    if found == body {
+        return Ok(());
+    }
+    match body {
+        Body::Chunked => {
+            head.remove_fields(Known::CONTENT_LENGTH);
+            head.set_field(Known::TRANSFER_ENCODING, b"chunked")
+        }
+        Body::Length(length) => {
+            head.remove_fields(Known::TRANSFER_ENCODING);
+            let mut digits = Digits::default();
+            head.set_field(Known::CONTENT_LENGTH, digits.of(length))
+        }
+        Body::None | Body::UntilClose | Body::Tunnel => {
+            head.remove_fields(Known::CONTENT_LENGTH);
+            head.remove_fields(Known::TRANSFER_ENCODING);
+            Ok(())
+        }
+    }
+}
+
+/// How a response's body can be framed towards a client, and whether the connection can go on after it: chunks are for HTTP/1.1 only, and a body
+/// without any framing ends with the connection.
+pub fn frame_for(body: Body, client: Version, persist: Persist) -> (Body, Persist) {
+    match body {
+        Body::Chunked if client < Version::HTTP_11 => (Body::UntilClose, Persist::Close),
+        Body::UntilClose => (Body::UntilClose, Persist::Close),
+        Body::Tunnel => (body, Persist::Upgrade),
+        Body::None | Body::Length(_) | Body::Chunked => (body, persist),
+    }
+}
+
+/// Applies `te` to a request: only `trailers` is passed on, as nothing else is a matter between other hops.
+///
+/// # Errors
+/// [`EditError`]
+pub fn restrict_te(head: &mut Head) -> Result<(), EditError> {
+    if !head.has(Known::TE) {
+        return Ok(());
+    }
+    let trailers =
+        head.values(Known::TE).flat_map(List::new).any(|member| member.eq_ignore_ascii_case(b"trailers"));
+    if !trailers {
+        head.remove_fields(Known::TE);
+        return Ok(());
+    }
+    if head.values(Known::TE).eq([b"trailers"]) { Ok(()) } else { head.set_field(Known::TE, b"trailers") }
+}
+
+/// `http-restrict-req-hdr-names`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NamePolicy {
+    /// All names pass.
+    #[default]
+    Preserve,
+    /// Fields whose names have other than letters, digits and hyphens are removed.
+    Delete,
+    /// A request with such a field is refused, with 403.
+    Reject,
+}
+
+/// Applies `http-restrict-req-hdr-names` to a request. `false`: it must be refused with 403.
+pub fn restrict_names(head: &mut Head, policy: NamePolicy) -> bool {
+    let plain = |name: &[u8]| name.iter().all(|&byte| manylane_http::syntax::is_plain_name_byte(byte));
+    match policy {
+        NamePolicy::Preserve => true,
+        NamePolicy::Delete => {
+            head.remove_where(|field| field.known == Known::OTHER && !plain(field.name));
+            true
+        }
+        NamePolicy::Reject => head.fields().all(|field| field.known != Known::OTHER || plain(field.name)),
+    }
+}
+
+/// Writes a head behind what `out` has.
+///
+/// # Errors
+/// As [`Head::emit`].
+pub fn write_head(head: &mut Head, out: &mut Chain, case: Option<&CaseTable>) -> Result<(), EditError> {
+    head.emit(out, case)
+}
+
+/// A number in decimal or hexadecimal digits, without an allocation.
+#[derive(Default)]
+struct Digits([u8; 20]);
+
+impl Digits {
+    fn of(&mut self, number: u64) -> &[u8] {
+        self.write(number, 10)
+    }
+
+    fn write(&mut self, mut number: u64, base: u64) -> &[u8] {
+        let mut at = self.0.len();
+        loop {
+            at -= 1;
+            self.0[at] = b"0123456789abcdef"[(number % base) as usize];
+            number /= base;
+            if number == 0 {
+                return &self.0[at..];
+            }
+        }
+    }
+}
+
+/// Why a body could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// The lane's pools have no memory.
+    NoMemory,
+    /// More or less data than the length that the head promised. The connection must end.
+    Length,
+}
+
+impl std::fmt::Display for WriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoMemory => "no memory for a body's framing",
+            Self::Length => "the body has not the length that its head promised",
+        })
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// Writes one body: puts the framing around data, which moves by reference.
+#[derive(Debug)]
+pub struct BodyWriter {
+    body: Body,
+    /// Bytes of [`Body::Length`] that are still to come.
+    left: u64,
+    /// A chunk's data was written whose line end is still to come: it goes with the next chunk's size.
+    open: bool,
+    /// Where sizes are written: one cluster for some hundred chunks.
+    sizes: Chain,
+}
+
+impl BodyWriter {
+    /// A writer at the beginning of a body that is framed as `body`.
+    pub fn new(body: Body) -> Self {
+        let left = if let Body::Length(length) = body { length } else { 0 };
+        Self { body, left, open: false, sizes: Chain::new() }
+    }
+
+    /// Moves all of `data` behind what `out` has, as one chunk where there are chunks. No data, no chunk.
+    ///
+    /// # Errors
+    /// [`WriteError`]; nothing was moved then.
+    pub fn write(&mut self, data: &mut Chain, out: &mut Chain) -> Result<(), WriteError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let len = data.len() as u64;
+        match self.body {
+            Body::None => return Err(WriteError::Length),
+            Body::Length(_) => self.left = self.left.checked_sub(len).ok_or(WriteError::Length)?,
+            Body::Chunked => {
+                let line = self.size_line(len)?;
+                out.push_back(line).map_err(|_| WriteError::NoMemory)?;
+                self.open = true;
+            }
+            Body::UntilClose | Body::Tunnel => {}
+        }
+        out.append_chain(data).map_err(|_| WriteError::NoMemory)
+    }
+
+    fn size_line(&mut self, len: u64) -> Result<Segment, WriteError> {
+        let mut digits = Digits::default();
+        let before: &[u8] = if self.open { b"\r\n" } else { b"" };
+        let size = digits.write(len, 16);
+        let n = before.len() + size.len() + 2;
+        // Behind a size that was sent already there is room, which is this lane's to fill.
+        self.sizes.append_together(&[before, size, b"\r\n"], 2048).map_err(|_| WriteError::NoMemory)?;
+        let last = self.sizes.pop_back().ok_or(WriteError::NoMemory)?;
+        let line = last.slice(last.len() - n..last.len()).map_err(|_| WriteError::NoMemory)?;
+        self.sizes.clear();
+        self.sizes.push_back(last).map_err(|_| WriteError::NoMemory)?;
+        Ok(line)
+    }
+
+    /// Moves chunks that are framed already ([`BodyReader::read_chunks`](crate::BodyReader::read_chunks)) behind what `out` has.
+    ///
+    /// # Errors
+    /// [`WriteError::NoMemory`]; [`WriteError::Length`] where the body has no chunks.
+    pub fn write_chunks(&mut self, chunks: &mut Chain, out: &mut Chain) -> Result<(), WriteError> {
+        if self.body != Body::Chunked || self.open {
+            return Err(WriteError::Length);
+        }
+        out.append_chain(chunks).map_err(|_| WriteError::NoMemory)
+    }
+
+    /// Writes what ends the body: the last chunk and `trailers`, where there are chunks. Trailers of others are dropped.
+    ///
+    /// # Errors
+    /// [`WriteError`]
+    pub fn end(&mut self, trailers: Option<&mut Head>, out: &mut Chain) -> Result<(), WriteError> {
+        if self.left != 0 {
+            return Err(WriteError::Length);
+        }
+        if self.body != Body::Chunked {
+            return Ok(());
+        }
+        let line: &[u8] = if self.open { b"\r\n0\r\n" } else { b"0\r\n" };
+        self.open = false;
+        out.append(line).map_err(|_| WriteError::NoMemory)?;
+        match trailers {
+            Some(trailers) => trailers.emit(out, None).map_err(|_| WriteError::NoMemory),
+            None => out.append(b"\r\n").map_err(|_| WriteError::NoMemory),
+        }
+    }
+
+    /// Data that the length still allows. None where there is no length.
+    pub fn left(&self) -> Option<u64> {
+        matches!(self.body, Body::Length(_)).then_some(self.left)
+    }
+
+    /// `n` bytes of data went past the writer, for instance by a splice; only where there are no chunks.
+    ///
+    /// # Errors
+    /// [`WriteError::Length`]
+    pub fn passed(&mut self, n: u64) -> Result<(), WriteError> {
+        match self.body {
+            Body::Length(_) => self.left = self.left.checked_sub(n).ok_or(WriteError::Length)?,
+            Body::UntilClose | Body::Tunnel => {}
+            Body::None | Body::Chunked => return Err(WriteError::Length),
+        }
+        Ok(())
+    }
+}
+
+/// The whole answer to `Expect: 100-continue`.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
