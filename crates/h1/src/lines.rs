@@ -111,7 +111,9 @@ fn control_or(bytes: &[u8], at: usize, otherwise: Problem) -> Problem {
 fn version(bytes: &[u8], at: usize, limits: &Limits) -> Lines<(Version, usize)> {
     let rest = bytes.get(at..).unwrap_or(&[]);
     match rest {
-        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1', ..] => return Ok(Some((Version::HTTP_11, at + 8))),
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1', ..] if !limits.relaxed => {
+            return Ok(Some((Version::HTTP_11, at + 8)));
+        }
         [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9', ..]
             if !limits.relaxed || !rest.get(8).is_some_and(u8::is_ascii_digit) =>
         {

@@ -1,23 +1,33 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod authority;
+mod cookie;
+mod date;
 mod fields;
 mod head;
+mod hop;
 mod list;
 mod method;
 mod name;
+mod reply;
 pub mod status;
 pub mod syntax;
 mod target;
 mod version;
 
+pub use authority::{split_host_port, without_default_port};
+pub use cookie::{Cookie, Cookies, set_cookie};
+pub use date::{DATE_LEN, DateCache, format_date, parse_date};
 pub use fields::{FieldLine, Fields, MAX_FIELDS, PushError};
 pub use head::{
     CaseTable, CaseTableError, EditError, Field, FieldId, FieldIter, Head, Kind, ListValues, MAX_HEAD,
     RequestLine, StatusLine, Values,
 };
+pub use hop::{HOP_BY_HOP, is_hop_by_hop};
 pub use list::{List, Parameters, unquoted};
 pub use method::Method;
 pub use name::{Known, Name, NameRef};
+pub use reply::{MAX_REPLY, Reply, ReplyError, redirect};
 pub use target::{Form, Target};
 pub use version::Version;

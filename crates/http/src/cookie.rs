@@ -1,0 +1,112 @@
+//! Cookies (RFC 6265): those a request carries, and the one that a `Set-Cookie` sets. Read leniently, as servers do; positions are kept
+//! so that one can be changed in place.
+
+use crate::list::find_outside_quotes;
+use crate::syntax::trim;
+use std::ops::Range;
+
+/// A cookie in a field's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cookie<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its value, quotes included if there are any; empty without an equals sign.
+    pub value: &'a [u8],
+    /// From the name to the value's end, in bytes of the field's value.
+    pub at: Range<usize>,
+    /// The value, in bytes of the field's value.
+    pub value_at: Range<usize>,
+}
+
+/// The cookies of one `Cookie` field: `name=value` between semicolons. Parts without a name are left out.
+#[derive(Clone, Debug)]
+pub struct Cookies<'a> {
+    value: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cookies<'a> {
+    /// Those in a field's value.
+    ///
+    /// ```
+    /// use manylane_http::Cookies;
+    /// let mut cookies = Cookies::new(b"a=1; SRV=s2;b=\"x;y\"");
+    /// let second = cookies.nth(1).expect("there are three");
+    /// assert_eq!((second.name, second.value, second.value_at), (&b"SRV"[..], &b"s2"[..], 9..11));
+    /// ```
+    pub fn new(value: &'a [u8]) -> Self {
+        Self { value, at: 0 }
+    }
+}
+
+impl<'a> Iterator for Cookies<'a> {
+    type Item = Cookie<'a>;
+
+    fn next(&mut self) -> Option<Cookie<'a>> {
+        while self.at < self.value.len() {
+            let start = self.at;
+            let len = find_outside_quotes(&self.value[start..], b';');
+            self.at = start + len + 1;
+            if let Some(cookie) = cookie(self.value, start..start + len) {
+                return Some(cookie);
+            }
+        }
+        None
+    }
+}
+
+/// The cookie that a `Set-Cookie` field's value sets; its attributes follow, from the first semicolon on.
+pub fn set_cookie(value: &[u8]) -> Option<Cookie<'_>> {
+    cookie(value, 0..find_outside_quotes(value, b';'))
+}
+
+fn cookie(value: &[u8], part: Range<usize>) -> Option<Cookie<'_>> {
+    let within = |piece: &[u8]| {
+        let start = piece.as_ptr().addr() - value.as_ptr().addr();
+        start..start + piece.len()
+    };
+    let part = trim(&value[part]);
+    let (name, cookie_value) = match memchr::memchr(b'=', part) {
+        Some(equals) => (trim(&part[..equals]), trim(&part[equals + 1..])),
+        None => (part, &part[part.len()..]),
+    };
+    (!name.is_empty()).then(|| Cookie {
+        name,
+        value: cookie_value,
+        at: within(part),
+        value_at: within(cookie_value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(value: &str) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        Cookies::new(value.as_bytes())
+            .map(|cookie| {
+                assert_eq!(&value.as_bytes()[cookie.value_at.clone()], cookie.value);
+                assert!(value.as_bytes()[cookie.at.clone()].starts_with(cookie.name));
+                (text(cookie.name), text(cookie.value))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn cookies_are_cut_at_semicolons() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(all(""), []);
+        assert_eq!(all("a=b"), [pair("a", "b")]);
+        assert_eq!(all(" a = b ;; c=d=e;f; =x;"), [pair("a", "b"), pair("c", "d=e"), pair("f", "")]);
+        assert_eq!(all("a=\"b;c\"; d=\"e"), [pair("a", "\"b;c\""), pair("d", "\"e")]);
+    }
+
+    #[test]
+    fn a_set_cookie_has_one_cookie() {
+        let cookie = set_cookie(b"SRV=s1; path=/; Secure").expect("one");
+        assert_eq!((cookie.name, cookie.value, cookie.at), (&b"SRV"[..], &b"s1"[..], 0..6));
+        assert_eq!(set_cookie(b"; path=/"), None);
+        assert_eq!(set_cookie(b"=x"), None);
+    }
+}
