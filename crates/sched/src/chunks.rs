@@ -3,8 +3,9 @@
 //! Chunk c has `BASE << c` elements, so an index finds its chunk by counting leading zeros, and the table of chunks is
 //! small enough to stand in the owner.
 
-use manylane_sync::atomic::{AtomicPtr, Ordering};
+use manylane_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::alloc::{Layout, dealloc};
+use std::num::NonZero;
 use std::ptr::NonNull;
 
 /// Elements of the first chunk.
@@ -27,25 +28,45 @@ pub(crate) unsafe trait Fresh {
 }
 
 /// The array. One thread, its owner, grows it; anyone who was told an index may look at the element.
+///
+/// A chunk's pointer is kept with the number of its first element subtracted, so that adding an index gives the element.
 pub(crate) struct Chunks<T> {
     chunks: [AtomicPtr<T>; CHUNKS],
+    /// Chunks that exist: the first ones. Written by the owner.
+    made: AtomicU32,
 }
 
-/// Chunk, and place in it.
+/// The chunk of an index.
+///
+/// # Safety
+/// It is below [`CAPACITY`].
 #[inline(always)]
-fn locate(index: u32) -> (usize, usize) {
-    let shifted = index + BASE;
-    let chunk = shifted.ilog2() - BASE.ilog2();
-    (chunk as usize, (shifted - (BASE << chunk)) as usize)
+unsafe fn chunk_of(index: u32) -> usize {
+    // SAFETY: both are below 2^28: their sum does not overflow, and is not 0.
+    let shifted = unsafe { NonZero::new_unchecked(index.unchecked_add(BASE)) };
+    (shifted.ilog2() - BASE.ilog2()) as usize
+}
+
+/// Elements of a chunk.
+fn length(chunk: usize) -> usize {
+    (BASE as usize) << chunk
+}
+
+/// Elements before a chunk.
+fn before(chunk: usize) -> usize {
+    length(chunk) - BASE as usize
 }
 
 fn layout<T>(chunk: usize) -> Layout {
-    Layout::array::<T>((BASE as usize) << chunk).expect("a few gigabytes are below the address space")
+    Layout::array::<T>(length(chunk)).expect("a few gigabytes are below the address space")
 }
 
 impl<T: Fresh> Chunks<T> {
     pub(crate) fn new() -> Self {
-        Self { chunks: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())) }
+        Self {
+            chunks: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            made: AtomicU32::new(0),
+        }
     }
 
     /// The element `index`.
@@ -55,14 +76,14 @@ impl<T: Fresh> Chunks<T> {
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) unsafe fn at(&self, index: u32) -> &T {
-        let (chunk, place) = locate(index);
         debug_assert!(index < CAPACITY);
-        // SAFETY: the index is below the capacity, since it was made.
-        let chunk = unsafe { self.chunks.get_unchecked(chunk) };
+        // SAFETY: the index is below the capacity, since it was made; so its chunk is one of the table.
+        let chunk = unsafe { self.chunks.get_unchecked(chunk_of(index)) };
         // Relaxed: by contract the pointer's store happened before. It never changes again.
         let start = chunk.load(Ordering::Relaxed);
-        // SAFETY: the chunk lives as long as `self` and has this many initialised elements.
-        unsafe { &*start.add(place) }
+        // SAFETY: what was subtracted from the chunk's start comes back here: it is one of its elements, which are initialised, and the
+        // chunk lives as long as `self`.
+        unsafe { &*start.wrapping_add(index as usize) }
     }
 
     /// Makes the element `index` exist. Only the owner may call it, with indices that ascend by one from 0.
@@ -72,13 +93,15 @@ impl<T: Fresh> Chunks<T> {
         if index >= CAPACITY {
             return false;
         }
-        let (chunk, place) = locate(index);
-        if place != 0 {
+        // SAFETY: as just tested.
+        let chunk = unsafe { chunk_of(index) };
+        if index as usize != before(chunk) {
             return true; // the chunk came with its first element
         }
         let Some(start) = Self::make(chunk) else { return false };
         // Release: the elements are there for whoever learns of an index through a relaxed word.
-        self.chunks[chunk].store(start.as_ptr(), Ordering::Release);
+        self.chunks[chunk].store(start.as_ptr().wrapping_sub(before(chunk)), Ordering::Release);
+        self.made.store(chunk as u32 + 1, Ordering::Relaxed);
         true
     }
 
@@ -93,7 +116,7 @@ impl<T: Fresh> Chunks<T> {
         // SAFETY: no `T` here has size 0; each element is written.
         unsafe {
             let start = NonNull::new(std::alloc::alloc(layout::<T>(chunk)).cast::<T>())?;
-            (0..(BASE as usize) << chunk).for_each(|place| start.add(place).write(T::fresh()));
+            (0..length(chunk)).for_each(|place| start.add(place).write(T::fresh()));
             Some(start)
         }
     }
@@ -101,12 +124,9 @@ impl<T: Fresh> Chunks<T> {
 
 impl<T> Drop for Chunks<T> {
     fn drop(&mut self) {
-        for (chunk, start) in self.chunks.iter().enumerate() {
-            let start = start.load(Ordering::Relaxed);
-            if start.is_null() {
-                continue;
-            }
-            let elements = std::ptr::slice_from_raw_parts_mut(start, (BASE as usize) << chunk);
+        for chunk in 0..self.made.load(Ordering::Relaxed) as usize {
+            let start = self.chunks[chunk].load(Ordering::Relaxed).wrapping_add(before(chunk));
+            let elements = std::ptr::slice_from_raw_parts_mut(start, length(chunk));
             // SAFETY: exclusive access; `make` allocated it with this layout, and all elements are valid.
             unsafe {
                 elements.drop_in_place();
@@ -149,10 +169,12 @@ mod tests {
 
     #[test]
     fn indices_fill_the_chunks_without_a_gap() {
-        assert_eq!((locate(0), locate(255), locate(256)), ((0, 0), (0, 255), (1, 0)));
-        assert_eq!(
-            (locate(767), locate(768), locate(CAPACITY - 1)),
-            ((1, 511), (2, 0), (19, (256 << 19) - 1))
-        );
+        let place = |index| {
+            // SAFETY: those below are below the capacity.
+            let chunk = unsafe { chunk_of(index) };
+            (chunk, index as usize - before(chunk))
+        };
+        assert_eq!((place(0), place(255), place(256)), ((0, 0), (0, 255), (1, 0)));
+        assert_eq!((place(767), place(768), place(CAPACITY - 1)), ((1, 511), (2, 0), (19, (256 << 19) - 1)));
     }
 }

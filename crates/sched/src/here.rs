@@ -5,7 +5,7 @@ use crate::error::{Cause, SpawnError};
 use crate::home::{self, Home};
 use crate::inbox::Closed;
 use crate::kind::TaskKind;
-use crate::slot::{NIL, bits};
+use crate::slot::{Entry, bits};
 use crate::task;
 use crate::time::Time;
 use crate::waker::TaskId;
@@ -70,24 +70,20 @@ impl Here {
         if !self.home.local.open.get() {
             return Err(SpawnError(Cause::Ended(self.lane())));
         }
-        self.home.adopt(task::create(kind, class as u8, future)?)
+        self.home.adopt(task::create(kind, class, future)?, class)
     }
 
     /// The task that runs, if one does.
     pub fn task(self) -> Option<TaskId> {
-        let slot = self.home.local.current.get();
-        (slot != NIL)
-            .then(|| TaskId::new(self.home.local.lane.get(), slot, self.home.entry(slot).generation()))
+        self.current_entry().map(|entry| entry.id.get())
     }
 
     /// Changes the class of the task that runs, from its next wake-up on; the class it had. Nothing outside of tasks.
     pub fn set_class(self, class: Class) -> Option<Class> {
         let entry = self.current_entry()?;
-        let word = entry.word.get();
-        let before = Class::from_bits((word & bits::CLASS) >> bits::CLASS_SHIFT);
-        entry.word.set(word & !bits::CLASS | (class as u32) << bits::CLASS_SHIFT);
-        self.renice(None);
-        Some(before)
+        let flags = entry.flags.get();
+        renice(entry, flags & !bits::CLASS | (class as u32) << bits::CLASS_SHIFT);
+        Some(Class::from_bits((flags & bits::CLASS) >> bits::CLASS_SHIFT))
     }
 
     /// Gives the task that runs a nice value, -1024 to 1024, from its next wake-up on: in class normal it overtakes that many
@@ -99,26 +95,16 @@ impl Here {
         if !(-NICE_MOST..=NICE_MOST).contains(&nice) {
             return Err(NiceOutOfRange(nice));
         }
-        self.renice(Some(nice));
+        if let Some(entry) = self.current_entry() {
+            let others = entry.flags.get() & ((1 << bits::NICE_SHIFT) - 1);
+            renice(entry, others | u32::from(nice.cast_unsigned()) << bits::NICE_SHIFT);
+        }
         Ok(())
     }
 
-    fn renice(self, nice: Option<i16>) {
-        let Some(entry) = self.current_entry() else { return };
-        // SAFETY: null, or the task lives and is this lane's; nobody borrows a header exclusively.
-        let Some(header) = (unsafe { entry.task.get().as_ref() }) else { return };
-        if let Some(nice) = nice {
-            header.nice.set(nice);
-        }
-        let word = entry.word.get();
-        let normal = word & bits::CLASS == (Class::Normal as u32) << bits::CLASS_SHIFT;
-        let niced = if normal && header.nice.get() != 0 { bits::NICED } else { 0 };
-        entry.word.set(word & !bits::NICED | niced);
-    }
-
-    fn current_entry(self) -> Option<&'static crate::slot::Entry> {
-        let slot = self.home.local.current.get();
-        (slot != NIL).then(|| self.home.entry(slot))
+    fn current_entry(self) -> Option<&'static Entry> {
+        // SAFETY: null, or one of this home's entries, which live as long as it.
+        unsafe { self.home.local.current.get().as_ref() }
     }
 
     /// Ends a task of this lane: its future is dropped, at once or, for the one that runs, when its poll returns. `false` when it
@@ -127,14 +113,14 @@ impl Here {
         if id.lane_number() != self.home.local.lane.get() {
             return false;
         }
-        let (slot, entry) = (id.slot(), self.home.entry(id.slot()));
-        if entry.generation() != id.generation() || entry.task.get().is_null() {
+        let entry = self.home.entry(id.slot());
+        if entry.id.get() != id || entry.task.get().is_null() {
             return false;
         }
-        if slot == self.home.local.current.get() {
-            entry.word.set(entry.word.get() | bits::ABORTED);
+        if std::ptr::eq(entry, self.home.local.current.get()) {
+            entry.flags.set(entry.flags.get() | bits::ABORTED);
         } else {
-            self.home.finish(slot, entry);
+            self.home.finish(entry);
         }
         true
     }
@@ -162,6 +148,13 @@ impl fmt::Debug for Here {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Here({})", self.lane())
     }
+}
+
+/// Gives an entry class and nice value as in `flags`, and what follows from them.
+fn renice(entry: &Entry, flags: u32) {
+    let normal = flags & bits::CLASS == (Class::Normal as u32) << bits::CLASS_SHIFT;
+    let niced = if normal && flags >> bits::NICE_SHIFT != 0 { bits::NICED } else { 0 };
+    entry.flags.set(flags & !bits::NICED | niced);
 }
 
 /// The largest nice value, and the smallest's opposite.
@@ -246,7 +239,7 @@ impl Remote {
         }
         let ended = SpawnError(Cause::Ended(self.lane()));
         let home = home::of(self.lane as usize).ok_or(ended)?;
-        let task = task::create(kind, class as u8, future)?;
+        let task = task::create(kind, class, future)?;
         // SAFETY: just made; the rest by contract.
         unsafe { home.send(task) }.map_err(|Closed| {
             // SAFETY: it was refused, so it is still ours, and it was never polled.

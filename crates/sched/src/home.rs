@@ -1,5 +1,6 @@
 //! A lane's scheduler in memory: one for each lane number, made at first use, never freed.
 
+use crate::class::Class;
 use crate::error::{Cause, SpawnError};
 use crate::inbox::{Closed, Inbox, Node, Pushed};
 use crate::kind::TaskKind;
@@ -8,14 +9,14 @@ use crate::own::Own;
 use crate::poller::Unpark;
 use crate::queue::{Fifo, Niced};
 use crate::report::Counters;
-use crate::slot::{Entry, NIL, PENDING, RemoteSlot, Slots, bits};
+use crate::slot::{Entry, PENDING, RemoteSlot, Slots, bits};
 use crate::task::{self, Header};
 use crate::time::Time;
 use crate::timer::Wheel;
 use crate::waker::TaskId;
 use manylane_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, OwnedU64};
 use manylane_sync::{LaneCell, LaneId, LockClass, Mutex, PerLane};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 use std::sync::Arc;
 
 static UNPARK: LockClass = LockClass::new("lane unparker", LockClass::LEAF);
@@ -27,8 +28,8 @@ static UNPARK: LockClass = LockClass::new("lane unparker", LockClass::LEAF);
 /// `I` hardly ever written after the start.
 #[repr(C)]
 pub(crate) struct Home {
-    pub(crate) local: Local,            // O: lines 0 and 1
-    pub(crate) inbox: Inbox,            // R: line 2 (and 3, which cores fetch with it)
+    pub(crate) local: Local,            // O: lines 0 to 2
+    pub(crate) inbox: Inbox,            // R: line 4 (and 5, which cores fetch with it)
     pub(crate) published: Published,    // P
     pub(crate) slots: Slots,            // I: tables of chunks; what is in them says its own
     pub(crate) niced: LaneCell<Niced>,  // O
@@ -48,16 +49,18 @@ pub(crate) struct Local {
     /// The time of this round, in nanoseconds.
     pub(crate) now: Own<u64>,
     /// First of the free slots.
-    pub(crate) free: Own<u32>,
+    pub(crate) free: Own<*const Entry>,
+    /// The slot of the task that is being polled.
+    pub(crate) current: Own<*const Entry>,
     /// The first slot that was never used.
     pub(crate) fresh: Own<u32>,
-    /// Tasks that live here.
-    pub(crate) live: Own<u32>,
-    /// The slot of the task that is being polled.
-    pub(crate) current: Own<u32>,
+    /// A wake-up of a slot with any of these flags is more than a push.
+    pub(crate) detour: Own<u32>,
     /// Tasks in the heap.
     pub(crate) niced: Own<u32>,
     pub(crate) lane: Own<u32>,
+    /// The number of no task: this lane, slot 0, generation 0.
+    pub(crate) first: Own<TaskId>,
     /// Whether a `Lane` owns this.
     pub(crate) open: Own<bool>,
     /// Whether this round measures.
@@ -178,12 +181,13 @@ impl Home {
             local: Local {
                 fifos: std::array::from_fn(|_| Fifo::new()),
                 now: Own::new(0),
-                free: Own::new(NIL),
+                free: Own::new(null()),
+                current: Own::new(null()),
                 fresh: Own::new(0),
-                live: Own::new(0),
-                current: Own::new(NIL),
+                detour: Own::new(bits::PLAIN),
                 niced: Own::new(0),
                 lane: Own::new(lane.index() as u32),
+                first: Own::new(TaskId::new(lane.index() as u32, 0, 0)),
                 open: Own::new(false),
                 profiling: Own::new(false),
                 stopping: Own::new(false),
@@ -223,142 +227,148 @@ impl Home {
         unsafe { self.slots.entries.at(slot) }
     }
 
+    /// The slot that `id` names, if it is one of this lane's. One comparison for the lane and the slot's existence.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn slot_of(&self, id: TaskId) -> Option<u32> {
+        id.slot_beside(self.local.first.get(), self.local.fresh.get())
+    }
+
+    /// Tasks that live here.
+    #[cfg_attr(loom, allow(dead_code))] // no model is about numbers
+    pub(crate) fn live(&self) -> u64 {
+        let counters = &self.published.counters;
+        counters.spawned.get() - counters.completed.get()
+    }
+
+    /// Whether tasks are measured from now on.
+    #[inline(always)]
+    pub(crate) fn measure(&self, on: bool) {
+        self.local.profiling.set(on);
+        self.local.detour.set(if on { bits::MEASURED } else { bits::PLAIN });
+    }
+
     // ---- Owner: tasks come and go ----
 
     /// Gives a new task a slot and queues it. On failure the task is dropped.
-    #[inline]
-    pub(crate) fn adopt(&self, task: NonNull<Header>) -> Result<TaskId, SpawnError> {
-        let free = self.local.free.get();
-        let (slot, entry) = if free == NIL {
-            match self.fresh_slot() {
-                Some(slot) => (slot, self.entry(slot)),
+    #[inline(always)]
+    pub(crate) fn adopt(&self, task: NonNull<Header>, class: Class) -> Result<TaskId, SpawnError> {
+        // SAFETY: null, or one of this home's entries, which live as long as it.
+        let entry = match unsafe { self.local.free.get().as_ref() } {
+            Some(entry) => {
+                self.local.free.set(entry.next.get());
+                entry
+            }
+            None => match self.fresh_slot() {
+                Some(entry) => entry,
                 None => {
                     // SAFETY: nobody else knows the task.
                     unsafe { task::release(task) };
                     return Err(SpawnError(Cause::Slots));
                 }
-            }
-        } else {
-            let entry = self.entry(free);
-            self.local.free.set(entry.next.get());
-            (free, entry)
+            },
         };
-        let generation = entry.generation();
-        // SAFETY: the task is ours.
-        let header = unsafe { task.as_ref() };
-        let mut word = generation << bits::GENERATION_SHIFT | u32::from(header.class) << bits::CLASS_SHIFT;
-        if header.nice.get() != 0 && header.class == crate::Class::Normal as u8 {
-            word |= bits::NICED;
-        }
         entry.task.set(task.as_ptr());
-        self.local.live.set(self.local.live.get() + 1);
         self.published.counters.spawned.add(1);
-        self.enqueue(slot, entry, word);
-        Ok(TaskId::new(self.local.lane.get(), slot, generation))
+        self.enqueue(entry, (class as u32) << bits::CLASS_SHIFT | bits::LIVE);
+        Ok(entry.id.get())
     }
 
     #[cold]
-    fn fresh_slot(&self) -> Option<u32> {
+    #[inline(never)]
+    fn fresh_slot(&self) -> Option<&Entry> {
         let slot = self.local.fresh.get();
-        self.slots.reach(slot).then(|| {
-            self.local.fresh.set(slot + 1);
-            slot
-        })
+        let entry = self.slots.reach(self.local.lane.get(), slot)?;
+        self.local.fresh.set(slot + 1);
+        Some(entry)
     }
 
-    /// Ends the life of the task in `slot`: late wake-ups do not find it any more, its future is dropped, the slot is free.
-    #[inline]
-    pub(crate) fn finish(&self, slot: u32, entry: &Entry) {
+    /// Ends the life of the task in a slot: late wake-ups do not find it any more, its future is dropped, the slot is free.
+    #[inline(always)]
+    pub(crate) fn finish(&self, entry: &Entry) {
         let Some(task) = NonNull::new(entry.task.replace(null_mut())) else { return };
-        let word = entry.word.get();
-        let generation = (word >> bits::GENERATION_SHIFT).wrapping_add(1);
-        // The next generation; shifting drops what is beyond its 24 bits.
-        entry.word.set(generation << bits::GENERATION_SHIFT | word & bits::QUEUED);
-        self.local.live.set(self.local.live.get() - 1);
+        entry.id.set(entry.id.get().next_generation());
+        entry.flags.set(entry.flags.get() & bits::QUEUED | bits::LEFT);
         self.published.counters.completed.add(1);
         /// Frees the slot even if the future's destructor panics; not before it has run, so that it keeps its number.
-        struct Vacate<'a>(&'a Home, u32, &'a Entry);
+        struct Vacate<'a>(&'a Home, &'a Entry);
         impl Drop for Vacate<'_> {
             #[inline(always)]
             fn drop(&mut self) {
                 // One that is still queued is freed when it leaves the queue.
-                if self.2.word.get() & bits::QUEUED == 0 {
-                    self.0.vacate(self.1, self.2);
+                if self.1.flags.get() & bits::QUEUED == 0 {
+                    self.0.vacate(self.1);
                 }
             }
         }
-        let _vacate = Vacate(self, slot, entry);
+        let _vacate = Vacate(self, entry);
         // SAFETY: taken out of its entry above: nobody else can reach it, and it is not being polled.
         unsafe { task::release(task) };
     }
 
     /// Puts an empty slot that is in no queue into the free list.
     #[inline(always)]
-    pub(crate) fn vacate(&self, slot: u32, entry: &Entry) {
-        entry.next.set(self.local.free.replace(slot));
+    pub(crate) fn vacate(&self, entry: &Entry) {
+        entry.next.set(self.local.free.replace(entry));
     }
 
     // ---- Owner: wake-ups ----
 
-    /// Queues a task that is in no queue.
+    /// Queues a task with these flags, unless it is queued.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn enqueue(&self, slot: u32, entry: &Entry, word: u32) {
-        entry.word.set(word | bits::QUEUED);
-        // Slow paths are tail calls: the fast one needs no stack.
+    pub(crate) fn enqueue(&self, entry: &Entry, flags: u32) {
+        // One test for all that is not the common case; slow paths are tail calls: the fast one needs no stack.
+        if flags & self.local.detour.get() != 0 {
+            return self.enqueue_otherwise(entry, flags);
+        }
+        self.push(entry, flags);
+    }
+
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    fn push(&self, entry: &Entry, flags: u32) {
+        entry.flags.set(flags | bits::QUEUED);
+        let class = (flags & bits::CLASS) >> bits::CLASS_SHIFT;
+        // SAFETY: entries live as long as the home.
+        unsafe { self.local.fifos[class as usize].push(entry) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enqueue_otherwise(&self, entry: &Entry, flags: u32) {
+        if flags & (bits::QUEUED | bits::LEFT) != 0 {
+            return;
+        }
         if self.local.profiling.get() {
-            return self.enqueue_measured(slot, entry, word);
+            // SAFETY: null, or the task lives and is this lane's.
+            if let Some(task) = unsafe { entry.task.get().as_ref() } {
+                task.woken_at.set((self.settings.get().clock)().as_nanos());
+            }
         }
-        self.enqueue_plainly(slot, entry, word);
-    }
-
-    #[inline(always)]
-    #[cfg_attr(manylane_sim, track_caller)]
-    fn enqueue_plainly(&self, slot: u32, entry: &Entry, word: u32) {
-        if word & bits::NICED != 0 {
-            return self.enqueue_niced(slot, entry);
+        if flags & bits::NICED == 0 {
+            return self.push(entry, flags);
         }
-        let class = (word & bits::CLASS) >> bits::CLASS_SHIFT;
-        // SAFETY: the slot exists.
-        unsafe { self.local.fifos[class as usize].push(&self.slots.entries, slot, entry) };
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn enqueue_niced(&self, slot: u32, entry: &Entry) {
-        // SAFETY: the task lives: only those have the bit.
-        let nice = unsafe { (*entry.task.get()).nice.get() };
-        let tick = self.local.fifos[crate::Class::Normal as usize].tick();
+        entry.flags.set(flags | bits::QUEUED);
+        let nice = (flags >> bits::NICE_SHIFT) as u16;
+        let tick = self.local.fifos[Class::Normal as usize].tick();
         // SAFETY: this lane's, and nothing is called back.
-        unsafe { self.niced.with(|heap| heap.push(tick, nice, slot)) };
+        unsafe { self.niced.with(|heap| heap.push(tick, nice.cast_signed(), entry.id.get().slot())) };
         self.local.niced.set(self.local.niced.get() + 1);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn enqueue_measured(&self, slot: u32, entry: &Entry, word: u32) {
-        // SAFETY: null, or the task lives and is this lane's.
-        if let Some(task) = unsafe { entry.task.get().as_ref() } {
-            task.woken_at.set((self.settings.get().clock)().as_nanos());
-        }
-        self.enqueue_plainly(slot, entry, word);
     }
 
     /// Wakes a task of the calling lane (R-F10: this is all of the fast path).
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn wake(&self, slot: u32, generation: u32, site: Site) {
+    pub(crate) fn wake(&self, slot: u32, id: TaskId, site: Site) {
         let entry = self.entry(slot);
-        let word = entry.word.get();
         #[cfg(all(debug_assertions, not(loom)))]
         self.note_caller(slot, self.caller(site));
         let _ = site;
-        if word >> bits::GENERATION_SHIFT != generation {
-            return self.late(slot, generation, entry);
+        if entry.id.get() != id {
+            return self.late(slot, id.generation(), entry);
         }
-        if word & bits::QUEUED == 0 {
-            self.enqueue(slot, entry, word);
-        }
+        self.enqueue(entry, entry.flags.get());
     }
 
     /// A wake-up came after its task had ended (R-F9).
@@ -403,10 +413,10 @@ impl Home {
         for node in self.inbox.drain() {
             // SAFETY: nodes stay valid until they were drained, and this one is ours now.
             let slot = unsafe { node.as_ref() }.slot.get();
-            if slot == Node::TASK {
+            if slot >= Node::TASK {
                 arrived += 1;
                 // A failure is counted: there is nobody to tell.
-                if self.adopt(node.cast()).is_err() {
+                if self.adopt(node.cast(), Class::from_bits(slot)).is_err() {
                     self.published.counters.refused.add(1);
                 }
             } else {
@@ -432,7 +442,7 @@ impl Home {
         let pending = remote.pending.swap(0, Ordering::AcqRel);
         let entry = self.entry(slot);
         let generation = pending >> 1;
-        if generation != entry.generation() {
+        if generation != entry.id.get().generation() {
             self.late(slot, generation, entry);
             // A late wake-up may have taken the place of a good one, for who lives here now: it is woken in any case. A future
             // must bear that.
@@ -440,10 +450,7 @@ impl Home {
                 return;
             }
         }
-        let word = entry.word.get();
-        if word & bits::QUEUED == 0 {
-            self.enqueue(slot, entry, word);
-        }
+        self.enqueue(entry, entry.flags.get());
     }
 
     /// What is queued, all classes.
@@ -503,8 +510,9 @@ impl Home {
 const _: () = {
     use std::mem::offset_of;
     assert!(offset_of!(Home, local) == 0);
-    assert!(size_of::<Local>() == 128, "the owner's words fill two lines");
-    assert!(offset_of!(Home, inbox) == 128, "what other lanes write begins on the third");
-    assert!(size_of::<Inbox>() == 128 && offset_of!(Home, published) == 256);
+    assert!(size_of::<Fifo>() == 32 && offset_of!(Local, fifos) == 0, "two queues to a line");
+    assert!(size_of::<Local>() == 256, "the owner's words fill three lines");
+    assert!(offset_of!(Home, inbox) == 256, "what other lanes write begins on the fifth");
+    assert!(size_of::<Inbox>() == 128 && offset_of!(Home, published) == 384);
     assert!(align_of::<Home>() == 128 && offset_of!(Home, slots).is_multiple_of(128));
 };

@@ -42,13 +42,13 @@ const CLOSED: usize = 1;
 pub(crate) struct Node {
     /// Rule 1.
     next: UnsafeCell<*mut Node>,
-    /// The slot that it wakes, or [`Node::TASK`]. Written before the node is ever pushed.
+    /// The slot that it wakes, or [`Node::TASK`] and a class. Written before the node is ever pushed.
     pub(crate) slot: Own<u32>,
 }
 
 impl Node {
-    /// Not a slot: the node is the beginning of a new task's memory.
-    pub(crate) const TASK: u32 = u32::MAX;
+    /// Not a slot: the node is the beginning of a new task's memory. The lowest two bits are the task's class.
+    pub(crate) const TASK: u32 = u32::MAX << 2;
 
     pub(crate) fn new(slot: u32) -> Self {
         Self { next: UnsafeCell::new(null_mut()), slot: Own::new(slot) }

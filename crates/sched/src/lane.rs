@@ -8,7 +8,7 @@ use crate::inbox::Node;
 use crate::isolate;
 use crate::kind::TaskKind;
 use crate::poller::Poller;
-use crate::slot::{NIL, RemoteSlot, bits};
+use crate::slot::{Entry, RemoteSlot, bits};
 use crate::task;
 use crate::time::Time;
 use crate::timer::TIMERS_PER_ROUND;
@@ -101,7 +101,7 @@ impl Lane {
         });
         home.local.stopping.set(false);
         home.local.busy.set(false);
-        home.local.profiling.set(false);
+        home.measure(false);
         home.local.now.set((config.clock)().as_nanos());
         home.wheel.restart();
         home.local.open.set(true);
@@ -162,7 +162,7 @@ impl Lane {
     fn decide_profiling(&self, took: Duration) {
         let local = &self.home.local;
         let took = local.busy.get().then_some(took);
-        local.profiling.set(crate::profile::decide(local.profiling.get(), took));
+        self.home.measure(crate::profile::decide(local.profiling.get(), took));
     }
 
     #[cfg(loom)]
@@ -179,7 +179,7 @@ impl Lane {
             let niced = if class == Class::Normal { local.niced.get() } else { 0 };
             published.queued[class as usize].set(u64::from(local.fifos[class as usize].len() + niced));
         }
-        published.live.set(u64::from(local.live.get()));
+        published.live.set(self.home.live());
     }
 
     /// No model is about these numbers.
@@ -295,11 +295,11 @@ impl Drop for Lane {
             }
         };
         for slot in 0..home.local.fresh.get() {
-            end(&mut || home.finish(slot, home.entry(slot)));
+            end(&mut || home.finish(home.entry(slot)));
         }
         for node in home.inbox.close() {
             // SAFETY: drained: ours.
-            if unsafe { node.as_ref() }.slot.get() == Node::TASK {
+            if unsafe { node.as_ref() }.slot.get() >= Node::TASK {
                 // SAFETY: the beginning of a task that nobody else knows, and that was never polled.
                 end(&mut || unsafe { task::release(node.cast()) });
             } else {
@@ -310,7 +310,7 @@ impl Drop for Lane {
             }
         }
         self.empty_queues();
-        home.local.current.set(NIL);
+        home.local.current.set(std::ptr::null());
         self.publish(0, 0);
         let unparker = {
             let mut unpark = home.unpark.lock();
@@ -333,15 +333,13 @@ impl Lane {
     /// Frees the slots that are still queued; nobody lives there any more.
     fn empty_queues(&self) {
         let home = self.home;
-        let vacate = |slot: u32| {
-            let entry = home.entry(slot);
-            entry.word.set(entry.word.get() & !bits::QUEUED);
-            home.vacate(slot, entry);
+        let vacate = |entry: &Entry| {
+            entry.flags.set(entry.flags.get() & !bits::QUEUED);
+            home.vacate(entry);
         };
         for fifo in &home.local.fifos {
-            // SAFETY: all that is queued exists.
-            while let Some((slot, _)) = unsafe { fifo.pop(&home.slots.entries) } {
-                vacate(slot);
+            while let Some(entry) = fifo.pop() {
+                vacate(entry);
             }
         }
         let first_niced = || {
@@ -349,7 +347,7 @@ impl Lane {
             unsafe { home.niced.with(|heap| heap.pop(&home.local.fifos[Class::Normal as usize])) }
         };
         while let Some(slot) = first_niced() {
-            vacate(slot);
+            vacate(home.entry(slot));
         }
         home.local.niced.set(0);
     }

@@ -6,24 +6,31 @@
 //! tick + n and runs when the head of the queue has reached that number: it overtakes -n tasks, or lets n later ones pass.
 //! No task starves: the ticks go on.
 
-use crate::chunks::Chunks;
 use crate::own::Own;
-use crate::slot::{Entry, NIL};
+use crate::slot::Entry;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ptr;
 
 /// One queue. `pushed` and `popped` wrap; their difference is the length.
-#[repr(C)]
+///
+/// While `head` is null the queue is empty, and `tail` is out of date.
+#[repr(C, align(32))]
 pub(crate) struct Fifo {
-    head: Own<u32>,
-    tail: Own<u32>,
+    head: Own<*const Entry>,
+    tail: Own<*const Entry>,
     pushed: Own<u32>,
     popped: Own<u32>,
 }
 
 impl Fifo {
     pub(crate) fn new() -> Self {
-        Self { head: Own::new(NIL), tail: Own::new(NIL), pushed: Own::new(0), popped: Own::new(0) }
+        Self {
+            head: Own::new(ptr::null()),
+            tail: Own::new(ptr::null()),
+            pushed: Own::new(0),
+            popped: Own::new(0),
+        }
     }
 
     #[inline(always)]
@@ -35,7 +42,7 @@ impl Fifo {
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.head.get() == NIL
+        self.head.get().is_null()
     }
 
     /// The number that the next task to join gets.
@@ -44,44 +51,33 @@ impl Fifo {
         self.pushed.get()
     }
 
-    /// Appends `slot`, which is in no queue.
+    /// Appends `entry`, which is in no queue.
     ///
     /// # Safety
-    /// The slot exists in `entries`.
+    /// The entry lives as long as the queue.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) unsafe fn push(&self, entries: &Chunks<Entry>, slot: u32, entry: &Entry) {
-        entry.next.set(NIL);
-        let last = self.tail.replace(slot);
-        if last == NIL {
-            self.head.set(slot);
+    pub(crate) unsafe fn push(&self, entry: &Entry) {
+        entry.next.set(ptr::null());
+        if self.is_empty() {
+            self.head.set(entry);
         } else {
-            // SAFETY: it is in the queue, so it exists.
-            unsafe { entries.at(last) }.next.set(slot);
+            // SAFETY: the queue is not empty, so this is its last entry, which lives by contract.
+            unsafe { &*self.tail.get() }.next.set(entry);
         }
+        self.tail.set(entry);
         self.pushed.set(self.pushed.get().wrapping_add(1));
     }
 
-    /// The oldest, and its entry.
-    ///
-    /// # Safety
-    /// All that was pushed is in `entries`.
+    /// The oldest.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) unsafe fn pop<'a>(&self, entries: &'a Chunks<Entry>) -> Option<(u32, &'a Entry)> {
-        let slot = self.head.get();
-        if slot == NIL {
-            return None;
-        }
-        // SAFETY: it is in the queue, so it exists.
-        let entry = unsafe { entries.at(slot) };
-        let next = entry.next.get();
-        self.head.set(next);
-        if next == NIL {
-            self.tail.set(NIL);
-        }
+    pub(crate) fn pop(&self) -> Option<&Entry> {
+        // SAFETY: null, or in the queue; those live as long as it by the contract of `push`.
+        let entry = unsafe { self.head.get().as_ref() }?;
+        self.head.set(entry.next.get());
         self.popped.set(self.popped.get().wrapping_add(1));
-        Some((slot, entry))
+        Some(entry)
     }
 }
 

@@ -2,10 +2,9 @@
 
 use crate::class::{self, Class};
 use crate::home::Home;
-use crate::slot::{Entry, NIL, bits};
+use crate::slot::{Entry, bits};
 use crate::task::{self, Header};
 use crate::time::Time;
-use crate::waker::TaskId;
 use manylane_sync::atomic::Ordering;
 use std::mem;
 use std::ptr::{self, NonNull};
@@ -13,6 +12,7 @@ use std::task::Context;
 
 const URGENT: usize = Class::Urgent as usize;
 const NORMAL: usize = Class::Normal as usize;
+const BULK: usize = Class::Bulk as usize;
 const HEAVY: usize = Class::Heavy as usize;
 
 impl Home {
@@ -53,7 +53,7 @@ impl Home {
         let counters = &self.published.counters;
         counters.urgent.add(ran[URGENT]);
         counters.normal.add(ran[NORMAL]);
-        counters.bulk.add(ran[Class::Bulk as usize]);
+        counters.bulk.add(ran[BULK]);
         counters.heavy.add(ran[HEAVY]);
         self.polls().wrapping_sub(began) as u32
     }
@@ -97,72 +97,78 @@ impl Home {
 
     /// No task runs.
     fn between_tasks(&self) {
-        self.local.current.set(NIL);
+        self.local.current.set(ptr::null());
         self.published.kind.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
     #[inline(always)]
-    fn pop(&self, class: usize) -> Option<(u32, &Entry)> {
-        if class == NORMAL && self.local.niced.get() > 0 {
+    fn pop<const CLASS: usize>(&self) -> Option<&Entry> {
+        if CLASS == NORMAL && self.local.niced.get() > 0 {
             return self.pop_merged();
         }
-        // SAFETY: all that is queued exists.
-        unsafe { self.local.fifos[class].pop(&self.slots.entries) }
+        self.local.fifos[CLASS].pop()
     }
 
     /// The next of class normal, when tasks with a nice value are among them.
     #[cold]
-    fn pop_merged(&self) -> Option<(u32, &Entry)> {
+    fn pop_merged(&self) -> Option<&Entry> {
         let queue = &self.local.fifos[NORMAL];
         // SAFETY: this lane's, and nothing is called back.
         let (niced, left) = unsafe { self.niced.with(|heap| (heap.pop(queue), heap.len())) };
         self.local.niced.set(left);
         match niced {
-            Some(slot) => Some((slot, self.entry(slot))),
-            // SAFETY: all that is queued exists.
-            None => unsafe { queue.pop(&self.slots.entries) },
+            Some(slot) => Some(self.entry(slot)),
+            None => queue.pop(),
         }
     }
 
     /// Polls the next `share` tasks of a class, as far as there are; how many left its queue.
-    #[inline(never)]
+    #[inline]
     fn run_class(&self, class: usize, share: u32) -> u32 {
+        match class {
+            _ if share == 0 => 0,
+            URGENT => self.run_class_of::<URGENT>(share),
+            NORMAL => self.run_class_of::<NORMAL>(share),
+            BULK => self.run_class_of::<BULK>(share),
+            _ => self.run_class_of::<HEAVY>(share),
+        }
+    }
+
+    #[inline(never)]
+    fn run_class_of<const CLASS: usize>(&self, share: u32) -> u32 {
         let mut taken = 0;
         while taken < share
-            && let Some((slot, entry)) = self.pop(class)
+            && let Some(entry) = self.pop::<CLASS>()
         {
             taken += 1;
-            let word = entry.word.get() & !bits::QUEUED;
-            entry.word.set(word);
+            entry.flags.set(entry.flags.get() & !bits::QUEUED);
             match NonNull::new(entry.task.get()) {
-                Some(task) => self.run_task(slot, entry, word, task),
-                None => self.vacate(slot, entry), // it ended while it was queued
+                Some(task) => self.run_task(entry, task),
+                None => self.vacate(entry), // it ended while it was queued
             }
         }
         taken
     }
 
     #[inline(always)]
-    fn run_task(&self, slot: u32, entry: &Entry, word: u32, task: NonNull<Header>) {
+    fn run_task(&self, entry: &Entry, task: NonNull<Header>) {
         /// Ends a task that panics, so that the lane stays whole; the panic goes on.
-        struct Running<'a>(&'a Home, u32, &'a Entry);
+        struct Running<'a>(&'a Home, &'a Entry);
         impl Drop for Running<'_> {
-            #[cold]
+            #[inline(always)] // else the guard itself would have to be in memory
             fn drop(&mut self) {
-                self.0.finish(self.1, self.2);
-                self.0.between_tasks();
+                self.0.end_panicked(self.1);
             }
         }
-        self.local.current.set(slot);
+        self.local.current.set(entry);
         // SAFETY: the task lives: it is in its entry, and only this lane ends it.
         let kind = unsafe { task.as_ref() }.kind;
         self.published.kind.store(ptr::from_ref(kind).cast_mut(), Ordering::Relaxed);
         // Release: who sees the number sees this kind, or a later one.
         self.published.run.store(self.polls() + 1, Ordering::Release);
-        let id = TaskId::new(self.local.lane.get(), slot, word >> bits::GENERATION_SHIFT);
-        let waker = id.lend();
+        let waker = entry.id.get().lend();
         let mut context = Context::from_waker(&waker);
-        let running = Running(self, slot, entry);
+        let running = Running(self, entry);
         let done = if self.local.profiling.get() {
             self.poll_measured(task, &mut context)
         } else {
@@ -171,9 +177,16 @@ impl Home {
             unsafe { task::poll(task, &mut context) }
         };
         mem::forget(running);
-        if done || entry.word.get() & bits::ABORTED != 0 {
-            self.finish(slot, entry);
+        if done || entry.flags.get() & bits::ABORTED != 0 {
+            self.finish(entry);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_panicked(&self, entry: &Entry) {
+        self.finish(entry);
+        self.between_tasks();
     }
 
     #[cold]

@@ -1,15 +1,16 @@
 //! Slots: numbers for tasks, so that a waker need not keep a task alive.
 //!
 //! A lane has a table of slots that only grows (rule 3 of the crate's page). What the owning lane needs for a wake-up is
-//! 16 bytes in one array; what other lanes write is in another, a line each.
+//! half a line in one array; what other lanes write is in another, a line each.
 
 use crate::chunks::{Chunks, Fresh};
 use crate::inbox::Node;
 use crate::own::Own;
 use crate::task::Header;
+use crate::waker::TaskId;
 use manylane_sync::atomic::AtomicU32;
 
-/// No slot.
+/// No timer.
 pub(crate) const NIL: u32 = u32::MAX;
 
 /// Bits of a generation: a slot has to be used 16 million times before a waker that was kept all the time would be
@@ -26,38 +27,44 @@ const _: () = {
     assert!(crate::chunks::CAPACITY <= 1 << SLOT_BITS);
 };
 
-/// The lower bits of an entry's `word`; the generation is above them.
+/// What an entry's `flags` say.
 pub(crate) mod bits {
     /// In a run queue, or the heap. Excludes the free list.
     pub(crate) const QUEUED: u32 = 1;
-    /// The class, in the next two bits.
-    pub(crate) const CLASS_SHIFT: u32 = 1;
+    /// Of class normal, with a nice value other than 0.
+    pub(crate) const NICED: u32 = 2;
+    /// To be dropped when its poll returns.
+    pub(crate) const ABORTED: u32 = 4;
+    /// Somebody lives here.
+    pub(crate) const LIVE: u32 = 8;
+    /// Somebody lived here. A waker that was kept for 2^24 generations must not queue the slot, which may be in the free list.
+    pub(crate) const LEFT: u32 = 16;
+    /// Where the two bits of the class are: its queue is so many bytes behind the first.
+    pub(crate) const CLASS_SHIFT: u32 = size_of::<crate::queue::Fifo>().ilog2();
     /// Mask of the class.
     pub(crate) const CLASS: u32 = 3 << CLASS_SHIFT;
-    /// Of class normal, and its header has a nice value other than 0.
-    pub(crate) const NICED: u32 = 8;
-    /// To be dropped when its poll returns.
-    pub(crate) const ABORTED: u32 = 16;
-    /// Where the generation begins.
-    pub(crate) const GENERATION_SHIFT: u32 = 8;
+    /// Where the nice value is, to the end of the word.
+    pub(crate) const NICE_SHIFT: u32 = 16;
+
+    /// With any of these a wake-up is more than a push.
+    pub(crate) const PLAIN: u32 = QUEUED | NICED | LEFT;
+    /// The same while the lane measures: each is.
+    pub(crate) const MEASURED: u32 = PLAIN | LIVE;
 }
 
-/// What the owning lane knows of a slot. Four to a line.
-#[repr(C, align(16))]
+/// What the owning lane knows of a slot. Two to a line.
+///
+/// Queues are linked by pointers: a number would have to be looked up for each step.
+#[repr(C, align(32))]
 pub(crate) struct Entry {
     /// Null: nobody lives here.
     pub(crate) task: Own<*mut Header>,
-    /// Generation and [`bits`].
-    pub(crate) word: Own<u32>,
     /// The next in the run queue or the free list.
-    pub(crate) next: Own<u32>,
-}
-
-impl Entry {
-    #[inline(always)]
-    pub(crate) fn generation(&self) -> u32 {
-        self.word.get() >> bits::GENERATION_SHIFT
-    }
+    pub(crate) next: Own<*const Entry>,
+    /// Who lives here, or will next.
+    pub(crate) id: Own<TaskId>,
+    /// See [`bits`].
+    pub(crate) flags: Own<u32>,
 }
 
 /// What other lanes write of a slot: a line, so that lanes which wake different tasks do not share one.
@@ -75,11 +82,16 @@ pub(crate) struct RemoteSlot {
 /// Lowest bit of `pending`; the generation is above it.
 pub(crate) const PENDING: u32 = 1;
 
-// SAFETY: a null pointer and two zeros are zeros.
+// SAFETY: null pointers and zeros are zeros. The slot's number is written before the slot is first used.
 unsafe impl Fresh for Entry {
     #[cfg(loom)]
     fn fresh() -> Self {
-        Self { task: Own::new(std::ptr::null_mut()), word: Own::new(0), next: Own::new(0) }
+        Self {
+            task: Own::new(std::ptr::null_mut()),
+            next: Own::new(std::ptr::null()),
+            id: Own::new(TaskId::new(0, 0, 0)),
+            flags: Own::new(0),
+        }
     }
 }
 
@@ -104,19 +116,21 @@ impl Slots {
         Self { entries: Chunks::new(), remotes: Chunks::new() }
     }
 
-    /// Makes slot `slot`, the one after those that exist. `false`: no memory, or no number left.
-    pub(crate) fn reach(&self, slot: u32) -> bool {
+    /// Makes slot `slot`, the one after those that exist. None: no memory, or no number left.
+    pub(crate) fn reach(&self, lane: u32, slot: u32) -> Option<&Entry> {
         if !self.remotes.reach(slot) || !self.entries.reach(slot) {
-            return false;
+            return None;
         }
         // SAFETY: just made; nobody else knows the number yet.
-        unsafe { self.remotes.at(slot) }.node.slot.set(slot);
-        true
+        let (remote, entry) = unsafe { (self.remotes.at(slot), self.entries.at(slot)) };
+        remote.node.slot.set(slot);
+        entry.id.set(TaskId::new(lane, slot, 0));
+        Some(entry)
     }
 }
 
 const _: () = {
-    assert!(cfg!(any(loom, manylane_sim)) || size_of::<Entry>() == 16);
+    assert!(cfg!(any(loom, manylane_sim)) || size_of::<Entry>() == 32);
     assert!(cfg!(any(loom, debug_assertions)) || size_of::<RemoteSlot>() == 64);
     assert!(std::mem::offset_of!(RemoteSlot, node) == 0);
 };

@@ -1,5 +1,6 @@
 //! A task in memory: what the scheduler knows, then its future, in one block.
 
+use crate::class::Class;
 use crate::error::SpawnError;
 use crate::inbox::Node;
 use crate::kind::TaskKind;
@@ -20,9 +21,6 @@ pub(crate) struct Header {
     pub(crate) kind: &'static TaskKind,
     /// When it was woken, in nanoseconds of the lane's clock; 0 if that is not known. For profiling.
     pub(crate) woken_at: Own<u64>,
-    pub(crate) nice: Own<i16>,
-    /// The class that it starts with.
-    pub(crate) class: u8,
 }
 
 /// What depends on the future's type.
@@ -68,17 +66,15 @@ impl<F: Future<Output = ()> + 'static> Task<F> {
 #[inline]
 pub(crate) fn create<F: Future<Output = ()> + 'static>(
     kind: &'static TaskKind,
-    class: u8,
+    class: Class,
     future: F,
 ) -> Result<NonNull<Header>, SpawnError> {
     let block = memory::take(Layout::new::<Task<F>>())?.cast::<Task<F>>();
     let header = Header {
-        node: Node::new(Node::TASK),
+        node: Node::new(Node::TASK | class as u32),
         vtable: &Task::<F>::VTABLE,
         kind,
         woken_at: Own::new(0),
-        nice: Own::new(0),
-        class,
     };
     // SAFETY: a block of this layout that is ours.
     unsafe { block.write(Task { header, future }) };
@@ -109,7 +105,7 @@ pub(crate) unsafe fn release(task: NonNull<Header>) {
 const _: () = {
     assert!(std::mem::offset_of!(Header, node) == 0);
     assert!(
-        cfg!(any(loom, manylane_sim)) || size_of::<Header>() <= 48,
-        "a future of 80 bytes fits the smallest block"
+        cfg!(any(loom, manylane_sim)) || size_of::<Header>() <= 40,
+        "a future of 24 bytes shares the header's line"
     );
 };

@@ -40,6 +40,20 @@ impl TaskId {
         self.0 as u32 & ((1 << GENERATION_BITS) - 1)
     }
 
+    /// The slot, if its number is below `slots` and the lane that of `other`, whose slot and generation are 0.
+    #[inline(always)]
+    pub(crate) const fn slot_beside(self, other: Self, slots: u32) -> Option<u32> {
+        let slot = (self.0 ^ other.0) >> GENERATION_BITS; // and the lane, if it is another one
+        if slot < slots as u64 { Some(slot as u32) } else { None }
+    }
+
+    /// The next task in the same slot. After 24 bits generations begin again.
+    #[inline(always)]
+    pub(crate) const fn next_generation(self) -> Self {
+        const MASK: u64 = (1 << GENERATION_BITS) - 1;
+        Self(self.0 & !MASK | self.0.wrapping_add(1) & MASK)
+    }
+
     /// The task's lane.
     pub fn lane(self) -> LaneId {
         LaneId::new(self.lane_number() as usize).expect("it came from a lane")
@@ -60,9 +74,7 @@ impl TaskId {
     #[cfg_attr(manylane_sim, track_caller)]
     fn wake_by(self, site: Site) {
         match home::here() {
-            Some(home) if home.local.lane.get() == self.lane_number() => {
-                home.wake(self.slot(), self.generation(), site);
-            }
+            Some(home) if let Some(slot) = home.slot_of(self) => home.wake(slot, self, site),
             _ => self.wake_from_afar(site),
         }
     }
