@@ -19,7 +19,7 @@ use crate::queue::Claims;
 use crate::servers::Servers;
 use crate::spec::Index;
 use manylane_sync::CachePadded;
-use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 const WAITING_ONE: u64 = 1 << 32;
 const SERVED: u64 = WAITING_ONE - 1;
@@ -172,6 +172,8 @@ impl WaitingForAny {
 impl Claims for WaitingForAny {
     fn add(&self) -> bool {
         self.0.fetch_add(1, Ordering::SeqCst);
+        // Rule 2: who is counted looks at the bits and words after that. Pairs with the fences of `has_any_waiting`.
+        fence(Ordering::SeqCst);
         true
     }
 
@@ -282,7 +284,16 @@ impl Gates {
         if room {
             self.full.clear(rank);
         }
-        room && self.waiting.get() > 0
+        room && self.has_any_waiting()
+    }
+
+    /// Whether somebody waits for any server, for who has just made room (rule 2).
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn has_any_waiting(&self) -> bool {
+        // Pairs with the fence in `WaitingForAny::add`: they see the room, or we see them.
+        fence(Ordering::SeqCst);
+        self.waiting.get() > 0
     }
 
     /// Rule 2: there is room now.

@@ -1,4 +1,6 @@
-//! What a request is balanced by: the part of it that `balance` names.
+//! What a request is balanced by: the part of it that `balance` names. Found in bytes, without copying.
+//!
+//! Each function gives the bytes to hash, or `None` when the request has no such key: then it gets its turn.
 
 use std::net::IpAddr;
 
@@ -10,6 +12,174 @@ pub fn source_key(address: IpAddr) -> u32 {
         IpAddr::V6(v6) => {
             let bits = u128::from(v6);
             (0..4).fold(0, |h, n| h ^ (bits >> (32 * n)) as u32)
+        }
+    }
+}
+
+/// Arguments of `balance uri`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct UriKey {
+    /// `len`: bytes that count; 0 for all.
+    pub len: usize,
+    /// `depth`: levels of folders that count; 0 for all.
+    pub depth: usize,
+    /// `whole`: with what stands behind the question mark.
+    pub whole: bool,
+    /// `path-only`: without scheme and authority.
+    pub path_only: bool,
+}
+
+impl UriKey {
+    /// The part of a request's target that counts.
+    pub fn of<'a>(&self, target: &'a [u8]) -> Option<&'a [u8]> {
+        let from = if self.path_only { path_start(target)? } else { 0 };
+        let mut uri = &target[from..];
+        if self.len > 0 {
+            uri = &uri[..uri.len().min(self.len)];
+        }
+        let mut slashes = 0;
+        let end = uri.iter().position(|&byte| {
+            slashes += usize::from(byte == b'/');
+            self.depth > 0 && slashes == self.depth + 1 || byte == b'?' && !self.whole
+        });
+        Some(&uri[..end.unwrap_or(uri.len())])
+    }
+}
+
+/// Where the path begins in a target of origin or absolute form.
+fn path_start(target: &[u8]) -> Option<usize> {
+    if target.first() == Some(&b'/') {
+        return Some(0);
+    }
+    let scheme = target.windows(3).position(|w| w == b"://")?;
+    let authority = scheme + 3;
+    Some(authority + target[authority..].iter().position(|&b| b == b'/')?)
+}
+
+/// `balance url_param`: the value of the parameter in a target's query, or in the body of a form (`check_post`). A parameter without a value
+/// counts as missing.
+pub fn url_param<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let pairs = query.split(|&b| b == b'&' || b == b';');
+    let values = pairs.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
+    let value = values.into_iter().next()?;
+    // A body may go on behind its first line.
+    let end = value.iter().position(|b| b.is_ascii_whitespace() || b.is_ascii_control()).unwrap_or(value.len());
+    (end > 0).then(|| &value[..end])
+}
+
+/// `balance url_param`: what stands behind the question mark of a target.
+pub fn query(target: &[u8]) -> Option<&[u8]> {
+    let mark = target.iter().position(|&b| b == b'?')?;
+    Some(&target[mark + 1..])
+}
+
+/// `balance hdr(name) use_domain_only`: the label before the last dot of a name, the one that a firm registers.
+pub fn domain_only(host: &[u8]) -> &[u8] {
+    let host = &host[..host.iter().position(|&b| b == b':').unwrap_or(host.len())];
+    let Some(last) = host.iter().rposition(|&b| b == b'.') else { return host };
+    let start = host[..last].iter().rposition(|&b| b == b'.').map_or(0, |dot| dot + 1);
+    &host[start..last]
+}
+
+/// `balance rdp-cookie(name)`: the cookie's value in the first packet of a client of Microsoft's remote desktop protocol
+/// (MS-RDPBCGR 2.2.1.1: TPKT, X.224 Connection Request, then `Cookie: name=value` up to the end of the line).
+pub fn rdp_cookie<'a>(packet: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    const TPKT: usize = 4;
+    const X224: usize = 7;
+    let [version, _, high, low, ..] = packet else { return None };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    // Version 3; an X.224 Connection Request of class 0 whose own length fits.
+    let request = packet.get(TPKT..packet.len().min(length))?;
+    if *version != 3 || request.len() < X224 || request[1] != 0xe0 || usize::from(request[0]) + 1 > length - TPKT {
+        return None;
+    }
+    let text = request[X224..].strip_prefix(b"Cookie:")?;
+    let text = &text[text.iter().position(|&b| b != b' ')?..];
+    let (found, value) = text.split_at_checked(name.len())?;
+    let value = value.strip_prefix(b"=")?;
+    if !found.eq_ignore_ascii_case(name) {
+        return None;
+    }
+    let end = value.iter().position(|&b| b == b'\r' || b == b'\n')?;
+    (end > 0).then(|| &value[..end])
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sources_are_numbers_in_network_order() {
+        assert_eq!(source_key("127.0.0.1".parse().expect("an address")), 0x7f00_0001);
+        assert_eq!(source_key("2001:db8::1".parse().expect("an address")), 0x2001_0db8 ^ 1);
+    }
+
+    #[test]
+    fn uris_end_at_the_query_the_length_or_the_depth() {
+        let uri = |len, depth, whole, path_only, target: &'static str| {
+            let key = UriKey { len, depth, whole, path_only };
+            key.of(target.as_bytes()).map(|key| std::str::from_utf8(key).expect("it was text"))
+        };
+        assert_eq!(uri(0, 0, false, false, "/a/b?c=d"), Some("/a/b"));
+        assert_eq!(uri(0, 0, true, false, "/a/b?c=d"), Some("/a/b?c=d"));
+        assert_eq!(uri(3, 0, false, false, "/a/b?c=d"), Some("/a/"));
+        assert_eq!(uri(0, 1, false, false, "/a/b?c=d"), Some("/a"));
+        assert_eq!(uri(0, 2, true, false, "/a/b/c?d/e"), Some("/a/b"));
+        assert_eq!(uri(5, 2, false, false, "/abcdef/g/h"), Some("/abcd"));
+        assert_eq!(uri(0, 0, false, true, "http://host:80/a?b"), Some("/a"));
+        assert_eq!(uri(0, 0, false, false, "http://host/a?b"), Some("http://host/a"));
+        assert_eq!(uri(0, 0, false, true, "*"), None);
+    }
+
+    #[test]
+    fn parameters_are_found_whole_and_with_a_value() {
+        let param = |query: &'static str| url_param(query.as_bytes(), b"id");
+        assert_eq!(param("id=7&x=1"), Some(&b"7"[..]));
+        assert_eq!(param("x=1;id=abc"), Some(&b"abc"[..]));
+        assert_eq!(param("uid=1&idx=2&id="), None);
+        assert_eq!(param("id"), None);
+        assert_eq!(param("a=b&id=9\r\nrest"), Some(&b"9"[..]));
+        assert_eq!(query(b"/path?x=1?y"), Some(&b"x=1?y"[..]));
+        assert_eq!(query(b"/path"), None);
+    }
+
+    #[test]
+    fn the_domain_is_the_label_before_the_last_dot() {
+        for (host, domain) in
+            [("haproxy.1wt.eu", "1wt"), ("www.a.b:8080", "a"), ("localhost", "localhost"), ("a.b", "a"), ("", ""), (".", "")]
+        {
+            assert_eq!(domain_only(host.as_bytes()), domain.as_bytes(), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_cookie_of_a_remote_desktop_is_found_and_nothing_else_taken_for_one() {
+        let packet = |text: &[u8]| {
+            let mut packet = vec![3, 0, 0, (11 + text.len()) as u8, (6 + text.len()) as u8, 0xe0, 0, 0, 0, 0, 0];
+            packet.extend_from_slice(text);
+            packet
+        };
+        let whole = packet(b"Cookie: mstshash=user1\r\n");
+        assert_eq!(rdp_cookie(&whole, b"MSTSHASH"), Some(&b"user1"[..]));
+        assert_eq!(rdp_cookie(&whole, b"mstshas"), None);
+        assert_eq!(rdp_cookie(&packet(b"Cookie: mstshash=\r\n"), b"mstshash"), None);
+        assert_eq!(rdp_cookie(&packet(b"Cookie: mstshash=unfinished"), b"mstshash"), None);
+        for cut in 0..whole.len() - 1 {
+            assert_eq!(rdp_cookie(&whole[..cut], b"mstshash"), None, "{cut} bytes");
+        }
+    }
+
+    proptest! {
+        /// What peers send never panics.
+        #[test]
+        fn any_bytes_are_searched(bytes in prop::collection::vec(any::<u8>(), 0..64), name in prop::collection::vec(any::<u8>(), 0..4),
+            len in 0usize..8, depth in 0usize..4, whole: bool, path_only: bool) {
+            let _ = UriKey { len, depth, whole, path_only }.of(&bytes);
+            let _ = (url_param(&bytes, &name), query(&bytes), domain_only(&bytes));
+            let mut packet = vec![3, 0];
+            packet.extend_from_slice(&bytes);
+            let _ = rdp_cookie(&packet, &name);
         }
     }
 }

@@ -16,6 +16,7 @@ mod ring;
 mod roundrobin;
 mod sequence;
 mod servers;
+mod shelf;
 mod snapshot;
 mod spec;
 mod state;
@@ -24,6 +25,7 @@ pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPic
 pub use balancer::{Balancer, Full, Priority, QueueFull, StaticWeight, Turn, Wait};
 pub use queue::{Ticket, Waiter};
 pub use servers::{Server, Servers};
+pub use shelf::{Depot, LOOKED_AT, PlaceId, Shelf, ShelfLimits};
 pub use spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
 pub use state::{Admin, Operation, ServerState};
 

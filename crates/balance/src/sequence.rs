@@ -114,7 +114,7 @@ pub(crate) fn static_turns(weights: &[(u16, u32)]) -> Vec<u16> {
     table
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, manylane_sim))))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

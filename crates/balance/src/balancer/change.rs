@@ -95,8 +95,8 @@ impl<W: Waiter> Balancer<W> {
         self.core.publish(&mut changes);
         drop(changes);
         self.adapt(index, now);
+        fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
         if served && !serves && self.core.is_limited(index) {
-            fence(Ordering::SeqCst); // see `enqueue`
             self.dismiss(index);
         }
         self.offer_all(); // others may take part now: backups

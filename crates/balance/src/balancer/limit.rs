@@ -4,6 +4,7 @@ use super::{Balancer, Full};
 use crate::queue::Waiter;
 use crate::spec::Index;
 use manylane_sched::Time;
+use manylane_sync::atomic::{Ordering, fence};
 
 /// How often a lane adapts the limits to the backend's load at most, in nanoseconds.
 const ADAPT_EVERY: u64 = 1_000_000;
@@ -78,6 +79,7 @@ impl<W: Waiter> Balancer<W> {
             return false;
         }
         self.core.gates.mark_room(index);
+        fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
         self.settle(index);
         self.offer(index);
         true

@@ -92,9 +92,10 @@ impl<W: Waiter> Balancer<W> {
         let ticket = self.queue(index).enter(self.lanes_per_group, Some(index), key, waiter, &claims);
         let ticket = ticket.ok_or(QueueFull)?;
         self.core.begin(index);
-        self.settle(index);
-        // Pairs with the fence in `change`: who took the server out sees this request, or we see that it is out.
+        // Pairs with the fences of who raises a limit (`adapt`) or takes the server out (`change`): they see this request, or we see what
+        // they did.
         fence(Ordering::SeqCst);
+        self.settle(index);
         if !self.core.servers[index].state().serves_its_own() {
             self.dismiss(index);
         }
@@ -206,7 +207,7 @@ impl<W: Waiter> Balancer<W> {
                         gates.mark_room(index);
                     }
                     // Rule 2.
-                    if !gates.is_wanted(index) {
+                    if !gates.has_any_waiting() || !gates.is_wanted(index) {
                         break;
                     }
                     let again = gates.enter(index);

@@ -1,0 +1,168 @@
+//! Limits and queues: every interleaving of two or three lanes. Nobody waits while there is room, no place is lost or given twice (R-G2).
+#![cfg(loom)]
+
+use manylane_balance::{Algorithm, Balancer, Index, Options, Priority, ServerSpec, Servers, Turn, Waiter};
+use manylane_sched::Time;
+use manylane_sync::atomic::{AtomicBool, Ordering};
+use manylane_sync::{Arc, model, thread};
+
+#[derive(Clone)]
+struct Bell(Arc<AtomicBool>);
+
+impl Waiter for Bell {
+    fn wake(self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Bell {
+    fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(false)))
+    }
+
+    fn rung(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+const NOW: Time = Time::from_millis(1);
+
+fn one_place() -> (Arc<Balancer<Bell>>, Index) {
+    let spec = ServerSpec { maxconn: 1, ..ServerSpec::new("s", 1) };
+    let servers = Servers::new([spec]).expect("one server");
+    let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
+    let balancer = Balancer::waking(servers, Algorithm::First, options);
+    let index = balancer.servers().index(0).expect("there is one");
+    (Arc::new(balancer), index)
+}
+
+/// At the end all is as at the beginning: there is the one place, and nobody waits.
+fn all_is_back(b: &Balancer<Bell>, s: Index) {
+    assert_eq!((b.waiting(s), b.waiting_for_any()), (0, 0));
+    b.take(s, NOW).expect("the place is free");
+    assert!(b.take(s, NOW).is_err(), "there is one place");
+}
+
+/// One lane releases while another takes or waits, for this server or any.
+fn release_beside_waiting(any: bool) {
+    model(move || {
+        let (b, s) = one_place();
+        b.take(s, NOW).expect("it is free");
+        let other = {
+            let b = b.clone();
+            thread::spawn(move || {
+                let bell = Bell::new();
+                if b.take(s, NOW).is_err() {
+                    let ticket = match any {
+                        true => b.enqueue_any(Priority::default(), NOW, bell.clone()),
+                        false => b.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"),
+                    };
+                    return Some((ticket, bell));
+                }
+                b.release(s);
+                None
+            })
+        };
+        b.release(s);
+        if let Some((ticket, bell)) = other.join().expect("no assertion failed") {
+            // All is over, so the turn must have come.
+            assert!(bell.rung(), "a wake-up was lost");
+            match b.poll(ticket, bell) {
+                Turn::Granted(index) => assert_eq!(index, s),
+                other => panic!("{other:?}"),
+            }
+            return;
+        }
+        all_is_back(&b, s);
+    });
+}
+
+#[test]
+fn no_wake_up_is_lost_between_a_release_and_one_who_begins_to_wait_for_the_server() {
+    release_beside_waiting(false);
+}
+
+#[test]
+fn no_wake_up_is_lost_between_a_release_and_one_who_begins_to_wait_for_any_server() {
+    release_beside_waiting(true);
+}
+
+/// Who leaves while its turn comes either has the place or the next one does.
+fn leave_beside_release(any: bool) {
+    model(move || {
+        let (b, s) = one_place();
+        b.take(s, NOW).expect("it is free");
+        let leaving = {
+            let b = b.clone();
+            thread::spawn(move || {
+                let ticket = match any {
+                    true => b.enqueue_any(Priority::default(), NOW, Bell::new()),
+                    false => b.enqueue(s, Priority::default(), NOW, Bell::new()).expect("no maxqueue"),
+                };
+                if let Some(index) = b.leave(ticket) {
+                    b.release(index);
+                }
+            })
+        };
+        b.release(s);
+        leaving.join().expect("no assertion failed");
+        all_is_back(&b, s);
+    });
+}
+
+#[test]
+fn a_place_is_not_lost_with_one_who_leaves_the_queue_of_the_server() {
+    leave_beside_release(false);
+}
+
+#[test]
+fn a_place_is_not_lost_with_one_who_leaves_the_queue_of_the_backend() {
+    leave_beside_release(true);
+}
+
+/// Two wait, the first leaves while the place is released: the other gets it.
+#[test]
+fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
+    model(|| {
+        let (b, s) = one_place();
+        b.take(s, NOW).expect("it is free");
+        let stays = Bell::new();
+        let ticket = b.enqueue(s, Priority::default(), Time::from_millis(2), stays.clone()).expect("no maxqueue");
+        let leaving = {
+            let b = b.clone();
+            thread::spawn(move || {
+                let ticket = b.enqueue(s, Priority::default(), NOW, Bell::new()).expect("no maxqueue");
+                if let Some(index) = b.leave(ticket) {
+                    b.release(index);
+                }
+            })
+        };
+        b.release(s);
+        leaving.join().expect("no assertion failed");
+        assert!(stays.rung(), "its turn has come");
+        assert!(matches!(b.poll(ticket, stays), Turn::Granted(index) if index == s));
+        b.release(s);
+        all_is_back(&b, s);
+    });
+}
+
+/// A server goes down while somebody begins to wait for it: it is told.
+#[test]
+fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
+    use manylane_balance::Admin;
+    model(|| {
+        let (b, s) = one_place();
+        b.take(s, NOW).expect("it is free");
+        let waiting = {
+            let b = b.clone();
+            thread::spawn(move || {
+                let bell = Bell::new();
+                (b.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"), bell)
+            })
+        };
+        b.set_admin(s, Admin::Maintenance, NOW);
+        let (_ticket, bell) = waiting.join().expect("no assertion failed");
+        assert!(bell.rung(), "it must not wait for a server that is gone");
+        assert_eq!(b.waiting(s), 0);
+    });
+}

@@ -1,0 +1,164 @@
+//! Idle connections: what is taken, what is kept, what is closed (R-G5).
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+use manylane_balance::*;
+use manylane_sched::Time;
+use manylane_sync::{Arc, lane};
+use proptest::prelude::*;
+use std::rc::Rc;
+use std::time::Duration;
+
+fn servers(count: u32) -> Vec<Index> {
+    let servers = Servers::new((1..=count).map(|n| ServerSpec::new(format!("s{n}"), n))).unwrap();
+    (0..count as usize).map(|n| servers.index(n).unwrap()).collect()
+}
+
+fn depot(limits: ShelfLimits, count: u32) -> Arc<Depot> {
+    Arc::new(Depot::new((0..count).map(|_| limits)))
+}
+
+const NOW: Time = Time::from_millis(1);
+
+#[test]
+fn the_connection_that_came_last_is_taken_first_and_only_with_its_key() {
+    let s = servers(2);
+    let mut shelf = Shelf::new(depot(ShelfLimits::default(), 2));
+    for (n, key) in [(1, 7), (2, 7), (3, 8)] {
+        shelf.put(s[0], key, Rc::new(n), NOW).unwrap();
+    }
+    assert_eq!(shelf.take(7).as_deref(), Some(&2));
+    assert_eq!(shelf.take(7).as_deref(), Some(&1));
+    assert_eq!(shelf.take(7), None);
+    assert_eq!((shelf.len(s[0]), shelf.len(s[1])), (1, 0));
+    assert_eq!(shelf.take(8).as_deref(), Some(&3));
+    assert!(shelf.is_empty());
+}
+
+#[test]
+fn a_connection_that_its_server_closed_is_found_by_its_place_and_never_another() {
+    let s = servers(1);
+    let mut shelf = Shelf::new(depot(ShelfLimits::default(), 1));
+    let places: Vec<_> = (0..3).map(|n| shelf.put(s[0], 1, n, NOW).unwrap()).collect();
+    assert_eq!(shelf.take_this(places[1]), Some(1));
+    assert_eq!(shelf.take_this(places[1]), None, "it is gone");
+    shelf.put(s[0], 1, 9, NOW).unwrap(); // in the same place
+    assert_eq!(shelf.take_this(places[1]), None, "another's turn");
+    assert_eq!([shelf.take(1), shelf.take(1), shelf.take(1), shelf.take(1)], [Some(9), Some(2), Some(0), None]);
+}
+
+#[test]
+fn half_of_what_nobody_needed_is_closed_each_delay() {
+    let s = servers(1);
+    let mut shelf = Shelf::new(depot(ShelfLimits::default(), 1));
+    for n in 0..8 {
+        shelf.put(s[0], n % 2, n, NOW).unwrap();
+    }
+    let at = |seconds| NOW + Duration::from_secs(seconds);
+    assert_eq!(shelf.purge(at(1)), Some(at(5)));
+    assert_eq!(shelf.purge(at(5)), Some(at(10)));
+    assert_eq!(shelf.len(s[0]), 8, "they lay less than the delay");
+    let three = [1, 0, 1].map(|key| (key, shelf.take(key).unwrap()));
+    for (key, connection) in three {
+        shelf.put(s[0], key, connection, at(6)).unwrap();
+    }
+    shelf.purge(at(10));
+    assert_eq!(shelf.len(s[0]), 5, "five were never needed: three of them go");
+    assert_eq!(shelf.oldest_since(s[0]), Some(NOW));
+    for (second, left) in [(15, 2), (20, 1), (25, 0)] {
+        let next = shelf.purge(at(second));
+        assert_eq!((shelf.len(s[0]), next.is_some()), (left, left > 0));
+    }
+}
+
+#[test]
+fn limits_refuse_connections_that_are_too_many_or_not_to_be_kept() {
+    let s = servers(1);
+    let mut shelf = Shelf::new(depot(ShelfLimits { most: Some(2), ..ShelfLimits::default() }, 1));
+    for n in 0..2 {
+        shelf.put(s[0], 0, n, NOW).unwrap();
+    }
+    assert_eq!(shelf.put(s[0], 0, 5, NOW), Err(5));
+    let mut none = Shelf::new(depot(ShelfLimits { purge: Duration::ZERO, ..ShelfLimits::default() }, 1));
+    assert_eq!(none.put(s[0], 0, 6, NOW), Err(6));
+}
+
+#[test]
+fn only_lanes_that_have_more_than_they_want_to_keep_are_asked() {
+    let s = servers(2);
+    let limits = ShelfLimits { low: 1, ..ShelfLimits::default() };
+    let depot = depot(limits, 2);
+    let mut own = Shelf::new(depot.clone());
+    own.put(s[0], 0, (), NOW).unwrap();
+    own.put(s[0], 0, (), NOW).unwrap();
+    assert_eq!(depot.ask(s[0], 3), None, "never the own lane");
+    let here = lane::current();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for start in 0..5 {
+                assert_eq!(depot.ask(s[0], start), Some(here));
+                assert_eq!(depot.ask(s[1], start), None);
+            }
+            assert_eq!(depot.idle(s[0]), 2);
+        });
+    });
+    own.take(0).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(depot.ask(s[0], 0), None, "one is kept"));
+    });
+    drop(own);
+    assert_eq!(depot.idle(s[0]), 0, "a shelf that is gone has nothing");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(usize, u64),
+    Take(u64),
+    This(usize),
+    Oldest(usize),
+}
+
+proptest! {
+    /// Against piles that are searched from end to end.
+    #[test]
+    fn a_shelf_is_a_pile_for_each_key(steps in prop::collection::vec(prop_oneof![
+        3 => (0usize..3, 0u64..4).prop_map(|(s, k)| Step::Put(s, k)),
+        2 => (0u64..12).prop_map(Step::Take),
+        1 => (0usize..40).prop_map(Step::This),
+        1 => (0usize..3).prop_map(Step::Oldest),
+    ], 0..200)) {
+        let s = servers(3);
+        let depot = depot(ShelfLimits::default(), 3);
+        let mut shelf = Shelf::new(depot.clone());
+        let mut model: Vec<(usize, u64, usize)> = Vec::new(); // server, key, connection
+        let mut places = Vec::new();
+        for step in steps {
+            match step {
+                Step::Put(server, key) => {
+                    let key = key * 3 + server as u64;
+                    let connection = places.len();
+                    places.push(shelf.put(s[server], key, connection, NOW).unwrap());
+                    model.push((server, key, connection));
+                }
+                Step::Take(key) => {
+                    let found = model.iter().rposition(|m| m.1 == key).map(|at| model.remove(at).2);
+                    prop_assert_eq!(shelf.take(key), found);
+                }
+                Step::This(connection) => {
+                    let Some(&place) = places.get(connection) else { continue };
+                    let found = model.iter().position(|m| m.2 == connection).map(|at| model.remove(at).2);
+                    prop_assert_eq!(shelf.take_this(place), found);
+                }
+                Step::Oldest(server) => {
+                    let found = model.iter().position(|m| m.0 == server).map(|at| model.remove(at).2);
+                    prop_assert_eq!(shelf.take_oldest(s[server]), found);
+                }
+            }
+            for (server, &index) in s.iter().enumerate() {
+                let count = model.iter().filter(|m| m.0 == server).count();
+                prop_assert_eq!(shelf.len(index) as usize, count);
+                prop_assert_eq!(depot.idle(index) as usize, count);
+            }
+        }
+    }
+}
