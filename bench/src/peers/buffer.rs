@@ -1,6 +1,6 @@
 //! Sharing, cutting and dropping buffers of 2 KiB.
 
-use super::{Contest, Contestant};
+use super::{Contest, Contestant, Target};
 use bytes::{Bytes, BytesMut};
 use manylane_buf::{Chain, Cluster, Parcel, Segment};
 use std::hint::black_box;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use trc::{SharedTrc, Trc};
 
 const SIZE: usize = 2048;
-const CLONE_OWN: f64 = 2.0;
-const CLONE_OTHER: f64 = 15.0;
-const SPLIT: f64 = 20.0;
-const UNIQUE: f64 = 5.0;
+const CLONE_OWN: Target = Target::new(2.0, "trc (thread-bound)", 0.8);
+const CLONE_OTHER: Target = Target::new(15.0, "Arc", 14.5);
+const SPLIT: Target = Target::new(20.0, "bytes", 42.0);
+const UNIQUE: Target = Target::new(5.0, "BytesMut::with_capacity", 60.0);
 
 type Payload = [u8; SIZE];
 

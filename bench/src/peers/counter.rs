@@ -3,7 +3,7 @@
 //! The rows rotate over four counters, for everyone: on this kind of hardware a load that follows a store to the same word
 //! waits for the store (1.8 ns a link), which says nothing of the counter. The figure for one word is a row of its own.
 
-use super::{Contest, Contestant, Crowd, Effort, Row, measure_crowds};
+use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure_crowds};
 use crate::cases::Variant;
 use crate::run;
 use fast_counter::ConcurrentCounter;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 use thread_local::ThreadLocal;
 
-const TARGET: f64 = 1.0;
+const TARGET: Target = Target::new(1.0, "thread_local", 2.3);
 
 /// Something to count with, as a program would share it between threads.
 trait Adder: Send + Sync + 'static {

@@ -7,7 +7,7 @@
 use super::allocators::{Allocator, Block, Jemalloc, Malloc, Mimalloc, Snmalloc};
 use super::pool::{Boxed, Buffer, SIZE, boxed};
 use super::table::RING_ALONE;
-use super::{Contestant, Effort, Row, measure};
+use super::{Contestant, Effort, Row, Target, measure};
 use manylane_pool::BytePool;
 use parking_lot::Mutex;
 use rtrb::RingBuffer;
@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Buffers on their way at most: about what a lane hands over in one round.
 const RING: usize = 256;
-const TARGET: f64 = 60.0;
+const TARGET: Target = Target::new(60.0, DEPOT, 57.0);
+const DEPOT: &str = "magazines, locked depot";
 
 pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     let ours = BytePool::new("peers handover", SIZE).expect("16 KiB is a size");
@@ -37,7 +38,7 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
                 move || ours.alloc().expect("there is memory"),
                 Buffer::touch,
             ),
-            pipeline("magazines, locked depot", false, move || depot.take(), |buffer| buffer.touch()),
+            pipeline(DEPOT, false, move || depot.take(), |buffer| buffer.touch()),
             pipeline("sharded-slab", false, move || SlabKey::new(slab), |_| {}),
             pipeline("object-pool", false, move || objects.pull(boxed), Buffer::touch),
             pipeline(Mimalloc::NAME, false, Block::<Mimalloc, SIZE>::new, Buffer::touch),

@@ -3,7 +3,7 @@
 //! The original of link locking, the C library `mt_list`, is not linked here; its figures where the issue was written: 41 ns
 //! with one thread, 51 with two, of which one starved (fairness 0.02).
 
-use super::{Contest, Contestant, Crowd, Effort, Row, measure_crowds};
+use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure_crowds};
 use crate::cases::Variant;
 use crate::run;
 use manylane_list::{MtList, Node};
@@ -12,7 +12,8 @@ use std::hint::black_box;
 use std::pin::Pin;
 
 /// For one thread and for two.
-const TARGETS: [f64; 2] = [20.0, 45.0];
+const TARGETS: [Target; 2] =
+    [Target::new(20.0, "parking_lot mutex list", 30.0), Target::new(45.0, "parking_lot mutex list", 61.0)];
 const FAIRNESS: f64 = 0.5;
 
 /// The usual list: links by number, one lock around all. Element 0 is the head.

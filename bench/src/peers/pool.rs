@@ -2,7 +2,7 @@
 
 use super::allocators::{Allocator, Block, Jemalloc, Malloc, Mimalloc, Snmalloc};
 use super::table::NO_POOL;
-use super::{Contest, Contestant};
+use super::{Contest, Contestant, Target};
 use manylane_pool::{BytePool, PooledBytes};
 use opool::{LocalPool, PoolAllocator};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 pub(super) const SIZE: usize = 16 << 10;
 /// Buffers that are live in the second row: as many connections in the middle of something.
 const LIVE: usize = 64;
-const TARGET: f64 = 3.0;
+const TARGET: Target = Target::new(3.0, "opool local", 3.7);
 
 /// A buffer that is written to before it goes back.
 pub(super) trait Buffer {

@@ -3,7 +3,7 @@
 //! Everyone runs the same futures. A started task ends by counting down a number that its starter looks at, since not everyone has
 //! join handles; what is a peer's own way to start a task is in [`Runtime`].
 
-use super::{Contest, Contestant, Effort, Row, measure};
+use super::{Contest, Contestant, Effort, Row, Target, measure};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind, ThreadPoller, Time};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
+
+const TOKIO: &str = "tokio, one worker";
 
 static KIND: TaskKind = TaskKind::new("peers");
 /// Tasks that are alive at a time.
@@ -33,12 +35,12 @@ macro_rules! contestants {
 pub(super) const CONTESTS: &[Contest] = &[
     Contest {
         operation: "task: spawn + complete, batches of 256",
-        target: Some(40.0),
+        target: Some(Target::new(40.0, Monoio::NAME, 72.0)),
         contestants: || contestants!(spawn_and_complete),
     },
     Contest {
         operation: "task: self-wake + poll, 256 tasks",
-        target: Some(15.0),
+        target: Some(Target::new(15.0, Compio::NAME, 33.0)),
         contestants: || contestants!(self_wake),
     },
 ];
@@ -224,7 +226,8 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     // What happens once in a sample (telling the other thread to be busy) must stay small.
     let effort = Effort { time: effort.time * 4, ..effort };
     let figures = measure(effort, vec![to_lane(), to_tokio(), to_async_executor()]);
-    vec![Row::new("task: handed to another, busy lane, and completed there", Some(130.0), figures)]
+    let target = Target::new(130.0, TOKIO, 460.0);
+    vec![Row::new("task: handed to another, busy lane, and completed there", Some(target), figures)]
 }
 
 /// What a task does: one thread at a time counts.
@@ -309,7 +312,7 @@ fn to_tokio() -> Contestant {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
     let runtime = runtime.expect("there is a thread");
     let ran = Arc::new(AtomicU64::new(0));
-    Contestant::timed_peer("tokio, one worker", move |operations| {
+    Contestant::timed_peer(TOKIO, move |operations| {
         let off = Arc::new(AtomicBool::new(false));
         let (tell, is_on) = mpsc::channel();
         let stop = off.clone();

@@ -17,13 +17,35 @@ fn is_floor(figures: &Figures) -> bool {
     [EMPTY_LOOP, RING_ALONE, NO_POOL].contains(&figures.name.as_str())
 }
 
+/// What the issue asks of a row, and what a peer took where the issue was written.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What ours may take at most, in nanoseconds, on a machine like that one.
+    pub ns: f64,
+    /// A peer of the row: the best that the issue has a figure of.
+    pub peer: &'static str,
+    /// Its figure.
+    pub peer_ns: f64,
+}
+
+impl Target {
+    pub(super) const fn new(ns: f64, peer: &'static str, peer_ns: f64) -> Self {
+        Self { ns, peer, peer_ns }
+    }
+
+    /// What ours may take at most where the peer takes 1.
+    fn ratio(&self) -> f64 {
+        self.ns / self.peer_ns
+    }
+}
+
 /// An operation and everyone's figures.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// What was done.
     pub operation: String,
-    /// What ours may cost at most, in nanoseconds.
-    pub target: Option<f64>,
+    /// What the issue asks of ours.
+    pub target: Option<Target>,
     /// What the least served thread must get at least, relative to the most served.
     pub fairness: Option<f64>,
     /// Everyone's.
@@ -31,7 +53,7 @@ pub struct Row {
 }
 
 impl Row {
-    pub(super) fn new(operation: impl Into<String>, target: Option<f64>, figures: Vec<Figures>) -> Self {
+    pub(super) fn new(operation: impl Into<String>, target: Option<Target>, figures: Vec<Figures>) -> Self {
         Self { operation: operation.into(), target, fairness: None, figures }
     }
 
@@ -46,22 +68,45 @@ impl Row {
         self.figures.iter().find(|f| f.ours)
     }
 
-    /// Whether ours is within the target; `None` without one.
-    pub fn is_met(&self) -> Option<bool> {
-        let ours = self.ours()?;
-        let fair = match (self.fairness, ours.fairness) {
-            (Some(wanted), Some(got)) => got >= wanted,
-            _ => true,
-        };
-        Some(ours.summary.median <= self.target? && fair)
+    /// The median of the contestant called `name`.
+    fn median_of(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|f| f.name == name).map(|f| f.summary.median)
     }
 
-    fn verdict(&self) -> &'static str {
-        match self.is_met() {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "-",
+    fn is_fair(&self) -> bool {
+        match (self.fairness, self.ours().and_then(|ours| ours.fairness)) {
+            (Some(wanted), Some(got)) => got >= wanted,
+            _ => true,
         }
+    }
+
+    /// The absolute verdict: whether ours takes no longer than the target says; `None` without one.
+    pub fn is_met(&self) -> Option<bool> {
+        Some(self.ours()?.summary.median <= self.target?.ns && self.is_fair())
+    }
+
+    /// What ours takes where the target's peer takes 1, both in this run; `None` without a target.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.ours()?.summary.median / self.median_of(self.target?.peer)?)
+    }
+
+    /// The verdict by ratio: whether that is no more than where the issue was written; `None` without a target.
+    pub fn is_met_by_ratio(&self) -> Option<bool> {
+        Some(self.ratio()? <= self.target?.ratio() && self.is_fair())
+    }
+
+    /// Both verdicts in words.
+    fn verdicts(&self) -> String {
+        let word = |met| if met { "met" } else { "MISSED" };
+        let (Some(target), Some(met)) = (self.target, self.is_met()) else { return "no target".to_string() };
+        let mut text = format!("target {} {}", target.ns, word(met));
+        let _ = match (self.ratio(), self.is_met_by_ratio()) {
+            (Some(ratio), Some(met)) => {
+                write!(text, "; by ratio {ratio:.2} of {:.2} x {} {}", target.ratio(), target.peer, word(met))
+            }
+            _ => write!(text, "; no {} here to be compared with", target.peer),
+        };
+        text
     }
 }
 
@@ -83,10 +128,7 @@ impl fmt::Display for Row {
                 _ if is_floor(figures) => {}
                 Some(ours) if !figures.ours => write!(f, "  {:.2}x ours", figures.summary.median / ours)?,
                 _ if figures.ours && self.ours().is_some_and(|o| o.name == figures.name) => {
-                    match self.target {
-                        Some(target) => write!(f, "  target {target}: {}", self.verdict())?,
-                        None => write!(f, "  no target")?,
-                    }
+                    write!(f, "  {}", self.verdicts())?;
                 }
                 _ => {}
             }
@@ -96,28 +138,26 @@ impl fmt::Display for Row {
     }
 }
 
-/// One line for each row: ours, the best peer, the target.
+/// One line for each row: the host's state, ours, the best peer, both verdicts.
 pub(super) fn overview(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<62} {:>9} {:>9}  {:<22} {:>6} {:>8} {}\n",
-        "operation, median ns", "ours", "best peer", "which", "ratio", "target", ""
+        "{:<70} {:>5} {:>9} {:>9}  {:<34} verdicts\n",
+        "operation, median ns", "loop", "ours", "best peer", "which"
     );
     for row in rows {
         let (Some(ours), Some(peer)) = (row.ours(), row.best_peer()) else { continue };
-        let target = row.target.map_or("-".to_string(), |t| t.to_string());
         let _ = writeln!(
             text,
-            "{:<62} {:>9.2} {:>9.2}  {:<22} {:>6.2} {:>8} {}",
+            "{:<70} {:>5.2} {:>9.2} {:>9.2}  {:<34} {}",
             row.operation,
+            row.median_of(EMPTY_LOOP).unwrap_or(f64::NAN),
             ours.summary.median,
             peer.summary.median,
             peer.name,
-            ours.summary.median / peer.summary.median,
-            target,
-            row.verdict()
+            row.verdicts()
         );
     }
-    text
+    text + "\nloop: the empty loop beside the row, a cycle a round: it tells how fast the host let the core run meanwhile\n"
 }
 
 #[cfg(test)]
@@ -137,7 +177,7 @@ mod tests {
             figures("slow peer", false, 9.0, None),
             figures("best peer", false, 3.0, None),
         ];
-        Row::new("counter: add", Some(target), all)
+        Row::new("counter: add", Some(Target::new(target, "slow peer", 10.0)), all)
     }
 
     #[test]
@@ -146,16 +186,33 @@ mod tests {
         assert_eq!(row(1.0).is_met(), Some(false));
         let text = overview(&[row(1.0)]);
         assert!(text.contains("best peer") && text.contains("0.50") && text.contains("MISSED"), "{text}");
-        assert!(row(2.0).to_string().contains("target 2: met"), "{}", row(2.0));
+        assert!(row(2.0).to_string().contains("target 2 met"), "{}", row(2.0));
         assert!(row(2.0).to_string().contains("2.00x ours"), "{}", row(2.0));
     }
 
     #[test]
     fn an_unfair_list_misses_whatever_its_speed() {
-        let mut row = Row::new("list", Some(45.0), vec![figures("MtList", true, 20.0, Some(0.02))]);
+        let all = vec![figures("MtList", true, 20.0, Some(0.02)), figures("mutex", false, 60.0, Some(0.9))];
+        let mut row = Row::new("list", Some(Target::new(45.0, "mutex", 61.0)), all);
         row.fairness = Some(0.5);
-        assert_eq!(row.is_met(), Some(false));
+        assert_eq!((row.is_met(), row.is_met_by_ratio()), (Some(false), Some(false)));
         row.figures[0].fairness = Some(0.7);
-        assert_eq!(row.is_met(), Some(true));
+        assert_eq!((row.is_met(), row.is_met_by_ratio()), (Some(true), Some(true)));
+    }
+
+    #[test]
+    fn a_slow_host_changes_the_absolute_verdict_and_not_the_ratio() {
+        // 2 ns where the peer took 10; on a host of half the speed everyone takes twice as long.
+        let at_speed = |slowness: f64| {
+            let mut row = row(2.0);
+            for figures in &mut row.figures {
+                figures.summary = Summary::of(&[figures.summary.median * slowness]).expect("a value");
+            }
+            (row.is_met(), row.is_met_by_ratio())
+        };
+        assert_eq!(at_speed(1.0), (Some(true), Some(true)));
+        assert_eq!(at_speed(2.0), (Some(false), Some(true)));
+        // 1.5 of 9 is 0.17: allowed is 0.15 with a target of 1.5, however fast the host.
+        assert_eq!((row(1.5).is_met(), row(1.5).is_met_by_ratio()), (Some(true), Some(false)));
     }
 }
