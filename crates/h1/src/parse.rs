@@ -187,8 +187,9 @@ impl Progress {
     ) -> Lines<(M::Parsed, usize)> {
         let mut found = self.scan(input);
         if let Found::FirstLine(end) = found {
-            if limits.relaxed && end <= limit {
-                let line = contiguous(input, end)?; // a request of HTTP/0.9 has nothing else
+            if end <= limit {
+                // Refused early if it is wrong; and a request of HTTP/0.9 has nothing else.
+                let line = contiguous(input, end)?;
                 if let Some(done) = message.lines(line, limits)? {
                     return Ok(Some(done));
                 }

@@ -177,11 +177,17 @@ impl Head {
                 .unwrap_or(&[]),
         };
         out.append(line).map_err(full)?;
-        for field in self.fields() {
-            let name = case.and_then(|case| case.spelling(field.known, field.name)).unwrap_or(field.name);
-            for part in [name, b": ", field.value, b"\r\n"] {
-                out.append(part).map_err(full)?;
+        let mut at = 0;
+        while let Some(entry) = self.fields.get(at) {
+            at += 1;
+            if entry.has(REMOVED) {
+                continue;
             }
+            let line = self.line_of(entry);
+            let name = self.name_of(entry);
+            let new = case.and_then(|case| case.spelling(Known::numbered(entry.known), name)).unwrap_or(name);
+            out.append(new).map_err(full)?;
+            out.append(&line[name.len()..]).map_err(full)?;
         }
         out.append(b"\r\n").map_err(full)
     }

@@ -210,6 +210,11 @@ impl Head {
         self.bytes(entry.has(EDITED), entry.value, entry.value_len)
     }
 
+    /// The field's line, its end included.
+    pub(super) fn line_of(&self, entry: Entry) -> &[u8] {
+        self.bytes(entry.has(EDITED), entry.name, entry.end - entry.name)
+    }
+
     #[inline]
     pub(super) fn field_of(&self, entry: Entry) -> Field<'_> {
         Field { name: self.name_of(entry), value: self.value_of(entry), known: Known::numbered(entry.known) }
