@@ -1,0 +1,590 @@
+//! ACLs and conditions.
+//!
+//! An ACL is a list of criteria of which any may hold; a condition is a disjunction of conjunctions of ACLs. Both answer with a
+//! [`Verdict`], whose middle value says that more bytes may change the answer: content rules wait then.
+
+use crate::cast::{cast, is_castable, parse_whole};
+use crate::env::Env;
+use crate::error::{Error, unknown};
+use crate::fetch;
+use crate::names::Compiler;
+use crate::nearest::nearest;
+use crate::pattern::{Index, MatchKind, Range, Reference, View};
+use crate::place::Places;
+use crate::program::{Expression, keyword};
+use crate::sample::{Absent, Type};
+use crate::scratch::Scratch;
+use crate::show::Shown;
+use manylane_sync::Arc;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// An answer, and whether it is final. The order is that of certainty: a disjunction is the largest of its parts, a conjunction the smallest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It does not hold.
+    Fail,
+    /// It is not known before more has been received.
+    Wait,
+    /// It holds.
+    Pass,
+}
+
+impl Verdict {
+    /// The opposite; what is not known stays so.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        match self {
+            Self::Fail => Self::Pass,
+            Self::Wait => Self::Wait,
+            Self::Pass => Self::Fail,
+        }
+    }
+}
+
+/// Names that are an ACL of their own: fetch, and how it is compared.
+const DERIVED: &[(&str, &str, MatchKind)] = &[
+    ("base", "base", MatchKind::Str),
+    ("cook", "req.cook", MatchKind::Str),
+    ("hdr", "req.hdr", MatchKind::Str),
+    ("http_auth_group", "http_auth_group", MatchKind::Str),
+    ("path", "path", MatchKind::Str),
+    ("payload", "req.payload", MatchKind::Bin),
+    ("payload_lv", "req.payload_lv", MatchKind::Bin),
+    ("req.ssl_ver", "req.ssl_ver", MatchKind::Int),
+    ("req_rdp_cookie", "req.rdp_cookie", MatchKind::Str),
+    ("req_rdp_cookie_cnt", "req.rdp_cookie_cnt", MatchKind::Int),
+    ("req_ssl_sni", "req.ssl_sni", MatchKind::Str),
+    ("req_ssl_ver", "req.ssl_ver", MatchKind::Int),
+    ("req_ver", "req.ver", MatchKind::Str),
+    ("resp_ver", "res.ver", MatchKind::Str),
+    ("scook", "res.cook", MatchKind::Str),
+    ("shdr", "res.hdr", MatchKind::Str),
+    ("ssl_fc_sni_end", "ssl_fc_sni", MatchKind::End),
+    ("ssl_fc_sni_reg", "ssl_fc_sni", MatchKind::Reg),
+    ("url", "url", MatchKind::Str),
+    ("urlp", "urlp", MatchKind::Str),
+];
+
+/// Names that take each of [`SUFFIXES`].
+const SUFFIXED: &[(&str, &str)] = &[
+    ("base", "base"),
+    ("cook", "req.cook"),
+    ("hdr", "req.hdr"),
+    ("path", "path"),
+    ("scook", "res.cook"),
+    ("shdr", "res.hdr"),
+    ("url", "url"),
+    ("urlp", "urlp"),
+];
+
+const SUFFIXES: &[(&str, MatchKind)] = &[
+    ("_beg", MatchKind::Beg),
+    ("_dir", MatchKind::Dir),
+    ("_dom", MatchKind::Dom),
+    ("_end", MatchKind::End),
+    ("_len", MatchKind::Len),
+    ("_reg", MatchKind::Reg),
+    ("_sub", MatchKind::Sub),
+];
+
+/// The fetch and kind of matching that a criterion's name stands for.
+fn derived(name: &[u8]) -> Option<(&'static str, MatchKind)> {
+    if let Some((_, fetch, kind)) = DERIVED.iter().find(|(known, ..)| known.as_bytes() == name) {
+        return Some((fetch, *kind));
+    }
+    SUFFIXES.iter().find_map(|(suffix, kind)| {
+        let head = name.strip_suffix(suffix.as_bytes())?;
+        SUFFIXED.iter().find(|(known, _)| known.as_bytes() == head).map(|(_, fetch)| (*fetch, *kind))
+    })
+}
+
+/// All criteria that are names of their own, for the reference.
+pub fn criteria() -> impl Iterator<Item = (String, &'static str, MatchKind)> {
+    let suffixed = SUFFIXED.iter().flat_map(|(name, fetch)| {
+        SUFFIXES.iter().map(move |(suffix, kind)| (format!("{name}{suffix}"), *fetch, *kind))
+    });
+    DERIVED.iter().map(|(name, fetch, kind)| ((*name).to_owned(), *fetch, *kind)).chain(suffixed)
+}
+
+/// One criterion with its patterns.
+#[derive(Debug)]
+struct Test {
+    expression: Expression,
+    kind: MatchKind,
+    /// What the samples are cast to.
+    takes: Type,
+    patterns: Vec<Patterns>,
+}
+
+#[derive(Debug)]
+enum Patterns {
+    Inline(Index),
+    File(Arc<Reference>, View),
+}
+
+/// The comparison that an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Equal,
+    AtLeast,
+    Above,
+    AtMost,
+    Below,
+}
+
+impl Operator {
+    fn named(word: &[u8]) -> Option<Self> {
+        Some(match word {
+            b"eq" => Self::Equal,
+            b"ge" => Self::AtLeast,
+            b"gt" => Self::Above,
+            b"le" => Self::AtMost,
+            b"lt" => Self::Below,
+            _ => return None,
+        })
+    }
+
+    fn range(self, n: i64) -> Option<Range> {
+        let range = match self {
+            Self::Equal => Range { least: n, most: n },
+            Self::AtLeast => Range { least: n, most: i64::MAX },
+            Self::Above => Range { least: n.checked_add(1)?, most: i64::MAX },
+            Self::AtMost => Range { least: i64::MIN, most: n },
+            Self::Below => Range { least: i64::MIN, most: n.checked_sub(1)? },
+        };
+        Some(range)
+    }
+}
+
+impl Test {
+    /// Compiles criterion, flags and patterns. Errors tell the word.
+    fn compile(words: &[&[u8]], compiler: &mut Compiler<'_>) -> Result<Self, Error> {
+        let Some(&criterion) = words.first() else {
+            return Err(Error::new(0, "a criterion is expected, such as src or hdr(host)"));
+        };
+        let (name, behind) = keyword(criterion, 0);
+        let own = derived(name);
+        let parsed = match own {
+            Some((fetch, _)) => {
+                // The same arguments and converters behind the fetch's own name.
+                let text = [fetch.as_bytes(), &criterion[behind..]].concat();
+                let moved = |error: Error| Error {
+                    at: (error.at + behind).saturating_sub(fetch.len()).min(criterion.len()),
+                    ..error
+                };
+                let parsed = Expression::parse(&text, 0, compiler).map_err(moved)?;
+                if parsed.end < text.len() {
+                    return Err(trailing(criterion, parsed.end + behind - fetch.len()));
+                }
+                parsed.expression
+            }
+            None => {
+                if fetch::find(name).is_none() && !name.is_empty() {
+                    let known =
+                        fetch::table().iter().filter(|row| row.refused().is_none()).map(|row| row.name);
+                    let all: Vec<String> = criteria().map(|(name, ..)| name).collect();
+                    let known = known.chain(all.iter().map(String::as_str));
+                    return Err(Error::new(0, unknown("ACL criterion or fetch method", name, known)));
+                }
+                let parsed = Expression::parse(criterion, 0, compiler)?;
+                if parsed.end < criterion.len() {
+                    return Err(trailing(criterion, parsed.end));
+                }
+                parsed.expression
+            }
+        };
+        // Behind converters only the type counts.
+        let converted =
+            criterion[behind..].rsplit(|byte| *byte == b')').next().unwrap_or_default().contains(&b',');
+        let mut kind = match own {
+            Some((_, kind)) if !converted => Some(kind),
+            _ => MatchKind::default_of(parsed.gives()),
+        };
+        let mut ignore_case = false;
+        let mut as_map = false;
+        let mut files = Vec::new();
+        let mut at = 1;
+        while let Some(&flag @ [b'-', letter, ..]) = words.get(at) {
+            let value = |what: &str| {
+                words.get(at + 1).copied().ok_or_else(|| {
+                    Error::new(flag.len(), format!("'{}' expects {what} behind it", Shown(flag))).in_word(at)
+                })
+            };
+            match flag {
+                b"--" => {
+                    at += 1;
+                    break;
+                }
+                b"-i" => ignore_case = true,
+                b"-n" => {}
+                b"-M" => as_map = true,
+                b"-u" => {
+                    let id = value("the ACL's number")?;
+                    if parse_whole(id).is_none_or(|id| id < 0) {
+                        let message = format!("'-u' expects a number from 0, not '{}'", Shown(id));
+                        return Err(Error::new(0, message).in_word(at + 1));
+                    }
+                    at += 1;
+                }
+                b"-m" => {
+                    let word = value("a kind of matching")?;
+                    let Some((found, _)) = MatchKind::ALL.iter().find(|(_, name)| name.as_bytes() == word)
+                    else {
+                        let known = MatchKind::ALL.iter().map(|(_, name)| *name);
+                        return Err(Error::new(0, unknown("matching method", word, known)).in_word(at + 1));
+                    };
+                    if !files.is_empty() {
+                        return Err(Error::new(0, "'-m' must stand before '-f'").in_word(at));
+                    }
+                    kind = Some(*found);
+                    at += 1;
+                }
+                b"-f" => {
+                    let file = value("a file of patterns")?;
+                    files.push((at + 1, file, ignore_case));
+                    at += 1;
+                }
+                // A number or a text that begins with a dash.
+                _ if letter.is_ascii_digit() || flag.len() > 2 => break,
+                _ => {
+                    let guess = nearest(flag, ["-i", "-f", "-m", "-n", "-u", "-M", "--"]);
+                    let guess =
+                        guess.map_or(String::new(), |guess| format!("; did you mean '{guess}' maybe ?"));
+                    let message = format!(
+                        "unknown flag '{}'{guess} Put '--' before a pattern that begins with a dash",
+                        Shown(flag)
+                    );
+                    return Err(Error::new(0, message).in_word(at));
+                }
+            }
+            at += 1;
+        }
+        let gives = parsed.gives();
+        let Some(kind) = kind else {
+            let message = format!(
+                "'{}' gives {gives}, which has no usual comparison: say one with -m",
+                Shown(criterion)
+            );
+            return Err(Error::new(0, message));
+        };
+        let takes = kind.takes();
+        if !is_castable(gives, takes) {
+            let message = format!(
+                "a sample of type {gives} cannot be compared by '-m {}', which takes {takes}",
+                kind.name()
+            );
+            return Err(Error::new(0, message));
+        }
+        let mut patterns = Vec::new();
+        for (word, file, ignore_case) in files {
+            let open = compiler.references.open(file, as_map, compiler.names);
+            let reference = open.map_err(|why| Error::new(0, why).in_word(word))?;
+            let view = reference.view(kind, ignore_case).map_err(|why| Error::new(0, why).in_word(word))?;
+            patterns.push(Patterns::File(reference, view));
+        }
+        let rest = &words[at..];
+        if !rest.is_empty() && !matches!(kind, MatchKind::Found | MatchKind::Bool) {
+            patterns.push(Patterns::Inline(inline(kind, ignore_case, rest, at)?));
+        }
+        if patterns.is_empty() && !matches!(kind, MatchKind::Found | MatchKind::Bool) {
+            let message = format!("a pattern is expected: without one '{}' never matches", Shown(criterion));
+            compiler.warnings.push(Error::new(criterion.len(), message));
+        }
+        Ok(Self { expression: parsed, kind, takes, patterns })
+    }
+
+    fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Verdict {
+        let mut verdict = Verdict::Fail;
+        let mut wait = false;
+        let seen = self.expression.each(env, scratch, |sample, scratch| {
+            wait |= sample.may_change;
+            let mut scratch = scratch.reborrow();
+            let holds = match self.kind {
+                MatchKind::Found => true,
+                _ => cast(sample.value, self.takes, &mut scratch).is_some_and(|value| match self.kind {
+                    MatchKind::Bool => value == crate::sample::Value::Bool(true),
+                    _ => self.patterns.iter().any(|patterns| match patterns {
+                        Patterns::Inline(index) => index.is_match(value, &mut scratch),
+                        Patterns::File(reference, view) => {
+                            reference.load(env.reader).view(*view).is_match(value, &mut scratch)
+                        }
+                    }),
+                }),
+            };
+            if holds {
+                verdict = Verdict::Pass;
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        match (verdict, seen) {
+            (Verdict::Pass, _) => Verdict::Pass,
+            (_, Err(Absent::NotYet)) => Verdict::Wait,
+            _ if wait => Verdict::Wait,
+            _ => Verdict::Fail,
+        }
+    }
+}
+
+fn trailing(criterion: &[u8], at: usize) -> Error {
+    let at = at.min(criterion.len());
+    Error::new(at, format!("'{}' does not belong to the criterion before it", Shown(&criterion[at..])))
+}
+
+/// Patterns that stand in the line.
+fn inline(kind: MatchKind, ignore_case: bool, words: &[&[u8]], first: usize) -> Result<Index, Error> {
+    if !matches!(kind, MatchKind::Int | MatchKind::Len) {
+        return Index::new(kind, ignore_case, words)
+            .map_err(|(at, why)| Error::new(0, why).in_word(first + at));
+    }
+    let mut ranges = Vec::new();
+    let mut operator = None;
+    for (at, word) in words.iter().enumerate() {
+        let error = |why: String| Error::new(0, why).in_word(first + at);
+        if let Some(found) = Operator::named(word) {
+            operator = Some(found);
+            continue;
+        }
+        match operator {
+            None | Some(Operator::Equal) => ranges.push(Range::parse(word).map_err(error)?),
+            Some(operator) => {
+                let n = parse_whole(word).ok_or_else(|| {
+                    error(format!("'{}' is no whole number, which the comparison needs", Shown(word)))
+                })?;
+                // Nothing is above the largest number: no range.
+                ranges.extend(operator.range(n));
+            }
+        }
+    }
+    if let (Some(_), true) = (operator, ranges.is_empty()) {
+        return Err(
+            Error::new(0, "a number is expected behind the comparison").in_word(first + words.len() - 1)
+        );
+    }
+    Ok(Index::of_ranges(ranges, kind == MatchKind::Len))
+}
+
+/// An ACL: any of its criteria may hold.
+#[derive(Debug)]
+struct Acl {
+    tests: Vec<Test>,
+}
+
+impl Acl {
+    fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Verdict {
+        let mut best = Verdict::Fail;
+        for test in &self.tests {
+            best = best.max(test.eval(env, scratch));
+            if best == Verdict::Pass {
+                break;
+            }
+        }
+        best
+    }
+
+    fn places(&self) -> Places {
+        self.tests.iter().fold(Places::NONE, |places, test| places | test.expression.places())
+    }
+}
+
+/// ACLs that are there without being written.
+const PREDEFINED: &[(&str, &[&[u8]])] = &[
+    ("FALSE", &[b"always_false"]),
+    ("HTTP", &[b"req.proto_http"]),
+    ("HTTP_1.0", &[b"req.ver", b"1.0"]),
+    ("HTTP_1.1", &[b"req.ver", b"1.1"]),
+    ("HTTP_2.0", &[b"req.ver", b"2.0"]),
+    ("HTTP_3.0", &[b"req.ver", b"3.0"]),
+    ("HTTP_CONTENT", &[b"req.hdr_val(content-length)", b"gt", b"0"]),
+    ("HTTP_URL_ABS", &[b"url", b"-m", b"reg", b"^[^/:]*://"]),
+    ("HTTP_URL_SLASH", &[b"url", b"-m", b"beg", b"/"]),
+    ("HTTP_URL_STAR", &[b"url", b"*"]),
+    ("LOCALHOST", &[b"src", b"127.0.0.1/8", b"::1"]),
+    ("METH_CONNECT", &[b"method", b"CONNECT"]),
+    ("METH_DELETE", &[b"method", b"DELETE"]),
+    ("METH_GET", &[b"method", b"GET", b"HEAD"]),
+    ("METH_HEAD", &[b"method", b"HEAD"]),
+    ("METH_OPTIONS", &[b"method", b"OPTIONS"]),
+    ("METH_POST", &[b"method", b"POST"]),
+    ("METH_PUT", &[b"method", b"PUT"]),
+    ("METH_TRACE", &[b"method", b"TRACE"]),
+    ("RDP_COOKIE", &[b"req.rdp_cookie_cnt", b"gt", b"0"]),
+    ("REQ_CONTENT", &[b"req.len", b"gt", b"0"]),
+    ("TRUE", &[b"always_true"]),
+    ("WAIT_END", &[b"wait_end"]),
+];
+
+/// The named ACLs of one proxy. All lines of a proxy are added before its conditions are compiled.
+#[derive(Debug, Default)]
+pub struct Acls {
+    open: HashMap<Vec<u8>, Vec<Test>>,
+    done: HashMap<Vec<u8>, Arc<Acl>>,
+}
+
+impl Acls {
+    /// None yet, but those that are predefined.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a line: `words` are what follows the name, from the criterion on, and the error's word counts from there. A name that is
+    /// there already gets an alternative.
+    pub fn add(&mut self, name: &[u8], words: &[&[u8]], compiler: &mut Compiler<'_>) -> Result<(), Error> {
+        let test = Test::compile(words, compiler)?;
+        self.open.entry(name.to_vec()).or_default().push(test);
+        Ok(())
+    }
+
+    fn get(&mut self, name: &[u8], compiler: &mut Compiler<'_>) -> Result<Arc<Acl>, Error> {
+        if let Some(acl) = self.done.get(name) {
+            return Ok(acl.clone());
+        }
+        let tests = match self.open.remove(name) {
+            Some(tests) => tests,
+            None => {
+                let Some((_, words)) = PREDEFINED.iter().find(|(known, _)| known.as_bytes() == name) else {
+                    let known = self
+                        .open
+                        .keys()
+                        .chain(self.done.keys())
+                        .filter_map(|name| std::str::from_utf8(name).ok());
+                    let known = known.chain(PREDEFINED.iter().map(|(name, _)| *name));
+                    return Err(Error::new(0, unknown("ACL", name, known)));
+                };
+                let test = Test::compile(words, compiler).map_err(|error| Error::new(0, error.message))?;
+                vec![test]
+            }
+        };
+        let acl = Arc::new(Acl { tests });
+        self.done.insert(name.to_vec(), acl.clone());
+        Ok(acl)
+    }
+}
+
+/// One ACL of a conjunction.
+#[derive(Debug)]
+struct Term {
+    acl: Arc<Acl>,
+    negated: bool,
+}
+
+/// What stands behind `if` or `unless`.
+#[derive(Debug)]
+pub struct Condition {
+    unless: bool,
+    /// Alternatives of conjunctions.
+    any_of: Vec<Vec<Term>>,
+}
+
+impl Condition {
+    /// Compiles the words behind `if` (or, with `unless`, behind that). The error's word counts from the first of them.
+    pub fn compile(
+        unless: bool,
+        words: &[&[u8]],
+        acls: &mut Acls,
+        place: Places,
+        compiler: &mut Compiler<'_>,
+    ) -> Result<Self, Error> {
+        let mut any_of = Vec::new();
+        let mut all_of = Vec::new();
+        let mut negated = false;
+        let mut at = 0;
+        let end = |at: usize, all_of: &[Term], negated: bool| {
+            if negated || all_of.is_empty() {
+                return Err(Error::new(0, "an ACL or a criterion in braces is expected here").in_word(at));
+            }
+            Ok(())
+        };
+        while let Some(&word) = words.get(at) {
+            let mut name = word;
+            if matches!(word, b"or" | b"OR" | b"||") {
+                end(at, &all_of, negated)?;
+                any_of.push(std::mem::take(&mut all_of));
+                at += 1;
+                continue;
+            }
+            while let [b'!', rest @ ..] = name {
+                negated = !negated;
+                name = rest;
+            }
+            let bangs = word.len() - name.len();
+            if name.is_empty() {
+                at += 1;
+                // `! !name` counts, `!` at the end does not.
+                if at == words.len() {
+                    return Err(Error::new(bangs, "an ACL is expected behind '!'").in_word(at - 1));
+                }
+                continue;
+            }
+            let acl = if name == b"{" {
+                let open = at;
+                let close = words[at..].iter().position(|word| *word == b"}");
+                let Some(close) = close.map(|offset| at + offset) else {
+                    return Err(Error::new(bangs, "this brace is not closed: '}' must be a word of its own")
+                        .in_word(open));
+                };
+                if close == open + 1 {
+                    return Err(Error::new(bangs, "a criterion is expected in the braces").in_word(open));
+                }
+                let shift = |error: Error| Error { word: error.word + open + 1, ..error };
+                let before = compiler.warnings.len();
+                let test = Test::compile(&words[open + 1..close], compiler).map_err(shift)?;
+                compiler.warnings[before..].iter_mut().for_each(|warning| warning.word += open + 1);
+                at = close;
+                Arc::new(Acl { tests: vec![test] })
+            } else {
+                let acl = acls.get(name, compiler);
+                acl.map_err(|error| error.shifted(bangs).in_word(at))?
+            };
+            if !acl.places().meets(place) {
+                compiler.warnings.push(
+                    Error::new(
+                        bangs,
+                        format!(
+                            "'{}' never matches in {}: what it looks at is there in {}",
+                            Shown(name),
+                            place.names(),
+                            acl.places().names()
+                        ),
+                    )
+                    .in_word(at),
+                );
+            }
+            all_of.push(Term { acl, negated });
+            negated = false;
+            at += 1;
+        }
+        end(words.len().saturating_sub(1), &all_of, negated)?;
+        any_of.push(all_of);
+        Ok(Self { unless, any_of })
+    }
+
+    /// The answer. [`Verdict::Wait`] comes only while the environment is not final.
+    pub fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Verdict {
+        let mut best = Verdict::Fail;
+        for all_of in &self.any_of {
+            let mut least = Verdict::Pass;
+            for term in all_of {
+                let verdict = term.acl.eval(env, scratch);
+                least = least.min(if term.negated { verdict.negated() } else { verdict });
+                if least == Verdict::Fail {
+                    break;
+                }
+            }
+            best = best.max(least);
+            if best == Verdict::Pass {
+                break;
+            }
+        }
+        if env.is_final && best == Verdict::Wait {
+            best = Verdict::Fail;
+        }
+        if self.unless { best.negated() } else { best }
+    }
+
+    /// Whether the rule applies, where nothing is waited for.
+    pub fn holds(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> bool {
+        self.eval(env, scratch) == Verdict::Pass
+    }
+}

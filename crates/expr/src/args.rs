@@ -1,0 +1,329 @@
+//! Arguments in parentheses: cutting, unquoting, types.
+
+use crate::cast::{parse_addr, parse_whole};
+use crate::error::Error;
+use crate::names::{Compiler, ProxyId, ProxySide, ServerId, UserlistId};
+use crate::show::Shown;
+use crate::variable::VariableId;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Arguments of one keyword at most: the longest signature has 5, the rest is room.
+pub(crate) const MAX_ARGS: usize = 12;
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgKind {
+    /// A whole number.
+    Int,
+    /// Text.
+    Str,
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+    /// A frontend; the current one when it is not given.
+    Front,
+    /// A backend; the current one when it is not given.
+    Back,
+    /// `backend/server`, or a server of the current backend.
+    Server,
+    /// A user list.
+    Userlist,
+    /// `scope.name`.
+    Variable,
+    /// A whole number or a variable.
+    IntOrVariable,
+    /// An IPv4 mask, dotted or as a count of bits.
+    Mask4,
+    /// An IPv6 mask, as an address or as a count of bits.
+    Mask6,
+    /// A regular expression.
+    Regex,
+    /// A map.
+    File,
+}
+
+impl ArgKind {
+    /// The word for it in signatures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Int => "integer",
+            Self::Str => "string",
+            Self::Ipv4 => "IPv4 address",
+            Self::Ipv6 => "IPv6 address",
+            Self::Front => "frontend",
+            Self::Back => "backend",
+            Self::Server => "server",
+            Self::Userlist => "user list",
+            Self::Variable => "variable",
+            Self::IntOrVariable => "integer or variable",
+            Self::Mask4 => "IPv4 mask",
+            Self::Mask6 => "IPv6 mask",
+            Self::Regex => "regex",
+            Self::File => "file",
+        }
+    }
+}
+
+/// One argument as it was written, unquoted.
+#[derive(Clone, Debug)]
+struct Arg {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+/// The arguments of a keyword while it is compiled.
+pub(crate) struct Args<'c, 'n> {
+    /// The keyword.
+    pub(crate) keyword: &'static str,
+    args: Vec<Arg>,
+    /// Where the closing parenthesis is, or the end of the keyword.
+    end: usize,
+    pub(crate) compiler: &'c mut Compiler<'n>,
+}
+
+/// Cuts `text[open..]`, which begins behind an opening parenthesis, at commas up to the closing one. Returns the offset behind it.
+fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
+    let mut args = Vec::new();
+    let mut arg = Arg { bytes: Vec::new(), at: open };
+    let mut quote = None;
+    let mut i = open;
+    loop {
+        let Some(&byte) = text.get(i) else {
+            let what = if quote.is_some() { "closing quote" } else { "closing parenthesis" };
+            return Err(Error::new(
+                text.len(),
+                format!("expected a {what} before the end of the expression"),
+            ));
+        };
+        match (byte, quote) {
+            (b'\'' | b'"', None) => quote = Some(byte),
+            (_, Some(open)) if byte == open => quote = None,
+            (b'\\', None | Some(b'"')) => match text.get(i + 1) {
+                Some(&next @ (b'\\' | b'"' | b'\'')) => {
+                    arg.bytes.push(next);
+                    i += 1;
+                }
+                Some(&next @ (b'r' | b'n' | b't')) => {
+                    arg.bytes.push(match next {
+                        b'r' => b'\r',
+                        b'n' => b'\n',
+                        _ => b'\t',
+                    });
+                    i += 1;
+                }
+                Some(&next @ b' ') if quote.is_none() => {
+                    arg.bytes.push(next);
+                    i += 1;
+                }
+                _ => arg.bytes.push(byte),
+            },
+            (b',' | b')', None) => {
+                args.push(arg);
+                if args.len() > MAX_ARGS {
+                    return Err(Error::new(i, format!("more than {MAX_ARGS} arguments")));
+                }
+                arg = Arg { bytes: Vec::new(), at: i + 1 };
+                if byte == b')' {
+                    return Ok((args, i + 1));
+                }
+            }
+            _ => arg.bytes.push(byte),
+        }
+        i += 1;
+    }
+}
+
+/// What stands behind a keyword.
+pub(crate) struct Tail {
+    args: Vec<Arg>,
+    close: usize,
+    /// Where the expression goes on.
+    pub(crate) next: usize,
+}
+
+/// Reads `(...)` at `at`, if it is there.
+pub(crate) fn tail(text: &[u8], at: usize) -> Result<Tail, Error> {
+    if text.get(at) != Some(&b'(') {
+        return Ok(Tail { args: Vec::new(), close: at, next: at });
+    }
+    let (mut args, next) = cut(text, at + 1)?;
+    // `name()` has no argument at all.
+    if let [only] = &args[..]
+        && only.bytes.is_empty()
+        && next == at + 2
+    {
+        args.clear();
+    }
+    Ok(Tail { args, close: next.saturating_sub(1), next })
+}
+
+impl<'c, 'n> Args<'c, 'n> {
+    /// Checks the count.
+    pub(crate) fn new(
+        keyword: &'static str,
+        tail: Tail,
+        kinds: &[ArgKind],
+        required: usize,
+        compiler: &'c mut Compiler<'n>,
+    ) -> Result<Self, Error> {
+        if let Some(extra) = tail.args.get(kinds.len()) {
+            let takes = match kinds.len() {
+                0 => "no argument".to_owned(),
+                1 => "one argument at most".to_owned(),
+                n => format!("{n} arguments at most"),
+            };
+            return Err(Error::new(extra.at, format!("'{keyword}' takes {takes}")));
+        }
+        if tail.args.len() < required {
+            let missing = kinds[tail.args.len()].name();
+            return Err(Error::new(
+                tail.close,
+                format!(
+                    "'{keyword}' expects at least {required} argument{}: the {missing} is missing",
+                    if required == 1 { "" } else { "s" }
+                ),
+            ));
+        }
+        Ok(Self { keyword, args: tail.args, end: tail.close, compiler })
+    }
+
+    fn arg(&self, index: usize) -> Option<&Arg> {
+        self.args.get(index)
+    }
+
+    /// Where an argument begins; the end of the arguments where it is not given.
+    pub(crate) fn at(&self, index: usize) -> usize {
+        self.arg(index).map_or(self.end, |arg| arg.at)
+    }
+
+    /// An error about an argument.
+    pub(crate) fn error(&self, index: usize, message: impl Into<String>) -> Error {
+        Error::new(self.at(index), message)
+    }
+
+    fn expected(&self, index: usize, what: &str) -> Error {
+        let given = self.arg(index).map_or(&b""[..], |arg| &arg.bytes);
+        self.error(
+            index,
+            format!("'{}' expects {what} as argument {}, not '{}'", self.keyword, index + 1, Shown(given)),
+        )
+    }
+
+    /// The bytes of an argument; nothing when it is not given.
+    pub(crate) fn bytes(&self, index: usize) -> Option<&[u8]> {
+        self.arg(index).map(|arg| &arg.bytes[..])
+    }
+
+    /// As [`Args::bytes`], and nothing when it is empty.
+    pub(crate) fn given(&self, index: usize) -> Option<&[u8]> {
+        self.bytes(index).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// An argument kept by the program.
+    pub(crate) fn boxed(&self, index: usize) -> Box<[u8]> {
+        self.bytes(index).unwrap_or_default().into()
+    }
+
+    /// A whole number, if it is given.
+    pub(crate) fn int(&self, index: usize) -> Result<Option<i64>, Error> {
+        match self.given(index) {
+            None => Ok(None),
+            Some(text) => match parse_whole(text) {
+                Some(n) => Ok(Some(n)),
+                None => Err(self.expected(index, "a whole number")),
+            },
+        }
+    }
+
+    /// A whole number that must be there and in a range.
+    pub(crate) fn int_in(
+        &self,
+        index: usize,
+        range: std::ops::RangeInclusive<i64>,
+        default: i64,
+    ) -> Result<i64, Error> {
+        let n = self.int(index)?.unwrap_or(default);
+        if range.contains(&n) {
+            Ok(n)
+        } else {
+            let (least, most) = (range.start(), range.end());
+            Err(self.expected(index, &format!("a number from {least} to {most}")))
+        }
+    }
+
+    pub(crate) fn ipv4(&self, index: usize) -> Result<Ipv4Addr, Error> {
+        match self.bytes(index).and_then(parse_addr) {
+            Some(IpAddr::V4(addr)) => Ok(addr),
+            _ => Err(self.expected(index, "an IPv4 address")),
+        }
+    }
+
+    pub(crate) fn ipv6(&self, index: usize) -> Result<Ipv6Addr, Error> {
+        match self.bytes(index).and_then(parse_addr) {
+            Some(IpAddr::V6(addr)) => Ok(addr),
+            _ => Err(self.expected(index, "an IPv6 address")),
+        }
+    }
+
+    /// A mask as the number whose set bits are kept.
+    pub(crate) fn mask4(&self, index: usize) -> Result<u32, Error> {
+        let text = self.bytes(index).unwrap_or_default();
+        if let Some(bits @ 0..=32) = parse_whole(text) {
+            return Ok(((1u64 << 32) - (1u64 << (32 - bits))) as u32);
+        }
+        match parse_addr(text) {
+            Some(IpAddr::V4(addr)) => Ok(addr.to_bits()),
+            _ => Err(self.expected(index, "an IPv4 mask as 255.255.0.0 or 16")),
+        }
+    }
+
+    pub(crate) fn mask6(&self, index: usize) -> Result<u128, Error> {
+        let text = self.bytes(index).unwrap_or_default();
+        if let Some(bits @ 0..=128) = parse_whole(text) {
+            return Ok(if bits == 0 { 0 } else { u128::MAX << (128 - bits) });
+        }
+        match parse_addr(text) {
+            Some(IpAddr::V6(addr)) => Ok(addr.to_bits()),
+            _ => Err(self.expected(index, "an IPv6 mask as ffff:ffff:: or 32")),
+        }
+    }
+
+    pub(crate) fn proxy(&self, index: usize, side: ProxySide) -> Result<ProxyId, Error> {
+        let (what, found) = match self.given(index) {
+            None => ("name here, since the current proxy is none", self.compiler.names.current(side)),
+            Some(name) => ("known one", self.compiler.names.proxy(name, side)),
+        };
+        found.ok_or_else(|| {
+            let kind = if side == ProxySide::Front { "frontend" } else { "backend" };
+            self.expected(index, &format!("a {kind}, a {what},"))
+        })
+    }
+
+    pub(crate) fn server(&self, index: usize) -> Result<ServerId, Error> {
+        let text = self.bytes(index).unwrap_or_default();
+        let names = self.compiler.names;
+        let (backend, server) = match memchr::memrchr(b'/', text) {
+            Some(slash) => (names.proxy(&text[..slash], ProxySide::Back), &text[slash + 1..]),
+            None => (names.current(ProxySide::Back), text),
+        };
+        backend
+            .and_then(|backend| names.server(backend, server))
+            .ok_or_else(|| self.expected(index, "a server as backend/server, or one of the current backend,"))
+    }
+
+    pub(crate) fn userlist(&self, index: usize) -> Result<UserlistId, Error> {
+        self.compiler
+            .names
+            .userlist(self.bytes(index).unwrap_or_default())
+            .ok_or_else(|| self.expected(index, "the name of a userlist section"))
+    }
+
+    pub(crate) fn variable(&mut self, index: usize) -> Result<VariableId, Error> {
+        let (name, at) = match self.arg(index) {
+            Some(arg) => (arg.bytes.clone(), arg.at),
+            None => (Vec::new(), self.end),
+        };
+        self.compiler.variables.resolve(&name).map_err(|error| error.shifted(at))
+    }
+}

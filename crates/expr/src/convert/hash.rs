@@ -1,0 +1,266 @@
+//! Checksums and hashes. None of the short ones is for security.
+
+use super::{Convert, Row, row};
+use crate::args::{ArgKind::*, Args};
+use crate::convert::encode;
+use crate::env::Env;
+use crate::error::Error;
+use crate::sample::{Type, Value};
+use crate::scratch::Scratch;
+use crate::variable::VariableId;
+
+#[derive(Debug)]
+pub(crate) enum Hash {
+    /// 32 bits, with or without the avalanche.
+    Short {
+        function: fn(&[u8]) -> u32,
+        avalanche: bool,
+    },
+    Xxh32(u32),
+    Xxh64(u64),
+    Xxh3(u64),
+    Digest(Digest),
+    Hmac {
+        digest: Digest,
+        key: Key,
+    },
+}
+
+/// Of a message authentication code.
+#[derive(Debug)]
+pub(crate) enum Key {
+    Bytes(Box<[u8]>),
+    /// Base64 in a variable.
+    Variable(VariableId),
+}
+
+/// A cryptographic hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Digest {
+    Sha1,
+    Sha224,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+/// Bytes of the longest digest.
+const MAX_DIGEST: usize = 64;
+/// Bytes of the longest block.
+const MAX_BLOCK: usize = 128;
+
+impl Digest {
+    fn named(args: &Args<'_, '_>, index: usize) -> Result<Self, Error> {
+        let name = args.boxed(index).to_ascii_lowercase();
+        Ok(match &name[..] {
+            b"sha1" => Self::Sha1,
+            b"sha224" => Self::Sha224,
+            b"sha256" => Self::Sha256,
+            b"sha384" => Self::Sha384,
+            b"sha512" => Self::Sha512,
+            _ => {
+                return Err(args.error(
+                    index,
+                    format!("'{}' has the algorithms sha1, sha224, sha256, sha384 and sha512", args.keyword),
+                ));
+            }
+        })
+    }
+
+    fn block(self) -> usize {
+        match self {
+            Self::Sha1 | Self::Sha224 | Self::Sha256 => 64,
+            Self::Sha384 | Self::Sha512 => 128,
+        }
+    }
+
+    /// Hashes the parts one after another; returns the digest and its length.
+    fn of(self, parts: [&[u8]; 2]) -> ([u8; MAX_DIGEST], usize) {
+        fn run<D: sha2::Digest>(parts: [&[u8]; 2]) -> ([u8; MAX_DIGEST], usize) {
+            let mut state = D::new();
+            parts.iter().for_each(|part| state.update(part));
+            let digest = state.finalize();
+            let mut out = [0; MAX_DIGEST];
+            out[..digest.len()].copy_from_slice(&digest);
+            (out, digest.len())
+        }
+        match self {
+            Self::Sha1 => run::<sha1::Sha1>(parts),
+            Self::Sha224 => run::<sha2::Sha224>(parts),
+            Self::Sha256 => run::<sha2::Sha256>(parts),
+            Self::Sha384 => run::<sha2::Sha384>(parts),
+            Self::Sha512 => run::<sha2::Sha512>(parts),
+        }
+    }
+
+    /// RFC 2104.
+    fn hmac(self, key: &[u8], message: &[u8]) -> ([u8; MAX_DIGEST], usize) {
+        let mut block = [0; MAX_BLOCK];
+        if key.len() > self.block() {
+            let (digest, len) = self.of([key, b""]);
+            block[..len].copy_from_slice(&digest[..len]);
+        } else {
+            block[..key.len()].copy_from_slice(key);
+        }
+        let padded = |pad: u8| block.map(|byte| byte ^ pad);
+        let (inner, len) = self.of([&padded(0x36)[..self.block()], message]);
+        self.of([&padded(0x5c)[..self.block()], &inner[..len]])
+    }
+}
+
+fn short(args: &Args<'_, '_>, function: fn(&[u8]) -> u32) -> Result<Convert, Error> {
+    let avalanche = args.int_in(0, 0..=1, 0)? == 1;
+    Ok(Convert::Hash(Hash::Short { function, avalanche }))
+}
+
+macro_rules! rows {
+    ($($name:literal, $args:expr, $required:literal, $gives:ident, $help:literal, $make:expr;)*) => {
+        &[$(row($name, $args, $required, Type::Bin, Type::$gives, $help, $make)),*]
+    };
+}
+
+pub(super) const ROWS: &[Row] = rows! {
+    "crc32", &[Int], 0, Int, "the CRC of Ethernet, gzip and PNG; 1 adds an avalanche", |a| short(a, crc32);
+    "crc32c", &[Int], 0, Int, "the CRC of iSCSI (Castagnoli); 1 adds an avalanche", |a| short(a, crc32c);
+    "digest", &[Str], 1, Bin, "the cryptographic hash of that name", |a| {
+        Ok(Convert::Hash(Hash::Digest(Digest::named(a, 0)?)))
+    };
+    "djb2", &[Int], 0, Int, "Bernstein's hash; 1 adds an avalanche", |a| short(a, djb2);
+    "hmac", &[Str, Str], 2, Bin, "the message authentication code with a key in base64 or in a variable", |a| {
+        let digest = Digest::named(a, 0)?;
+        let text = a.boxed(1);
+        let key = if let Ok(id) = a.variable(1) {
+            Key::Variable(id)
+        } else {
+            let mut bytes = vec![0; text.len()];
+            let len = encode::decode64(&text, encode::STANDARD, &mut bytes)
+                .ok_or_else(|| a.error(1, "'hmac' expects a key in base64, or a variable"))?;
+            bytes.truncate(len);
+            Key::Bytes(bytes.into())
+        };
+        Ok(Convert::Hash(Hash::Hmac { digest, key }))
+    };
+    "sdbm", &[Int], 0, Int, "the hash of sdbm; 1 adds an avalanche", |a| short(a, |bytes| sdbm_onto(0, bytes));
+    "sha1", &[], 0, Bin, "SHA-1", |_| Ok(Convert::Hash(Hash::Digest(Digest::Sha1)));
+    "sha2", &[Int], 0, Bin, "SHA-2 of 224, 256, 384 or 512 bits", |a| {
+        let digest = match a.int(0)?.unwrap_or(256) {
+            224 => Digest::Sha224,
+            256 => Digest::Sha256,
+            384 => Digest::Sha384,
+            512 => Digest::Sha512,
+            _ => return Err(a.error(0, "'sha2' has 224, 256, 384 and 512 bits")),
+        };
+        Ok(Convert::Hash(Hash::Digest(digest)))
+    };
+    "wt6", &[Int], 0, Int, "the hash WT6; 1 adds an avalanche", |a| short(a, wt6);
+    "xxh3", &[Int], 0, Int, "XXH3 of 64 bits, with a seed", |a| {
+        Ok(Convert::Hash(Hash::Xxh3(a.int(0)?.unwrap_or(0) as u64)))
+    };
+    "xxh32", &[Int], 0, Int, "XXH32, with a seed", |a| {
+        Ok(Convert::Hash(Hash::Xxh32(a.int(0)?.unwrap_or(0) as u32)))
+    };
+    "xxh64", &[Int], 0, Int, "XXH64, with a seed", |a| {
+        Ok(Convert::Hash(Hash::Xxh64(a.int(0)?.unwrap_or(0) as u64)))
+    };
+};
+
+impl Hash {
+    pub(super) fn apply<'x>(
+        &self,
+        bytes: &[u8],
+        env: &Env<'x>,
+        scratch: &mut Scratch<'x>,
+    ) -> Option<Value<'x>> {
+        let int = |n: u64| Some(Value::Int(n as i64));
+        match self {
+            Self::Short { function, avalanche: false } => int(u64::from(function(bytes))),
+            Self::Short { function, avalanche: true } => int(u64::from(avalanche(function(bytes)))),
+            Self::Xxh32(seed) => int(u64::from(xxhash_rust::xxh32::xxh32(bytes, *seed))),
+            Self::Xxh64(seed) => int(xxhash_rust::xxh64::xxh64(bytes, *seed)),
+            Self::Xxh3(seed) => int(xxhash_rust::xxh3::xxh3_64_with_seed(bytes, *seed)),
+            Self::Digest(digest) => {
+                let (digest, len) = digest.of([bytes, b""]);
+                Some(Value::Bin(scratch.copy(&digest[..len])?))
+            }
+            Self::Hmac { digest, key } => {
+                let (code, len) = match key {
+                    Key::Bytes(key) => digest.hmac(key, bytes),
+                    Key::Variable(id) => {
+                        let value = env.variables.get(*id, env.reader, scratch)?.bytes()?;
+                        let key = scratch.fill(|out| encode::decode64(value, encode::STANDARD, out))?;
+                        digest.hmac(key, bytes)
+                    }
+                };
+                Some(Value::Bin(scratch.copy(&code[..len])?))
+            }
+        }
+    }
+}
+
+/// A table for a reflected 32-bit CRC.
+const fn crc_table(polynomial: u32) -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut crc = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+}
+
+fn crc(table: &[u32; 256], bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| table[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
+}
+
+/// IEEE 802.3.
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
+    static TABLE: [u32; 256] = crc_table(0xedb8_8320);
+    crc(&TABLE, bytes)
+}
+
+/// Castagnoli's polynomial (RFC 4960, appendix B).
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    static TABLE: [u32; 256] = crc_table(0x82f6_3b78);
+    crc(&TABLE, bytes)
+}
+
+/// Bernstein's: times 33, plus the byte.
+pub(crate) fn djb2(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
+}
+
+/// Of the sdbm library: times 65599, plus the byte; goes on from an earlier hash.
+pub(crate) fn sdbm_onto(hash: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(hash, |hash, byte| hash.wrapping_mul(65_599).wrapping_add(u32::from(*byte)))
+}
+
+/// Two words that are mixed with each byte and swapped after rotations by amounts that follow from the words themselves.
+pub(crate) fn wt6(bytes: &[u8]) -> u32 {
+    let (mut a, mut b) = (0xa53c_965a_u32, 0x5ca6_953a_u32);
+    let (mut turn_b, mut turn_a) = (6, 18);
+    for byte in bytes {
+        let byte = u32::from(*byte);
+        let (mixed_a, mixed_b) = (!(a ^ byte), !b.wrapping_add(byte));
+        a = mixed_b.rotate_left(turn_b);
+        b = mixed_a.rotate_left(turn_a);
+        let turns = (a >> 16 ^ b) & 0xffff;
+        (turn_b, turn_a) = (turns & 31, turns >> 11);
+    }
+    a ^ b
+}
+
+/// Jenkins' full avalanche: each bit of the input changes about half of the output's.
+pub(crate) fn avalanche(mut n: u32) -> u32 {
+    n = n.wrapping_add(0x7ed5_5d16).wrapping_add(n << 12);
+    n = n ^ 0xc761_c23c ^ n >> 19;
+    n = n.wrapping_add(0x1656_67b1).wrapping_add(n << 5);
+    n = n.wrapping_add(0xd3a2_646c) ^ n << 9;
+    n = n.wrapping_add(0xfd70_46c5).wrapping_add(n << 3);
+    n ^ 0xb55a_4f09 ^ n >> 16
+}

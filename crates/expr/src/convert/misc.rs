@@ -1,0 +1,159 @@
+//! Choice, variables, look-ups by name, debugging.
+
+use super::{Convert, Row, row};
+use crate::args::ArgKind::*;
+use crate::env::{Env, Number};
+use crate::error::unknown;
+use crate::sample::{Type, Value};
+use crate::scratch::Scratch;
+use crate::variable::VariableId;
+
+#[derive(Debug)]
+pub(crate) enum Misc {
+    If { yes: Box<[u8]>, no: Box<[u8]> },
+    SetVar { id: VariableId, when: When },
+    UnsetVar(VariableId),
+    NbSrv,
+    SrvQueue,
+    Debug { prefix: Box<[u8]>, sink: Box<[u8]> },
+}
+
+/// When a variable is set; a bit for each condition, all must hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct When(u8);
+
+const CONDITIONS: [(&str, u8); 8] = [
+    ("ifexists", 1),
+    ("ifnotexists", 2),
+    ("ifempty", 4),
+    ("ifnotempty", 8),
+    ("ifset", 16),
+    ("ifnotset", 32),
+    ("ifgt", 64),
+    ("iflt", 128),
+];
+
+impl When {
+    /// Always.
+    pub const ALWAYS: Self = Self(0);
+
+    /// Adds a condition by its name.
+    pub fn with(self, name: &[u8]) -> Result<Self, String> {
+        match CONDITIONS.iter().find(|(known, _)| known.as_bytes() == name) {
+            Some((_, bit)) => Ok(Self(self.0 | bit)),
+            None => Err(unknown("condition of a variable", name, CONDITIONS.iter().map(|(known, _)| *known))),
+        }
+    }
+
+    /// Whether the variable is to be set: `old` is its value, `new` what it would get.
+    pub fn holds(self, old: Option<Value<'_>>, new: Value<'_>) -> bool {
+        let empty = new.bytes().is_some_and(<[u8]>::is_empty);
+        let numbers = match (old, new) {
+            (Some(Value::Int(old)), Value::Int(new)) => Some(old.cmp(&new)),
+            _ => None,
+        };
+        let has = |bit: u8| self.0 & bit != 0;
+        (!has(1 | 16) || old.is_some())
+            && (!has(2 | 32) || old.is_none())
+            && (!has(4) || empty)
+            && (!has(8) || !empty)
+            && (!has(64) || numbers == Some(std::cmp::Ordering::Greater))
+            && (!has(128) || numbers == Some(std::cmp::Ordering::Less))
+    }
+}
+
+pub(super) const ROWS: &[Row] = &[
+    row(
+        "debug",
+        &[Str, Str],
+        0,
+        Type::Any,
+        Type::Same,
+        "what goes in, which is also shown to who looks at events",
+        |a| Ok(Convert::Misc(Misc::Debug { prefix: a.boxed(0), sink: a.boxed(1) })),
+    ),
+    row(
+        "iif",
+        &[Str, Str],
+        2,
+        Type::Bool,
+        Type::Str,
+        "the first text when it is true, else the second",
+        |a| Ok(Convert::Misc(Misc::If { yes: a.boxed(0), no: a.boxed(1) })),
+    ),
+    row("nbsrv", &[], 0, Type::Str, Type::Int, "usable servers of the backend of that name", |_| {
+        Ok(Convert::Misc(Misc::NbSrv))
+    }),
+    row(
+        "set-var",
+        &[Variable, Str, Str, Str, Str],
+        1,
+        Type::Any,
+        Type::Same,
+        "what goes in, which is also kept in a variable, under conditions if they are given",
+        |a| {
+            let id = a.variable(0)?;
+            let mut when = When::ALWAYS;
+            for index in 1..5 {
+                if let Some(name) = a.given(index) {
+                    when = when.with(name).map_err(|why| a.error(index, why))?;
+                }
+            }
+            Ok(Convert::Misc(Misc::SetVar { id, when }))
+        },
+    ),
+    row(
+        "srv_queue",
+        &[],
+        0,
+        Type::Str,
+        Type::Int,
+        "connections that wait for the server of that name, as backend/server",
+        |_| Ok(Convert::Misc(Misc::SrvQueue)),
+    ),
+    row("unset-var", &[Variable], 1, Type::Any, Type::Same, "what goes in; the variable is forgotten", |a| {
+        Ok(Convert::Misc(Misc::UnsetVar(a.variable(0)?)))
+    }),
+];
+
+impl Misc {
+    pub(super) fn apply<'x>(
+        &'x self,
+        value: Value<'x>,
+        env: &Env<'x>,
+        scratch: &mut Scratch<'x>,
+    ) -> Option<Value<'x>> {
+        match self {
+            Self::If { yes, no } => Some(Value::Str(if value == Value::Bool(true) { yes } else { no })),
+            Self::SetVar { id, when } => {
+                if *when != When::ALWAYS {
+                    let mut scratch = scratch.reborrow();
+                    if !when.holds(env.variables.get(*id, env.reader, &mut scratch), value) {
+                        return Some(value);
+                    }
+                }
+                env.variables.set(*id, Some(value));
+                Some(value)
+            }
+            Self::UnsetVar(id) => {
+                env.variables.set(*id, None);
+                Some(value)
+            }
+            Self::NbSrv => {
+                let backend = env.host.backend(value.bytes()?)?;
+                env.host.number(Number::NbSrv(backend)).map(Value::Int)
+            }
+            Self::SrvQueue => {
+                let text = value.bytes()?;
+                let slash = memchr::memchr(b'/', text)?;
+                let backend = env.host.backend(&text[..slash])?;
+                let server = env.host.server(backend, &text[slash + 1..])?;
+                env.host.number(Number::SrvQueue(server)).map(Value::Int)
+            }
+            Self::Debug { prefix, sink } => {
+                env.host.debug(prefix, sink, Some(value));
+                Some(value)
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Converters: functions from sample to sample. One table of names with signatures; compiled to an enum.
+
+mod address;
+pub(crate) mod encode;
+pub(crate) mod hash;
+mod map;
+mod misc;
+pub use misc::When;
+mod number;
+mod text;
+mod time;
+mod unbuilt;
+
+use crate::args::{ArgKind, Args};
+use crate::env::Env;
+use crate::error::Error;
+use crate::sample::{Type, Value};
+use crate::scratch::Scratch;
+use std::sync::LazyLock;
+
+/// A converter: its name, signature, and how it is compiled.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) args: &'static [ArgKind],
+    pub(crate) required: usize,
+    pub(crate) takes: Type,
+    pub(crate) gives: Type,
+    pub(crate) help: &'static str,
+    pub(crate) make: Make,
+}
+
+/// How a row becomes a program's step.
+#[derive(Clone, Copy)]
+pub(crate) enum Make {
+    Built(fn(&mut Args<'_, '_>) -> Result<Convert, Error>),
+    Refused(&'static str),
+}
+
+impl Row {
+    pub(crate) fn refused(&self) -> Option<&'static str> {
+        match self.make {
+            Make::Built(_) => None,
+            Make::Refused(reason) => Some(reason),
+        }
+    }
+}
+
+/// A row that is built.
+const fn row(
+    name: &'static str,
+    args: &'static [ArgKind],
+    required: usize,
+    takes: Type,
+    gives: Type,
+    help: &'static str,
+    make: fn(&mut Args<'_, '_>) -> Result<Convert, Error>,
+) -> Row {
+    Row { name, args, required, takes, gives, help, make: Make::Built(make) }
+}
+
+/// All rows in order of their names.
+pub(crate) fn table() -> &'static [Row] {
+    static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
+        let mut rows: Vec<Row> = [
+            number::ROWS,
+            text::ROWS,
+            hash::ROWS,
+            encode::ROWS,
+            time::ROWS,
+            map::ROWS,
+            address::ROWS,
+            misc::ROWS,
+        ]
+        .concat();
+        rows.extend(unbuilt::rows());
+        rows.sort_by_key(|row| row.name);
+        rows
+    });
+    &TABLE
+}
+
+/// The row of that name.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Row> {
+    let table = table();
+    table.binary_search_by(|row| row.name.as_bytes().cmp(name)).ok().map(|at| &table[at])
+}
+
+/// A compiled converter.
+#[derive(Debug)]
+pub(crate) enum Convert {
+    Number(number::Arithmetic),
+    Text(text::Text),
+    Hash(hash::Hash),
+    Encode(encode::Encode),
+    Time(time::Time),
+    Map(map::Map),
+    Address(address::Address),
+    Misc(misc::Misc),
+}
+
+impl Convert {
+    /// The converted value; nothing when the value has none. `value` has the type that the row takes.
+    pub(crate) fn apply<'x>(
+        &'x self,
+        value: Value<'x>,
+        env: &Env<'x>,
+        scratch: &mut Scratch<'x>,
+    ) -> Option<Value<'x>> {
+        match self {
+            Self::Number(arithmetic) => arithmetic.apply(value, env, scratch),
+            Self::Text(text) => text.apply(value.bytes()?, env, scratch),
+            Self::Hash(hash) => hash.apply(value.bytes()?, env, scratch),
+            Self::Encode(encode) => encode.apply(value.bytes()?, scratch),
+            Self::Time(time) => time.apply(value, env, scratch),
+            Self::Map(map) => map.apply(value, env, scratch),
+            Self::Address(address) => address.apply(value),
+            Self::Misc(misc) => misc.apply(value, env, scratch),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Converters of HAProxy that are not built: their names are known, and using one is an error that says so.
+//!
+//! A later row in one of the other files takes the place of a name here.
+
+use super::{Make, Row};
+use crate::sample::Type;
+
+const STICK: &[&str] = &[
+    "in_table",
+    "table_bytes_in_rate",
+    "table_bytes_out_rate",
+    "table_clr_gpc",
+    "table_clr_gpc0",
+    "table_clr_gpc1",
+    "table_conn_cnt",
+    "table_conn_cur",
+    "table_conn_rate",
+    "table_expire",
+    "table_glitch_cnt",
+    "table_glitch_rate",
+    "table_gpc",
+    "table_gpc0",
+    "table_gpc0_rate",
+    "table_gpc1",
+    "table_gpc1_rate",
+    "table_gpc_rate",
+    "table_gpt",
+    "table_gpt0",
+    "table_http_err_cnt",
+    "table_http_err_rate",
+    "table_http_fail_cnt",
+    "table_http_fail_rate",
+    "table_http_req_cnt",
+    "table_http_req_rate",
+    "table_idle",
+    "table_inc_gpc",
+    "table_inc_gpc0",
+    "table_inc_gpc1",
+    "table_kbytes_in",
+    "table_kbytes_out",
+    "table_server_id",
+    "table_sess_cnt",
+    "table_sess_rate",
+    "table_trackers",
+];
+
+const CRYPTO: &[&str] = &[
+    "aes_cbc_dec",
+    "aes_cbc_enc",
+    "aes_gcm_dec",
+    "aes_gcm_enc",
+    "jwt_decrypt_cert",
+    "jwt_decrypt_jwk",
+    "jwt_decrypt_secret",
+    "jwt_header_query",
+    "jwt_payload_query",
+    "jwt_verify",
+    "jwt_verify_cert",
+    "x509_v_err_str",
+];
+
+const OTHER: &[&str] = &[
+    "51d.single",
+    "capture-req",
+    "capture-res",
+    "da-csv-conv",
+    "fix_is_valid",
+    "fix_tag_value",
+    "json_query",
+    "language",
+    "le2dec",
+    "map_beg_key",
+    "map_dir_key",
+    "map_dom_key",
+    "map_end_key",
+    "map_int_key",
+    "map_ip_key",
+    "map_reg_key",
+    "map_str_key",
+    "map_sub_key",
+    "mqtt_field_value",
+    "mqtt_is_valid",
+    "protobuf",
+    "reverse",
+    "reverse_dom",
+    "rfc7239_field",
+    "rfc7239_is_valid",
+    "rfc7239_n2nn",
+    "rfc7239_n2np",
+    "rfc7239_nn",
+    "ungrpc",
+    "when",
+];
+
+/// Names and why they are refused.
+const GROUPS: &[(&[&str], &str)] = &[
+    (STICK, "stick tables are not built yet"),
+    (CRYPTO, "ciphers and signatures are not built yet"),
+    (OTHER, "it is not built yet"),
+];
+
+pub(super) fn rows() -> impl Iterator<Item = Row> {
+    GROUPS.iter().flat_map(|(names, reason)| {
+        names.iter().map(|name| Row {
+            name,
+            args: &[],
+            required: 0,
+            takes: Type::Any,
+            gives: Type::Any,
+            help: "not built yet",
+            make: Make::Refused(reason),
+        })
+    })
+}

@@ -1,0 +1,246 @@
+//! What a program runs against: borrowed parts of a session, a stream and the process.
+
+use crate::clock::Zone;
+use crate::format::LogFacts;
+use crate::names::{ProxyId, ServerId, UserlistId};
+use crate::place::Direction;
+use crate::sample::Value;
+use crate::variable::Scopes;
+use manylane_buf::Chain;
+use manylane_http::Head;
+use manylane_sync::Reader;
+use std::net::SocketAddr;
+
+/// A moment in wall clock time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Seconds since 1970-01-01 00:00 UTC.
+    pub seconds: i64,
+    /// 0..1,000,000
+    pub micros: u32,
+}
+
+/// Bytes of one direction that have been received and are still here: of a message's body, or of a TCP stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Data<'a> {
+    /// The bytes; nothing before the first.
+    pub bytes: Option<&'a Chain>,
+    /// No more will come: the end was received, or there is no room for more.
+    pub complete: bool,
+    /// Length that the message announces, when it does.
+    pub announced: Option<u64>,
+}
+
+impl Data<'_> {
+    /// Bytes that are here.
+    pub fn len(&self) -> usize {
+        self.bytes.map_or(0, Chain::len)
+    }
+
+    /// No byte is here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A proxy as samples show it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProxyFacts<'a> {
+    /// Its `id`, or the one that it was given.
+    pub id: i64,
+    /// Its name.
+    pub name: &'a [u8],
+    /// `default_backend`; empty without.
+    pub default_backend: &'a [u8],
+}
+
+/// The client's side: fixed while the connection lives, except for what rules set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientFacts<'a> {
+    /// The client's address as rules and the PROXY protocol left it; nothing for unix sockets.
+    pub source: Option<SocketAddr>,
+    /// The address that it connected to, likewise.
+    pub destination: Option<SocketAddr>,
+    /// The connection's own addresses.
+    pub link_source: Option<SocketAddr>,
+    /// The connection's own addresses.
+    pub link_destination: Option<SocketAddr>,
+    /// The frontend.
+    pub frontend: ProxyFacts<'a>,
+    /// `id` of the `bind` line.
+    pub listener_id: i64,
+    /// `name` of the `bind` line; empty without.
+    pub listener_name: &'a [u8],
+    /// The connection is encrypted.
+    pub tls: bool,
+    /// 1 for HTTP/1, 2 for HTTP/2; 0 in TCP mode.
+    pub http_major: i64,
+    /// A PROXY protocol header was received.
+    pub proxied: bool,
+    /// Its authority.
+    pub proxy_authority: Option<&'a [u8]>,
+    /// Its unique id.
+    pub proxy_unique_id: Option<&'a [u8]>,
+    /// When the connection was accepted.
+    pub accepted: Timestamp,
+    /// No request came before this one on the connection.
+    pub first_request: bool,
+    /// `timeout client`, milliseconds.
+    pub timeout: i64,
+}
+
+/// The server's side, as far as it was chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerFacts<'a> {
+    /// The backend.
+    pub backend: Option<ProxyFacts<'a>>,
+    /// `id` and name of the server.
+    pub server: Option<(i64, &'a [u8])>,
+    /// Our address of the connection to it.
+    pub source: Option<SocketAddr>,
+    /// Its address.
+    pub destination: Option<SocketAddr>,
+    /// As [`ClientFacts::http_major`].
+    pub http_major: i64,
+    /// `timeout server` of the backend, milliseconds.
+    pub timeout: i64,
+    /// The one in use for this stream.
+    pub current_timeout: i64,
+    /// `timeout tunnel` of the backend, milliseconds.
+    pub tunnel: i64,
+    /// The one in use for this stream.
+    pub current_tunnel: i64,
+}
+
+/// What the stream remembers of its messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamFacts<'a> {
+    /// `unique-id-format`'s result.
+    pub unique_id: Option<&'a [u8]>,
+    /// Values of `capture request header` lines and `http-request capture`, by slot.
+    pub request_captures: &'a [Option<&'a [u8]>],
+    /// The same of responses.
+    pub response_captures: &'a [Option<&'a [u8]>],
+    /// The request line as it was received: method, target and version.
+    pub request_line: Option<RequestLine<'a>>,
+    /// The response's version, `1.1` for HTTP/1.1, and its status.
+    pub response_line: Option<(&'a [u8], u16)>,
+    /// `set-priority-class`
+    pub priority_class: i64,
+    /// `set-priority-offset`, milliseconds
+    pub priority_offset: i64,
+    /// File and line of the last rule that ended a list.
+    pub last_rule: Option<(&'a [u8], i64)>,
+}
+
+/// A request's first line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestLine<'a> {
+    /// `GET`
+    pub method: &'a [u8],
+    /// As it was sent.
+    pub target: &'a [u8],
+    /// `1.1` for HTTP/1.1
+    pub version: &'a [u8],
+}
+
+/// A number that only the proxy knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the names of the fetches
+pub enum Number {
+    AvgQueue(ProxyId),
+    BackConn(ProxyId),
+    BackConnFree(ProxyId),
+    BackSessRate(ProxyId),
+    ConnSlots(ProxyId),
+    FrontConn(ProxyId),
+    FrontReqRate(ProxyId),
+    FrontSessRate(ProxyId),
+    NbSrv(ProxyId),
+    Queue(ProxyId),
+    SrvConn(ServerId),
+    SrvConnFree(ServerId),
+    SrvIsUp(ServerId),
+    SrvIweight(ServerId),
+    SrvQueue(ServerId),
+    SrvSessRate(ServerId),
+    SrvUweight(ServerId),
+    SrvWeight(ServerId),
+    /// Connections of the current listener.
+    ListenerConn,
+    /// 1 while the process ends.
+    Stopping,
+    /// This lane's number, from 0.
+    Thread,
+}
+
+/// Answers what is not in a message. Called while a program runs: it must not block or allocate.
+pub trait Host {
+    /// The number now; nothing when it is not known.
+    fn number(&self, which: Number) -> Option<i64>;
+    /// The backend of that name, for the converters that look names up.
+    fn backend(&self, name: &[u8]) -> Option<ProxyId>;
+    /// The server of that name of the backend.
+    fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId>;
+    /// Whether the user list knows the user with that password; with `group`, whether the user is in that group, too.
+    fn authenticate(&self, list: UserlistId, user: &[u8], password: &[u8], group: Option<&[u8]>) -> bool;
+    /// Whether the address is one of this machine's.
+    fn is_local(&self, addr: std::net::IpAddr) -> bool;
+    /// This machine's name.
+    fn hostname(&self) -> &[u8];
+    /// What the converter `debug` saw.
+    fn debug(&self, prefix: &[u8], sink: &[u8], value: Option<Value<'_>>);
+}
+
+/// All that a program may look at.
+#[derive(Clone, Copy)]
+pub struct Env<'a> {
+    /// The moment of this evaluation.
+    pub now: Timestamp,
+    /// Local time's rules.
+    pub zone: &'a Zone,
+    /// The message whose rules are run; a log line is of the response's side.
+    pub direction: Direction,
+    /// Nothing more is waited for: what is not here now is absent for good (`inspect-delay` is over).
+    pub is_final: bool,
+    /// The request's head.
+    pub request: Option<&'a Head>,
+    /// The response's head.
+    pub response: Option<&'a Head>,
+    /// The request's body, or the client's bytes in TCP mode.
+    pub request_data: Data<'a>,
+    /// The response's body, or the server's bytes in TCP mode.
+    pub response_data: Data<'a>,
+    /// The client's side.
+    pub client: &'a ClientFacts<'a>,
+    /// The server's side.
+    pub server: &'a ServerFacts<'a>,
+    /// What the stream remembers.
+    pub stream: &'a StreamFacts<'a>,
+    /// What only log lines have.
+    pub log: Option<&'a LogFacts<'a>>,
+    /// Variables.
+    pub variables: Scopes<'a>,
+    /// The lane's licence to read what is published.
+    pub reader: &'a Reader,
+    /// The rest.
+    pub host: &'a dyn Host,
+}
+
+impl<'a> Env<'a> {
+    /// The data of one direction.
+    pub fn data(&self, direction: Direction) -> Data<'a> {
+        match direction {
+            Direction::Request => self.request_data,
+            Direction::Response => self.response_data,
+        }
+    }
+
+    /// The head of one direction.
+    pub fn head(&self, direction: Direction) -> Option<&'a Head> {
+        match direction {
+            Direction::Request => self.request,
+            Direction::Response => self.response,
+        }
+    }
+}

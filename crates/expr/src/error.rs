@@ -1,0 +1,51 @@
+//! What is wrong with an expression, and where.
+
+use crate::nearest::nearest;
+use crate::show::Shown;
+use std::fmt::{Display, Formatter};
+
+/// One sentence about one place of what was compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Index of the word; 0 where there is only one.
+    pub word: usize,
+    /// Offset in the word's bytes; at most its length.
+    pub at: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Error {
+    /// About the byte at `at` of the only word.
+    pub fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { word: 0, at, message: message.into() }
+    }
+
+    /// The same error in word `word`.
+    #[must_use]
+    pub fn in_word(self, word: usize) -> Self {
+        Self { word, ..self }
+    }
+
+    /// The same error in a text of which the compiled part begins at `offset`.
+    #[must_use]
+    pub fn shifted(self, offset: usize) -> Self {
+        Self { at: self.at + offset, ..self }
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// `unknown KIND 'word'`, with the nearest known word.
+pub(crate) fn unknown<'a>(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(word, known) {
+        Some(guess) => format!("unknown {kind} '{}'; did you mean '{guess}' maybe ?", Shown(word)),
+        None => format!("unknown {kind} '{}'", Shown(word)),
+    }
+}

@@ -1,0 +1,323 @@
+//! Addresses, proxies and settings of both connections; what the stream remembers.
+
+use super::{Fetch, Row, row};
+use crate::args::{ArgKind::*, Args};
+use crate::env::Env;
+use crate::error::Error;
+use crate::place::Places;
+use crate::sample::{Absent, Fetched, Type, Value, found};
+use crate::scratch::Scratch;
+use std::net::{IpAddr, SocketAddr};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connection {
+    Addr(End),
+    Port(End),
+    IsLocal(End),
+    BackHttpMajor,
+    FrontHttpMajor,
+    BackendId,
+    BackendName,
+    BackendTimeout,
+    BackendTunnel,
+    CurrentTimeout,
+    CurrentTunnel,
+    FrontendId,
+    FrontendName,
+    FrontendDefault,
+    FrontendTimeout,
+    ReceivedProxy,
+    ProxyAuthority,
+    ProxyUniqueId,
+    FirstRequest,
+    LastRuleFile,
+    LastRuleLine,
+    ListenerId,
+    ListenerName,
+    PriorityClass,
+    PriorityOffset,
+    ServerId,
+    ServerName,
+    Tls,
+    UniqueId,
+    RequestCapture(usize),
+    ResponseCapture(usize),
+    CapturedMethod,
+    CapturedUri,
+    CapturedVersion,
+    CapturedResponseVersion,
+    AcceptDate,
+}
+
+/// One end of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Source,
+    Destination,
+    LinkSource,
+    LinkDestination,
+    BackSource,
+    BackDestination,
+}
+
+impl End {
+    fn of(self, env: &Env<'_>) -> Option<SocketAddr> {
+        match self {
+            Self::Source => env.client.source,
+            Self::Destination => env.client.destination,
+            Self::LinkSource => env.client.link_source,
+            Self::LinkDestination => env.client.link_destination,
+            Self::BackSource => env.server.source,
+            Self::BackDestination => env.server.destination,
+        }
+    }
+}
+
+fn made(connection: Connection) -> Result<Fetch, Error> {
+    Ok(Fetch::Connection(connection))
+}
+
+/// A row without arguments.
+macro_rules! plain {
+    ($name:literal, $out:ident, $places:ident, $help:literal, $what:expr) => {
+        row($name, &[], 0, Type::$out, Places::$places, $help, |_| made($what))
+    };
+}
+
+/// Captures of one message at most, as far as expressions are concerned.
+const MAX_CAPTURE: i64 = 4095;
+
+fn capture(args: &Args<'_, '_>) -> Result<usize, Error> {
+    Ok(args.int_in(0, 0..=MAX_CAPTURE, 0)? as usize)
+}
+
+use Connection as C;
+
+pub(super) const ROWS: &[Row] = &[
+    plain!("accept_date", Int, LINK, "when the connection was accepted, seconds since 1970", C::AcceptDate),
+    plain!(
+        "bc_dst",
+        Addr,
+        ANSWERED,
+        "the server's address of the connection to it",
+        C::Addr(End::BackDestination)
+    ),
+    plain!(
+        "bc_dst_port",
+        Int,
+        ANSWERED,
+        "the server's port of the connection to it",
+        C::Port(End::BackDestination)
+    ),
+    plain!("bc_http_major", Int, ANSWERED, "1 for HTTP/1 to the server, 2 for HTTP/2", C::BackHttpMajor),
+    plain!("bc_src", Addr, ANSWERED, "our address of the connection to the server", C::Addr(End::BackSource)),
+    plain!(
+        "bc_src_port",
+        Int,
+        ANSWERED,
+        "our port of the connection to the server",
+        C::Port(End::BackSource)
+    ),
+    plain!("be_id", Int, BACKEND, "the backend's number", C::BackendId),
+    plain!("be_name", Str, BACKEND, "the backend's name", C::BackendName),
+    plain!(
+        "be_server_timeout",
+        Int,
+        BACKEND,
+        "the backend's 'timeout server' in milliseconds",
+        C::BackendTimeout
+    ),
+    plain!(
+        "be_tunnel_timeout",
+        Int,
+        BACKEND,
+        "the backend's 'timeout tunnel' in milliseconds",
+        C::BackendTunnel
+    ),
+    row(
+        "capture.req.hdr",
+        &[Int],
+        1,
+        Type::Str,
+        Places::STREAM,
+        "a captured request header field by its number, from 0",
+        |args| made(C::RequestCapture(capture(args)?)),
+    ),
+    plain!("capture.req.method", Str, STREAM, "the request's method as it was received", C::CapturedMethod),
+    plain!("capture.req.uri", Str, STREAM, "the request's target as it was received", C::CapturedUri),
+    plain!("capture.req.ver", Str, STREAM, "the request's version, such as HTTP/1.1", C::CapturedVersion),
+    row(
+        "capture.res.hdr",
+        &[Int],
+        1,
+        Type::Str,
+        Places::ANSWERED,
+        "a captured response header field by its number, from 0",
+        |args| made(C::ResponseCapture(capture(args)?)),
+    ),
+    plain!(
+        "capture.res.ver",
+        Str,
+        STREAM,
+        "the response's version, such as HTTP/1.1",
+        C::CapturedResponseVersion
+    ),
+    plain!(
+        "cur_server_timeout",
+        Int,
+        BACKEND,
+        "the stream's 'timeout server' in milliseconds",
+        C::CurrentTimeout
+    ),
+    plain!(
+        "cur_tunnel_timeout",
+        Int,
+        BACKEND,
+        "the stream's 'timeout tunnel' in milliseconds",
+        C::CurrentTunnel
+    ),
+    plain!("dst", Addr, LINK, "the address that the client connected to", C::Addr(End::Destination)),
+    plain!(
+        "dst_is_local",
+        Bool,
+        LINK,
+        "whether 'dst' is an address of this machine",
+        C::IsLocal(End::Destination)
+    ),
+    plain!("dst_port", Int, LINK, "the port that the client connected to", C::Port(End::Destination)),
+    plain!("fc_dst", Addr, LINK, "the connection's own destination address", C::Addr(End::LinkDestination)),
+    plain!(
+        "fc_dst_is_local",
+        Bool,
+        LINK,
+        "whether 'fc_dst' is an address of this machine",
+        C::IsLocal(End::LinkDestination)
+    ),
+    plain!("fc_dst_port", Int, LINK, "the connection's own destination port", C::Port(End::LinkDestination)),
+    plain!("fc_http_major", Int, LINK, "1 for HTTP/1 from the client, 2 for HTTP/2", C::FrontHttpMajor),
+    plain!("fc_pp_authority", Str, LINK, "the authority in the PROXY protocol's header", C::ProxyAuthority),
+    plain!("fc_pp_unique_id", Str, LINK, "the unique id in the PROXY protocol's header", C::ProxyUniqueId),
+    plain!(
+        "fc_rcvd_proxy",
+        Bool,
+        LINK,
+        "whether a header of the PROXY protocol was received",
+        C::ReceivedProxy
+    ),
+    plain!("fc_src", Addr, LINK, "the connection's own source address", C::Addr(End::LinkSource)),
+    plain!(
+        "fc_src_is_local",
+        Bool,
+        LINK,
+        "whether 'fc_src' is an address of this machine",
+        C::IsLocal(End::LinkSource)
+    ),
+    plain!("fc_src_port", Int, LINK, "the connection's own source port", C::Port(End::LinkSource)),
+    plain!(
+        "fe_client_timeout",
+        Int,
+        CLIENT,
+        "the frontend's 'timeout client' in milliseconds",
+        C::FrontendTimeout
+    ),
+    plain!("fe_defbe", Str, CLIENT, "the frontend's default backend", C::FrontendDefault),
+    plain!("fe_id", Int, CLIENT, "the frontend's number", C::FrontendId),
+    plain!("fe_name", Str, CLIENT, "the frontend's name", C::FrontendName),
+    plain!("http_first_req", Bool, STREAM, "whether it is the connection's first request", C::FirstRequest),
+    plain!("last_rule_file", Str, RUNNING, "the file of the last rule that ended a list", C::LastRuleFile),
+    plain!("last_rule_line", Int, RUNNING, "the line of the last rule that ended a list", C::LastRuleLine),
+    plain!("prio_class", Int, RUNNING, "the stream's class in queues", C::PriorityClass),
+    plain!("prio_offset", Int, RUNNING, "the stream's offset in queues in milliseconds", C::PriorityOffset),
+    plain!("so_id", Int, CLIENT, "the listener's number", C::ListenerId),
+    plain!("so_name", Str, CLIENT, "the listener's name", C::ListenerName),
+    plain!("src", Addr, LINK, "the client's address", C::Addr(End::Source)),
+    plain!(
+        "src_is_local",
+        Bool,
+        LINK,
+        "whether 'src' is an address of this machine",
+        C::IsLocal(End::Source)
+    ),
+    plain!("src_port", Int, LINK, "the client's port", C::Port(End::Source)),
+    plain!("srv_id", Int, SERVER, "the server's number", C::ServerId),
+    plain!("srv_name", Str, SERVER, "the server's name", C::ServerName),
+    plain!("ssl_fc", Bool, HANDSHAKEN, "whether the client's connection is encrypted", C::Tls),
+    plain!("unique-id", Str, EVERYWHERE, "the identifier that 'unique-id-format' makes", C::UniqueId),
+];
+
+/// The text, if there is any.
+fn some(text: Option<&[u8]>) -> Fetched<'_> {
+    text.map_or(Err(Absent::Never), |text| found(Value::Str(text)))
+}
+
+fn int(n: Option<i64>) -> Fetched<'static> {
+    n.map_or(Err(Absent::Never), |n| found(Value::Int(n)))
+}
+
+fn nonempty(text: &[u8]) -> Option<&[u8]> {
+    (!text.is_empty()).then_some(text)
+}
+
+impl Connection {
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+        let (client, server, stream) = (env.client, env.server, env.stream);
+        let bool = |b| found(Value::Bool(b));
+        match *self {
+            Self::Addr(end) => {
+                end.of(env).map_or(Err(Absent::Never), |addr| found(plain_ip(addr.ip()).into()))
+            }
+            Self::Port(end) => int(end.of(env).map(|addr| i64::from(addr.port()))),
+            Self::IsLocal(end) => end
+                .of(env)
+                .map_or(Err(Absent::Never), |addr| found(Value::Bool(env.host.is_local(addr.ip())))),
+            Self::AcceptDate => int(Some(client.accepted.seconds)),
+            Self::BackHttpMajor => int((server.http_major > 0).then_some(server.http_major)),
+            Self::FrontHttpMajor => int((client.http_major > 0).then_some(client.http_major)),
+            Self::BackendId => int(server.backend.map(|proxy| proxy.id)),
+            Self::BackendName => some(server.backend.map(|proxy| proxy.name)),
+            Self::BackendTimeout => int(server.backend.map(|_| server.timeout)),
+            Self::BackendTunnel => int(server.backend.map(|_| server.tunnel)),
+            Self::CurrentTimeout => int(server.backend.map(|_| server.current_timeout)),
+            Self::CurrentTunnel => int(server.backend.map(|_| server.current_tunnel)),
+            Self::FrontendId => int(Some(client.frontend.id)),
+            Self::FrontendName => some(Some(client.frontend.name)),
+            Self::FrontendDefault => some(nonempty(client.frontend.default_backend)),
+            Self::FrontendTimeout => int(Some(client.timeout)),
+            Self::ReceivedProxy => bool(client.proxied),
+            Self::ProxyAuthority => some(client.proxy_authority),
+            Self::ProxyUniqueId => some(client.proxy_unique_id),
+            Self::FirstRequest => bool(client.first_request),
+            Self::LastRuleFile => some(stream.last_rule.map(|(file, _)| file)),
+            Self::LastRuleLine => int(stream.last_rule.map(|(_, line)| line)),
+            Self::ListenerId => int(Some(client.listener_id)),
+            Self::ListenerName => some(nonempty(client.listener_name)),
+            Self::PriorityClass => int(Some(stream.priority_class)),
+            Self::PriorityOffset => int(Some(stream.priority_offset)),
+            Self::ServerId => int(server.server.map(|(id, _)| id)),
+            Self::ServerName => some(server.server.map(|(_, name)| name)),
+            Self::Tls => bool(client.tls),
+            Self::UniqueId => some(stream.unique_id),
+            Self::RequestCapture(slot) => some(stream.request_captures.get(slot).copied().flatten()),
+            Self::ResponseCapture(slot) => some(stream.response_captures.get(slot).copied().flatten()),
+            Self::CapturedMethod => some(stream.request_line.map(|line| line.method)),
+            Self::CapturedUri => some(stream.request_line.map(|line| line.target)),
+            Self::CapturedVersion => version(stream.request_line.map(|line| line.version), scratch),
+            Self::CapturedResponseVersion => version(stream.response_line.map(|line| line.0), scratch),
+        }
+    }
+}
+
+fn version<'x>(number: Option<&[u8]>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    let text = number.and_then(|number| {
+        scratch.build(|out| {
+            out.put(b"HTTP/")?;
+            out.put(number)
+        })
+    });
+    some(text)
+}
+
+/// An IPv4 address that a socket of both families shows as IPv6 is an IPv4 address.
+fn plain_ip(ip: IpAddr) -> IpAddr {
+    ip.to_canonical()
+}

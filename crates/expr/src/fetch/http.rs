@@ -1,0 +1,609 @@
+//! Samples of messages: start lines, fields, cookies, parameters, credentials.
+
+use super::{Fetch, Row, row};
+use crate::args::{ArgKind::*, Args};
+use crate::cast::{parse_addr, parse_int};
+use crate::convert::{encode, hash};
+use crate::env::Env;
+use crate::error::Error;
+use crate::names::UserlistId;
+use crate::place::{Direction, Places};
+use crate::sample::{Absent, Fetched, Sample, Type, Value, found};
+use crate::scratch::Scratch;
+use manylane_http::{Head, Known, Name};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
+
+/// A fetch whose side is `None` looks at the message whose rules are run.
+type Side = Option<Direction>;
+
+const REQ: Side = Some(Direction::Request);
+const RES: Side = Some(Direction::Response);
+
+#[derive(Debug)]
+pub(crate) enum Http {
+    Method,
+    Path,
+    PathQuery,
+    Query,
+    Url,
+    UrlIp,
+    UrlPort,
+    Base { query: bool },
+    Hash { url: bool, source: bool },
+    Version(Direction),
+    Status,
+    Field { side: Side, name: Option<Name>, whole: bool, at: Option<i64>, form: Form },
+    FieldCount { side: Side, name: Option<Name>, whole: bool },
+    FieldNames { side: Side, delimiter: Box<[u8]> },
+    FieldBlock { side: Side, binary: bool },
+    Cookie { side: Side, name: Option<Box<[u8]>>, form: Form },
+    CookieCount { side: Side, name: Option<Box<[u8]>> },
+    Param { name: Option<Box<[u8]>>, delimiter: u8, any_case: bool, form: Form },
+    BodyParam { name: Option<Box<[u8]>>, any_case: bool },
+    AuthType,
+    AuthUser,
+    AuthPassword,
+    AuthBearer(Option<Name>),
+    Auth { list: UserlistId },
+}
+
+/// What a text is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Text,
+    Ip,
+    Number,
+}
+
+impl Form {
+    fn of(self, text: &[u8]) -> Fetched<'_> {
+        match self {
+            Self::Text => found(Value::Str(text)),
+            Self::Number => found(Value::Int(parse_int(text))),
+            Self::Ip => field_ip(text).map_or(Err(Absent::Never), |ip| found(ip.into())),
+        }
+    }
+}
+
+/// An address as header fields have it: maybe in brackets, maybe with a port.
+fn field_ip(text: &[u8]) -> Option<IpAddr> {
+    parse_addr(text).or_else(|| {
+        let text = std::str::from_utf8(text).ok()?;
+        if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            return inner.parse().ok().map(IpAddr::V6);
+        }
+        text.parse::<SocketAddr>().ok().map(|addr| addr.ip())
+    })
+}
+
+fn made(http: Http) -> Result<Fetch, Error> {
+    Ok(Fetch::Http(http))
+}
+
+/// The name of a field, if it is given.
+fn field_name(args: &Args<'_, '_>) -> Result<Option<Name>, Error> {
+    let Some(text) = args.given(0) else { return Ok(None) };
+    let bad = || args.error(0, format!("'{}' cannot be the name of a header field", crate::Shown(text)));
+    Name::new(text).map(Some).ok_or_else(bad)
+}
+
+fn field(args: &Args<'_, '_>, side: Side, whole: bool, form: Form) -> Result<Fetch, Error> {
+    let name = field_name(args)?;
+    // 0 is the last one, as without a number.
+    let at = args.int(1)?.filter(|at| *at != 0);
+    made(Http::Field { side, name, whole, at, form })
+}
+
+fn field_count(args: &Args<'_, '_>, side: Side, whole: bool) -> Result<Fetch, Error> {
+    made(Http::FieldCount { side, name: field_name(args)?, whole })
+}
+
+fn cookie(args: &Args<'_, '_>, side: Side, form: Form) -> Result<Fetch, Error> {
+    made(Http::Cookie { side, name: args.given(0).map(Into::into), form })
+}
+
+fn cookie_count(args: &Args<'_, '_>, side: Side) -> Result<Fetch, Error> {
+    made(Http::CookieCount { side, name: args.given(0).map(Into::into) })
+}
+
+fn names(args: &Args<'_, '_>, side: Side) -> Result<Fetch, Error> {
+    made(Http::FieldNames { side, delimiter: args.given(0).unwrap_or(b",").into() })
+}
+
+fn any_case(args: &Args<'_, '_>, index: usize) -> Result<bool, Error> {
+    match args.given(index) {
+        None => Ok(false),
+        Some(b"i") => Ok(true),
+        Some(_) => Err(args.error(index, format!("'{}' knows only the flag 'i' here", args.keyword))),
+    }
+}
+
+fn param(args: &Args<'_, '_>, form: Form) -> Result<Fetch, Error> {
+    let delimiter = match args.given(1) {
+        None => b'?',
+        Some([byte]) => *byte,
+        Some(_) => return Err(args.error(1, "the delimiter must be one character")),
+    };
+    made(Http::Param { name: args.given(0).map(Into::into), delimiter, any_case: any_case(args, 2)?, form })
+}
+
+/// A row of a field's or cookie's fetch.
+macro_rules! rows {
+    ($($name:literal, $args:expr, $out:ident, $places:ident, $help:literal, $make:expr;)*) => {
+        &[$(row($name, $args, 0, Type::$out, Places::$places, $help, $make)),*]
+    };
+}
+
+const NAME: &[crate::args::ArgKind] = &[Str];
+const NAME_AT: &[crate::args::ArgKind] = &[Str, Int];
+const PARAM: &[crate::args::ArgKind] = &[Str, Str, Str];
+
+pub(super) const ROWS: &[Row] = rows! {
+    "base", &[], Str, REQUEST, "the Host field and the path", |_| made(Http::Base { query: false });
+    "base32", &[], Int, REQUEST, "a 32-bit hash of 'base'", |_| made(Http::Hash { url: false, source: false });
+    "base32+src", &[], Bin, REQUEST, "a 32-bit hash of 'base', then the client's address",
+        |_| made(Http::Hash { url: false, source: true });
+    "baseq", &[], Str, REQUEST, "the Host field, the path and the query", |_| made(Http::Base { query: true });
+    "cook", NAME, Str, REQUEST, "a cookie of the request", |a| cookie(a, REQ, Form::Text);
+    "cook_cnt", NAME, Int, REQUEST, "how often the request has the cookie", |a| cookie_count(a, REQ);
+    "cook_val", NAME, Int, REQUEST, "a cookie of the request as a number", |a| cookie(a, REQ, Form::Number);
+    "cookie", NAME, Str, MESSAGE, "a cookie of the message whose rules are run", |a| cookie(a, None, Form::Text);
+    "hdr", NAME_AT, Str, MESSAGE, "a member of a header field of the message whose rules are run",
+        |a| field(a, None, false, Form::Text);
+    "hdr_cnt", NAME, Int, REQUEST, "how many members the request's header field has", |a| field_count(a, REQ, false);
+    "hdr_ip", NAME_AT, Addr, REQUEST, "a member of a request header field as an address",
+        |a| field(a, REQ, false, Form::Ip);
+    "hdr_val", NAME_AT, Int, REQUEST, "a member of a request header field as a number",
+        |a| field(a, REQ, false, Form::Number);
+    "http_auth", &[Userlist], Bool, REQUEST, "whether the user list knows the credentials of the request",
+        |a| made(Http::Auth { list: a.userlist(0)? });
+    "http_auth_bearer", NAME, Str, REQUEST, "the token of 'Authorization: Bearer', or of the named field",
+        |a| made(Http::AuthBearer(field_name(a)?));
+    "http_auth_pass", &[], Str, REQUEST, "the password of 'Authorization: Basic'", |_| made(Http::AuthPassword);
+    "http_auth_type", &[], Str, REQUEST, "the scheme of the field Authorization", |_| made(Http::AuthType);
+    "http_auth_user", &[], Str, REQUEST, "the user of 'Authorization: Basic'", |_| made(Http::AuthUser);
+    "method", &[], Method, STREAM, "the request's method", |_| made(Http::Method);
+    "path", &[], Str, REQUEST, "the request's path without its query", |_| made(Http::Path);
+    "pathq", &[], Str, REQUEST, "the request's path with its query", |_| made(Http::PathQuery);
+    "query", &[], Str, REQUEST, "what follows the question mark", |_| made(Http::Query);
+    "req.body_param", PARAM, Bin, REQUEST, "a parameter of a form in the request's body",
+        |a| made(Http::BodyParam { name: a.given(0).map(Into::into), any_case: any_case(a, 1)? });
+    "req.cook", NAME, Str, REQUEST, "a cookie of the request", |a| cookie(a, REQ, Form::Text);
+    "req.cook_cnt", NAME, Int, REQUEST, "how often the request has the cookie", |a| cookie_count(a, REQ);
+    "req.cook_val", NAME, Int, REQUEST, "a cookie of the request as a number", |a| cookie(a, REQ, Form::Number);
+    "req.fhdr", NAME_AT, Str, REQUEST, "the whole value of a request header field",
+        |a| field(a, REQ, true, Form::Text);
+    "req.fhdr_cnt", NAME, Int, REQUEST, "how often the request has the header field", |a| field_count(a, REQ, true);
+    "req.hdr", NAME_AT, Str, REQUEST, "a member of a request header field", |a| field(a, REQ, false, Form::Text);
+    "req.hdr_cnt", NAME, Int, REQUEST, "how many members the request's header field has",
+        |a| field_count(a, REQ, false);
+    "req.hdr_ip", NAME_AT, Addr, REQUEST, "a member of a request header field as an address",
+        |a| field(a, REQ, false, Form::Ip);
+    "req.hdr_names", NAME, Str, REQUEST, "the names of the request's header fields", |a| names(a, REQ);
+    "req.hdr_val", NAME_AT, Int, REQUEST, "a member of a request header field as a number",
+        |a| field(a, REQ, false, Form::Number);
+    "req.hdrs", &[], Bin, REQUEST, "the request's header fields as HTTP/1 writes them",
+        |_| made(Http::FieldBlock { side: REQ, binary: false });
+    "req.hdrs_bin", &[], Bin, REQUEST, "the request's header fields as lengths and bytes",
+        |_| made(Http::FieldBlock { side: REQ, binary: true });
+    "req.ver", &[], Str, REQUEST, "the request's version, such as 1.1", |_| made(Http::Version(Direction::Request));
+    "req_ver", &[], Str, REQUEST, "the request's version, such as 1.1", |_| made(Http::Version(Direction::Request));
+    "res.cook", NAME, Str, RESPONSE, "a cookie that the response sets", |a| cookie(a, RES, Form::Text);
+    "res.cook_cnt", NAME, Int, RESPONSE, "how often the response sets the cookie", |a| cookie_count(a, RES);
+    "res.cook_val", NAME, Int, RESPONSE, "a cookie that the response sets, as a number",
+        |a| cookie(a, RES, Form::Number);
+    "res.fhdr", NAME_AT, Str, RESPONSE, "the whole value of a response header field",
+        |a| field(a, RES, true, Form::Text);
+    "res.fhdr_cnt", NAME, Int, RESPONSE, "how often the response has the header field",
+        |a| field_count(a, RES, true);
+    "res.hdr", NAME_AT, Str, RESPONSE, "a member of a response header field", |a| field(a, RES, false, Form::Text);
+    "res.hdr_cnt", NAME, Int, RESPONSE, "how many members the response's header field has",
+        |a| field_count(a, RES, false);
+    "res.hdr_ip", NAME_AT, Addr, RESPONSE, "a member of a response header field as an address",
+        |a| field(a, RES, false, Form::Ip);
+    "res.hdr_names", NAME, Str, RESPONSE, "the names of the response's header fields", |a| names(a, RES);
+    "res.hdr_val", NAME_AT, Int, RESPONSE, "a member of a response header field as a number",
+        |a| field(a, RES, false, Form::Number);
+    "res.hdrs", &[], Bin, RESPONSE, "the response's header fields as HTTP/1 writes them",
+        |_| made(Http::FieldBlock { side: RES, binary: false });
+    "res.hdrs_bin", &[], Bin, RESPONSE, "the response's header fields as lengths and bytes",
+        |_| made(Http::FieldBlock { side: RES, binary: true });
+    "res.ver", &[], Str, RESPONSE, "the response's version, such as 1.1",
+        |_| made(Http::Version(Direction::Response));
+    "resp_ver", &[], Str, RESPONSE, "the response's version, such as 1.1",
+        |_| made(Http::Version(Direction::Response));
+    "scook", NAME, Str, RESPONSE, "a cookie that the response sets", |a| cookie(a, RES, Form::Text);
+    "scook_cnt", NAME, Int, RESPONSE, "how often the response sets the cookie", |a| cookie_count(a, RES);
+    "scook_val", NAME, Int, RESPONSE, "a cookie that the response sets, as a number",
+        |a| cookie(a, RES, Form::Number);
+    "shdr", NAME_AT, Str, RESPONSE, "a member of a response header field", |a| field(a, RES, false, Form::Text);
+    "shdr_cnt", NAME, Int, RESPONSE, "how many members the response's header field has",
+        |a| field_count(a, RES, false);
+    "shdr_ip", NAME_AT, Addr, RESPONSE, "a member of a response header field as an address",
+        |a| field(a, RES, false, Form::Ip);
+    "shdr_val", NAME_AT, Int, RESPONSE, "a member of a response header field as a number",
+        |a| field(a, RES, false, Form::Number);
+    "status", &[], Int, ANSWERED, "the response's status", |_| made(Http::Status);
+    "txn.status", &[], Int, ANSWERED, "the response's status", |_| made(Http::Status);
+    "url", &[], Str, REQUEST, "the request's target as it stands in the message", |_| made(Http::Url);
+    "url32", &[], Int, REQUEST, "a 32-bit hash of the Host field and the target",
+        |_| made(Http::Hash { url: true, source: false });
+    "url32+src", &[], Bin, REQUEST, "a 32-bit hash of the Host field and the target, then the client's address",
+        |_| made(Http::Hash { url: true, source: true });
+    "url_ip", &[], Ipv4, REQUEST, "the address in a target of absolute form", |_| made(Http::UrlIp);
+    "url_param", PARAM, Str, REQUEST, "a parameter of the query", |a| param(a, Form::Text);
+    "url_port", &[], Int, REQUEST, "the port in a target of absolute form", |_| made(Http::UrlPort);
+    "urlp", PARAM, Str, REQUEST, "a parameter of the query", |a| param(a, Form::Text);
+    "urlp_val", PARAM, Int, REQUEST, "a parameter of the query as a number", |a| param(a, Form::Number);
+};
+
+fn some(text: Option<&[u8]>) -> Fetched<'_> {
+    text.map_or(Err(Absent::Never), |text| found(Value::Str(text)))
+}
+
+fn count(n: usize) -> Fetched<'static> {
+    found(Value::Int(n as i64))
+}
+
+/// Calls `visit` with each member, or each whole value, of the fields of a name or of all.
+fn fields<'x, R>(
+    head: &'x Head,
+    name: Option<&Name>,
+    whole: bool,
+    mut visit: impl FnMut(&'x [u8]) -> ControlFlow<R>,
+) -> ControlFlow<R> {
+    match (name, whole) {
+        (Some(name), true) => head.values(name).try_for_each(visit),
+        (Some(name), false) => head.list_values(name).filter(|value| !value.is_empty()).try_for_each(visit),
+        (None, true) => head.fields().try_for_each(|field| visit(field.value)),
+        (None, false) => head.fields().try_for_each(|field| {
+            manylane_http::List::new(field.value).filter(|value| !value.is_empty()).try_for_each(&mut visit)
+        }),
+    }
+}
+
+/// Cookies of a request's `Cookie` fields, or the first of each of a response's `Set-Cookie` fields.
+fn cookies<'x, R>(
+    head: &'x Head,
+    side: Direction,
+    name: Option<&[u8]>,
+    mut visit: impl FnMut(&'x [u8]) -> ControlFlow<R>,
+) -> ControlFlow<R> {
+    let field = if side == Direction::Request { Known::COOKIE } else { Known::SET_COOKIE };
+    for value in head.values(field) {
+        let take = if side == Direction::Request { usize::MAX } else { 1 };
+        for part in manylane_http::List::separated_by(value, b';').take(take) {
+            let Some(equals) = memchr::memchr(b'=', part) else { continue };
+            if name.is_none_or(|name| name == part[..equals].trim_ascii()) {
+                visit(part[equals + 1..].trim_ascii())?;
+            }
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Values of `name=value` pairs between `&` or `;`; a name without `=` has none.
+fn params<'x, R>(
+    pairs: &'x [u8],
+    extra: u8,
+    name: Option<&[u8]>,
+    any_case: bool,
+    mut visit: impl FnMut(&'x [u8]) -> ControlFlow<R>,
+) -> ControlFlow<R> {
+    for pair in pairs.split(|byte| *byte == b'&' || *byte == b';' || *byte == extra) {
+        let Some(equals) = memchr::memchr(b'=', pair) else { continue };
+        let found = &pair[..equals];
+        let meant =
+            name.is_none_or(|name| if any_case { name.eq_ignore_ascii_case(found) } else { name == found });
+        if meant {
+            visit(&pair[equals + 1..])?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// The target from its path on.
+fn path_query(head: &Head) -> Option<&[u8]> {
+    let (target, path) = (head.target(), head.path()?);
+    let start = (path.as_ptr() as usize).checked_sub(target.as_ptr() as usize)?;
+    target.get(start..)
+}
+
+/// The first word of `Authorization`, and what follows.
+fn credentials<'x>(head: &'x Head, name: Option<&Name>) -> Option<(&'x [u8], &'x [u8])> {
+    let value = match name {
+        Some(name) => head.value(name)?,
+        None => head.value(Known::AUTHORIZATION)?,
+    };
+    let space = memchr::memchr(b' ', value)?;
+    Some((&value[..space], value[space..].trim_ascii_start()))
+}
+
+/// User and password of `Basic`.
+fn basic<'x>(head: &'x Head, scratch: &mut Scratch<'x>) -> Option<(&'x [u8], &'x [u8])> {
+    let (scheme, rest) = credentials(head, None)?;
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let pair = scratch.fill(|out| encode::decode64(rest.trim_ascii_end(), encode::STANDARD, out))?;
+    let colon = memchr::memchr(b':', pair)?;
+    Some((&pair[..colon], &pair[colon + 1..]))
+}
+
+impl Http {
+    pub(super) fn has_several(&self) -> bool {
+        matches!(
+            self,
+            Self::Field { at: None, .. } | Self::Cookie { .. } | Self::Param { .. } | Self::BodyParam { .. }
+        )
+    }
+
+    /// Every sample of a fetch that has several.
+    pub(super) fn each(
+        &self,
+        env: &Env<'_>,
+        scratch: &mut Scratch<'_>,
+        visit: &mut dyn FnMut(Sample<'_>, &mut Scratch<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Absent> {
+        let mut any = false;
+        let mut see = |text: &[u8], form: Form, scratch: &mut Scratch<'_>| match form.of(text) {
+            Ok(sample) => {
+                any = true;
+                visit(sample, &mut scratch.reborrow())
+            }
+            Err(_) => ControlFlow::Continue(()),
+        };
+        let _ = match self {
+            Self::Field { side, name, whole, form, .. } => {
+                let head = env.head(side.unwrap_or(env.direction)).ok_or(Absent::Never)?;
+                fields(head, name.as_ref(), *whole, |text| see(text, *form, scratch))
+            }
+            Self::Cookie { side, name, form } => {
+                let side = side.unwrap_or(env.direction);
+                let head = env.head(side).ok_or(Absent::Never)?;
+                cookies(head, side, name.as_deref(), |text| see(text, *form, scratch))
+            }
+            Self::Param { name, delimiter, any_case, form } => {
+                let pairs = self.query_of(env, *delimiter).ok_or(Absent::Never)?;
+                params(pairs, *delimiter, name.as_deref(), *any_case, |text| see(text, *form, scratch))
+            }
+            Self::BodyParam { name, any_case } => {
+                let mut scratch = scratch.reborrow();
+                let body = super::data::contiguous(env.request_data, 0, usize::MAX, &mut scratch)
+                    .ok_or(Absent::Never)?;
+                params(body, b'&', name.as_deref(), *any_case, |text| see(text, Form::Text, &mut scratch))
+            }
+            _ => ControlFlow::Continue(()),
+        };
+        if any { Ok(()) } else { Err(Absent::Never) }
+    }
+
+    /// What follows the delimiter in the target.
+    fn query_of<'x>(&self, env: &Env<'x>, delimiter: u8) -> Option<&'x [u8]> {
+        let target = env.request?.target();
+        let at = memchr::memchr(delimiter, target)?;
+        Some(&target[at + 1..])
+    }
+
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+        match self {
+            Self::Method => match (env.request, env.stream.request_line) {
+                (Some(head), _) => found(Value::Method(head.method())),
+                (None, Some(line)) => found(Value::Method(line.method)),
+                (None, None) => Err(Absent::Never),
+            },
+            Self::Status => match (env.response, env.stream.response_line) {
+                (Some(head), _) => found(Value::Int(i64::from(head.status()))),
+                (None, Some((_, status))) => found(Value::Int(i64::from(status))),
+                (None, None) => Err(Absent::Never),
+            },
+            Self::Field { side, name, whole, at, form } => {
+                let head = env.head(side.unwrap_or(env.direction)).ok_or(Absent::Never)?;
+                nth(*at, |visit| fields(head, name.as_ref(), *whole, visit))
+                    .map_or(Err(Absent::Never), |text| form.of(text))
+            }
+            Self::FieldCount { side, name, whole } => {
+                let head = env.head(side.unwrap_or(env.direction)).ok_or(Absent::Never)?;
+                let mut n = 0;
+                let _ = fields(head, name.as_ref(), *whole, |_| {
+                    n += 1;
+                    ControlFlow::<()>::Continue(())
+                });
+                count(n)
+            }
+            Self::FieldNames { side, delimiter } => {
+                let head = env.head(side.unwrap_or(env.direction)).ok_or(Absent::Never)?;
+                some(scratch.build(|out| {
+                    for (index, field) in head.fields().enumerate() {
+                        if index > 0 {
+                            out.put(delimiter)?;
+                        }
+                        for byte in field.name {
+                            out.push(byte.to_ascii_lowercase())?;
+                        }
+                    }
+                    Some(())
+                }))
+            }
+            Self::FieldBlock { side, binary } => {
+                let head = env.head(side.unwrap_or(env.direction)).ok_or(Absent::Never)?;
+                let block = scratch.build(|out| field_block(head, *binary, out));
+                block.map_or(Err(Absent::Never), |block| found(Value::Bin(block)))
+            }
+            Self::Cookie { side, name, form } => {
+                let side = side.unwrap_or(env.direction);
+                let head = env.head(side).ok_or(Absent::Never)?;
+                // Without a name it is the first of all.
+                let at = if name.is_some() { None } else { Some(1) };
+                nth(at, |visit| cookies(head, side, name.as_deref(), visit))
+                    .map_or(Err(Absent::Never), |text| form.of(text))
+            }
+            Self::CookieCount { side, name } => {
+                let side = side.unwrap_or(env.direction);
+                let head = env.head(side).ok_or(Absent::Never)?;
+                let mut n = 0;
+                let _ = cookies(head, side, name.as_deref(), |_| {
+                    n += 1;
+                    ControlFlow::<()>::Continue(())
+                });
+                count(n)
+            }
+            Self::Param { name, delimiter, any_case, form } => {
+                let pairs = self.query_of(env, *delimiter).ok_or(Absent::Never)?;
+                nth(Some(1), |visit| params(pairs, *delimiter, name.as_deref(), *any_case, visit))
+                    .map_or(Err(Absent::Never), |text| form.of(text))
+            }
+            Self::BodyParam { name, any_case } => {
+                let body =
+                    super::data::contiguous(env.request_data, 0, usize::MAX, scratch).ok_or(Absent::Never)?;
+                nth(Some(1), |visit| params(body, b'&', name.as_deref(), *any_case, visit))
+                    .map_or(Err(Absent::Never), |text| found(Value::Bin(text)))
+            }
+            Self::Version(side) => {
+                let version = env.head(*side).ok_or(Absent::Never)?.version();
+                some(scratch.print(format_args!("{}.{}", version.major(), version.minor())))
+            }
+            request => request.eval_request(env, scratch),
+        }
+    }
+
+    /// What is taken from the request alone.
+    fn eval_request<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+        let head = env.request.ok_or(Absent::Never)?;
+        let host = head.value(Known::HOST).unwrap_or_default();
+        match self {
+            Self::Path => some(head.path()),
+            Self::PathQuery => some(path_query(head)),
+            Self::Query => some(head.query()),
+            Self::Url => some(Some(head.target())),
+            Self::UrlIp => match head.authority().and_then(field_ip) {
+                Some(IpAddr::V4(ip)) => found(Value::Ipv4(ip)),
+                _ => Err(Absent::Never),
+            },
+            Self::UrlPort => {
+                let target = head.target_parts();
+                let authority = target.authority.ok_or(Absent::Never)?;
+                let secure = target.scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
+                let port = match encode::split_port(authority).1 {
+                    b"" if secure => 443,
+                    b"" => 80,
+                    port => parse_int(port),
+                };
+                found(Value::Int(port))
+            }
+            Self::Base { query } => {
+                let path = if *query { path_query(head) } else { head.path() }.ok_or(Absent::Never)?;
+                some(scratch.build(|out| {
+                    out.put(host)?;
+                    out.put(path)
+                }))
+            }
+            Self::Hash { url, source } => {
+                let path = if *url { path_query(head) } else { head.path() }.unwrap_or_default();
+                let value = hash::avalanche(hash::sdbm_onto(hash::sdbm_onto(0, host), path));
+                if !source {
+                    return found(Value::Int(i64::from(value)));
+                }
+                let address = env.client.source.ok_or(Absent::Never)?.ip().to_canonical();
+                let bytes = scratch.build(|out| {
+                    out.put(&value.to_be_bytes())?;
+                    match address {
+                        IpAddr::V4(ip) => out.put(&ip.octets()),
+                        IpAddr::V6(ip) => out.put(&ip.octets()),
+                    }
+                });
+                bytes.map_or(Err(Absent::Never), |bytes| found(Value::Bin(bytes)))
+            }
+            Self::AuthType => some(credentials(head, None).map(|(scheme, _)| scheme)),
+            Self::AuthUser => some(basic(head, scratch).map(|(user, _)| user)),
+            Self::AuthPassword => some(basic(head, scratch).map(|(_, password)| password)),
+            Self::AuthBearer(name) => match credentials(head, name.as_ref()) {
+                Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer") => some(Some(token)),
+                _ => Err(Absent::Never),
+            },
+            Self::Auth { list } => match basic(head, scratch) {
+                Some((user, password)) => {
+                    found(Value::Bool(env.host.authenticate(*list, user, password, None)))
+                }
+                None => found(Value::Bool(false)),
+            },
+            _ => Err(Absent::Never),
+        }
+    }
+}
+
+/// The `at`th of what `each` visits, from 1, or from the end with a negative number; the last without a number.
+fn nth<'x>(
+    at: Option<i64>,
+    each: impl Fn(&mut dyn FnMut(&'x [u8]) -> ControlFlow<&'x [u8]>) -> ControlFlow<&'x [u8]>,
+) -> Option<&'x [u8]> {
+    let Some(at) = at else {
+        let mut last = None;
+        let _ = each(&mut |text| {
+            last = Some(text);
+            ControlFlow::Continue(())
+        });
+        return last;
+    };
+    let mut skip = if at > 0 {
+        at - 1
+    } else {
+        let mut all = 0;
+        let _ = each(&mut |_| {
+            all += 1;
+            ControlFlow::Continue(())
+        });
+        all + at
+    };
+    if skip < 0 {
+        return None;
+    }
+    let mut seen = None;
+    let _ = each(&mut |text| {
+        if skip == 0 {
+            seen = Some(text);
+            return ControlFlow::Break(text);
+        }
+        skip -= 1;
+        ControlFlow::Continue(())
+    });
+    seen
+}
+
+/// All fields: as HTTP/1 writes them with an empty line at the end, or each name and value with its length before it (a variable
+/// length integer of the SPOE protocol) and two empty strings at the end.
+fn field_block(head: &Head, binary: bool, out: &mut crate::scratch::Writer<'_>) -> Option<()> {
+    for field in head.fields() {
+        if binary {
+            put_varint(field.name.len() as u64, out)?;
+        }
+        for byte in field.name {
+            out.push(byte.to_ascii_lowercase())?;
+        }
+        if binary {
+            put_varint(field.value.len() as u64, out)?;
+        } else {
+            out.put(b": ")?;
+        }
+        out.put(field.value)?;
+        if !binary {
+            out.put(b"\r\n")?;
+        }
+    }
+    out.put(if binary { &[0, 0] } else { b"\r\n" })
+}
+
+/// A variable length integer: below 240 one byte, then the lowest four bits with 0xf0 and seven more in each byte that follows.
+fn put_varint(mut n: u64, out: &mut crate::scratch::Writer<'_>) -> Option<()> {
+    if n < 240 {
+        return out.push(n as u8);
+    }
+    out.push(n as u8 | 240)?;
+    n = (n - 240) >> 4;
+    while n >= 128 {
+        out.push(n as u8 | 128)?;
+        n = (n - 128) >> 7;
+    }
+    out.push(n as u8)
+}

@@ -1,0 +1,127 @@
+//! Fetches: where samples come from. One table of names with signatures; compiled to an enum.
+
+mod connection;
+mod constant;
+mod data;
+mod http;
+mod number;
+mod tls_hello;
+mod unbuilt;
+
+use crate::args::{ArgKind, Args};
+use crate::env::Env;
+use crate::error::Error;
+use crate::place::Places;
+use crate::sample::{Absent, Fetched, Sample, Type, found};
+use crate::scratch::Scratch;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+/// A fetch: its name, signature, and how it is compiled.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) args: &'static [ArgKind],
+    pub(crate) required: usize,
+    pub(crate) out: Type,
+    pub(crate) places: Places,
+    pub(crate) help: &'static str,
+    pub(crate) make: Make,
+}
+
+/// How a row becomes a program's step.
+#[derive(Clone, Copy)]
+pub(crate) enum Make {
+    Built(fn(&mut Args<'_, '_>) -> Result<Fetch, Error>),
+    Refused(&'static str),
+}
+
+impl Row {
+    pub(crate) fn refused(&self) -> Option<&'static str> {
+        match self.make {
+            Make::Built(_) => None,
+            Make::Refused(reason) => Some(reason),
+        }
+    }
+}
+
+/// A row that is built.
+const fn row(
+    name: &'static str,
+    args: &'static [ArgKind],
+    required: usize,
+    out: Type,
+    places: Places,
+    help: &'static str,
+    make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
+) -> Row {
+    Row { name, args, required, out, places, help, make: Make::Built(make) }
+}
+
+/// All rows in order of their names.
+pub(crate) fn table() -> &'static [Row] {
+    static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
+        let mut rows: Vec<Row> =
+            [constant::ROWS, connection::ROWS, number::ROWS, http::ROWS, data::ROWS].concat();
+        rows.extend(unbuilt::rows());
+        rows.sort_by_key(|row| row.name);
+        rows
+    });
+    &TABLE
+}
+
+/// The row of that name.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Row> {
+    let table = table();
+    table.binary_search_by(|row| row.name.as_bytes().cmp(name)).ok().map(|at| &table[at])
+}
+
+/// A compiled fetch.
+#[derive(Debug)]
+pub(crate) enum Fetch {
+    Constant(constant::Constant),
+    Connection(connection::Connection),
+    Number(number::Asked),
+    Http(http::Http),
+    Data(data::DataFetch),
+}
+
+impl Fetch {
+    /// The sample; of those that have several, the last.
+    pub(crate) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+        match self {
+            Self::Constant(constant) => constant.eval(env, scratch),
+            Self::Connection(connection) => connection.eval(env, scratch),
+            Self::Number(asked) => {
+                env.host.number(asked.0).map(|n| asked.value(n)).map_or(Err(Absent::Never), found)
+            }
+            Self::Http(http) => http.eval(env, scratch),
+            Self::Data(data) => data.eval(env, scratch),
+        }
+    }
+
+    /// Gives every sample in turn until `visit` has enough; or the reason why there is none. Each evaluation may use all of the scratch.
+    pub(crate) fn each(
+        &self,
+        env: &Env<'_>,
+        scratch: &mut Scratch<'_>,
+        visit: &mut dyn FnMut(Sample<'_>, &mut Scratch<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Absent> {
+        if let Self::Http(http) = self
+            && http.has_several()
+        {
+            return http.each(env, scratch, visit);
+        }
+        let mut scratch = scratch.reborrow();
+        let sample = self.eval(env, &mut scratch)?;
+        let _ = visit(sample, &mut scratch);
+        Ok(())
+    }
+
+    /// Whether the message must be complete enough for it to be known: what content rules wait for.
+    pub(crate) fn is_constant(&self) -> bool {
+        matches!(self, Self::Constant(constant::Constant::Value(_)))
+    }
+}
+
+pub(crate) use constant::{Fixed, Unit, digit, unhex};

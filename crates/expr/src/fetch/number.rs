@@ -1,0 +1,118 @@
+//! Numbers of proxies and servers that only the proxy knows: names are resolved when the file is read.
+
+use super::{Fetch, Row, row};
+use crate::args::{ArgKind::*, Args};
+use crate::env::Number;
+use crate::error::Error;
+use crate::names::ProxySide::{Back as BackSide, Front as FrontSide};
+use crate::place::Places;
+use crate::sample::{Type, Value};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked(pub(super) Number);
+
+impl Asked {
+    pub(super) fn value(self, n: i64) -> Value<'static> {
+        match self.0 {
+            Number::SrvIsUp(_) | Number::Stopping => Value::Bool(n != 0),
+            _ => Value::Int(n),
+        }
+    }
+}
+
+fn asked(number: Number) -> Result<Fetch, Error> {
+    Ok(Fetch::Number(Asked(number)))
+}
+
+const fn back(
+    name: &'static str,
+    help: &'static str,
+    make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
+) -> Row {
+    row(name, &[Back], 0, Type::Int, Places::RUNNING, help, make)
+}
+
+const fn front(
+    name: &'static str,
+    help: &'static str,
+    make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
+) -> Row {
+    row(name, &[Front], 0, Type::Int, Places::RUNNING, help, make)
+}
+
+const fn server(
+    name: &'static str,
+    help: &'static str,
+    make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
+) -> Row {
+    row(name, &[Server], 1, Type::Int, Places::RUNNING, help, make)
+}
+
+pub(super) const ROWS: &[Row] = &[
+    back("avg_queue", "waiting connections of the backend for each of its usable servers", |args| {
+        asked(Number::AvgQueue(args.proxy(0, BackSide)?))
+    }),
+    back("be_conn", "connections that the backend has now", |args| {
+        asked(Number::BackConn(args.proxy(0, BackSide)?))
+    }),
+    back("be_conn_free", "connections that the backend's servers would still take", |args| {
+        asked(Number::BackConnFree(args.proxy(0, BackSide)?))
+    }),
+    back("be_sess_rate", "sessions that reached the backend in the last second", |args| {
+        asked(Number::BackSessRate(args.proxy(0, BackSide)?))
+    }),
+    back("connslots", "connections and places in queues that the backend's servers still have", |args| {
+        asked(Number::ConnSlots(args.proxy(0, BackSide)?))
+    }),
+    row(
+        "dst_conn",
+        &[],
+        0,
+        Type::Int,
+        Places::CLIENT,
+        "connections that the listener has now, this one included",
+        |_| asked(Number::ListenerConn),
+    ),
+    front("fe_conn", "connections that the frontend has now", |args| {
+        asked(Number::FrontConn(args.proxy(0, FrontSide)?))
+    }),
+    front("fe_req_rate", "requests that the frontend received in the last second", |args| {
+        asked(Number::FrontReqRate(args.proxy(0, FrontSide)?))
+    }),
+    front("fe_sess_rate", "sessions that the frontend accepted in the last second", |args| {
+        asked(Number::FrontSessRate(args.proxy(0, FrontSide)?))
+    }),
+    back("nbsrv", "usable servers of the backend", |args| asked(Number::NbSrv(args.proxy(0, BackSide)?))),
+    back("queue", "connections that wait in the backend and its servers", |args| {
+        asked(Number::Queue(args.proxy(0, BackSide)?))
+    }),
+    server("srv_conn", "connections that the server has now", |args| asked(Number::SrvConn(args.server(0)?))),
+    server("srv_conn_free", "connections that the server would still take", |args| {
+        asked(Number::SrvConnFree(args.server(0)?))
+    }),
+    row("srv_is_up", &[Server], 1, Type::Bool, Places::RUNNING, "whether the server is up", |args| {
+        asked(Number::SrvIsUp(args.server(0)?))
+    }),
+    server("srv_iweight", "the server's weight in the file", |args| {
+        asked(Number::SrvIweight(args.server(0)?))
+    }),
+    server("srv_queue", "connections that wait for the server", |args| {
+        asked(Number::SrvQueue(args.server(0)?))
+    }),
+    server("srv_sess_rate", "sessions that reached the server in the last second", |args| {
+        asked(Number::SrvSessRate(args.server(0)?))
+    }),
+    server("srv_uweight", "the server's weight as it was set", |args| {
+        asked(Number::SrvUweight(args.server(0)?))
+    }),
+    server("srv_weight", "the server's weight as it works now", |args| {
+        asked(Number::SrvWeight(args.server(0)?))
+    }),
+    row("stopping", &[], 0, Type::Bool, Places::RUNNING, "whether the process ends", |_| {
+        asked(Number::Stopping)
+    }),
+    row("thread", &[], 0, Type::Int, Places::EVERYWHERE, "the lane's number, from 0", |_| {
+        asked(Number::Thread)
+    }),
+];

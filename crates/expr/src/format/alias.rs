@@ -1,0 +1,471 @@
+//! Aliases: short names of what log lines are made of.
+
+use super::{Flags, Use, put_code, put_int, put_text};
+use crate::clock::Civil;
+use crate::env::{Env, Timestamp};
+use crate::scratch::Writer;
+use std::net::{IpAddr, SocketAddr};
+
+/// What only log lines know. Times are milliseconds; -1 where the phase was not reached.
+#[derive(Clone, Copy, Debug)]
+pub struct LogFacts<'a> {
+    /// When the request's first byte came.
+    pub request_date: Timestamp,
+    /// `%Th`: handshakes.
+    pub handshake: i64,
+    /// `%Ti`: idle before the request.
+    pub idle: i64,
+    /// `%TR`: the request, from its first byte.
+    pub request: i64,
+    /// `%Tw`: in queues.
+    pub queue: i64,
+    /// `%Tc`: until the server was connected.
+    pub connect: i64,
+    /// `%Tr`: until the response's head.
+    pub response: i64,
+    /// `%Td`: the data.
+    pub data: i64,
+    /// `%Ta`: from the request's first byte to the end.
+    pub active: i64,
+    /// `%Tt`: from the connection to the end.
+    pub total: i64,
+    /// `%Tu`: as the user sees it.
+    pub user: i64,
+    /// Bytes to the client.
+    pub bytes_read: u64,
+    /// Bytes to the server.
+    pub bytes_uploaded: u64,
+    /// The line is written before the end: totals have a plus sign.
+    pub partial: bool,
+    /// Of the response; -1 without one.
+    pub status: i64,
+    /// Cause, state and the two letters of cookies.
+    pub termination: [u8; 4],
+    /// `capture cookie` in the request.
+    pub request_cookie: Option<&'a [u8]>,
+    /// `capture cookie` in the response.
+    pub response_cookie: Option<&'a [u8]>,
+    /// Connections of the process.
+    pub process_connections: i64,
+    /// Connections of the frontend.
+    pub frontend_connections: i64,
+    /// Connections of the backend.
+    pub backend_connections: i64,
+    /// Connections of the server.
+    pub server_connections: i64,
+    /// Tries after the first.
+    pub retries: i64,
+    /// The last of them went to another server.
+    pub redispatched: bool,
+    /// Before it in the server's queue.
+    pub server_queue: i64,
+    /// Before it in the backend's queue.
+    pub backend_queue: i64,
+    /// Lines that the frontend has logged.
+    pub log_count: u64,
+    /// Requests or sessions of the process.
+    pub request_count: u64,
+    /// The process's number.
+    pub process_id: u32,
+    /// In place of a server's name when there is none: `<NOSRV>`, `<STATS>`...
+    pub no_server: &'a [u8],
+}
+
+impl Default for LogFacts<'_> {
+    fn default() -> Self {
+        Self {
+            request_date: Timestamp::default(),
+            handshake: 0,
+            idle: 0,
+            request: -1,
+            queue: -1,
+            connect: -1,
+            response: -1,
+            data: -1,
+            active: 0,
+            total: 0,
+            user: 0,
+            bytes_read: 0,
+            bytes_uploaded: 0,
+            partial: false,
+            status: -1,
+            termination: *b"----",
+            request_cookie: None,
+            response_cookie: None,
+            process_connections: 0,
+            frontend_connections: 0,
+            backend_connections: 0,
+            server_connections: 0,
+            retries: 0,
+            redispatched: false,
+            server_queue: 0,
+            backend_queue: 0,
+            log_count: 0,
+            request_count: 0,
+            process_id: 0,
+            no_server: b"<NOSRV>",
+        }
+    }
+}
+
+/// What an alias stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alias {
+    BytesRead,
+    RequestCookie,
+    ResponseCookie,
+    Hostname,
+    Method,
+    Path,
+    PathOnly,
+    QueryString,
+    Uri,
+    Version,
+    UniqueId,
+    Status,
+    Gmt,
+    Active,
+    Connect,
+    Data,
+    LocalDate,
+    Handshake,
+    Idle,
+    AllRequest,
+    Request,
+    Response,
+    Unix,
+    Total,
+    User,
+    Queue,
+    BytesUploaded,
+    ProcessConnections,
+    Backend,
+    BackendConnections,
+    BackendIp,
+    BackendPort,
+    BackendQueue,
+    ClientIp,
+    ClientPort,
+    Frontend,
+    FrontendConnections,
+    FrontendIp,
+    FrontendPort,
+    FrontendTransport,
+    RequestFields,
+    RequestFieldList,
+    ResponseFields,
+    ResponseFieldList,
+    LogCount,
+    Millis,
+    ProcessId,
+    RequestLine,
+    Retries,
+    RequestCount,
+    Server,
+    ServerConnections,
+    ServerIp,
+    ServerPort,
+    ServerQueue,
+    Date,
+    RequestDate,
+    RequestGmt,
+    RequestLocal,
+    Termination,
+    TerminationCookies,
+}
+
+use Alias as A;
+
+/// By name. An error says why it is refused.
+const ALIASES: &[(&str, Result<Alias, &str>)] = &[
+    ("B", Ok(A::BytesRead)),
+    ("CC", Ok(A::RequestCookie)),
+    ("CS", Ok(A::ResponseCookie)),
+    ("H", Ok(A::Hostname)),
+    ("HM", Ok(A::Method)),
+    ("HP", Ok(A::Path)),
+    ("HPO", Ok(A::PathOnly)),
+    ("HQ", Ok(A::QueryString)),
+    ("HU", Ok(A::Uri)),
+    ("HV", Ok(A::Version)),
+    ("ID", Ok(A::UniqueId)),
+    ("OG", Err("it belongs to OpenTelemetry, which is not built yet")),
+    ("ST", Ok(A::Status)),
+    ("T", Ok(A::Gmt)),
+    ("Ta", Ok(A::Active)),
+    ("Tc", Ok(A::Connect)),
+    ("Td", Ok(A::Data)),
+    ("Th", Ok(A::Handshake)),
+    ("Ti", Ok(A::Idle)),
+    ("Tl", Ok(A::LocalDate)),
+    ("Tq", Ok(A::AllRequest)),
+    ("TR", Ok(A::Request)),
+    ("Tr", Ok(A::Response)),
+    ("Ts", Ok(A::Unix)),
+    ("Tt", Ok(A::Total)),
+    ("Tu", Ok(A::User)),
+    ("Tw", Ok(A::Queue)),
+    ("U", Ok(A::BytesUploaded)),
+    ("ac", Ok(A::ProcessConnections)),
+    ("b", Ok(A::Backend)),
+    ("bc", Ok(A::BackendConnections)),
+    ("bi", Ok(A::BackendIp)),
+    ("bp", Ok(A::BackendPort)),
+    ("bq", Ok(A::BackendQueue)),
+    ("ci", Ok(A::ClientIp)),
+    ("cp", Ok(A::ClientPort)),
+    ("f", Ok(A::Frontend)),
+    ("fc", Ok(A::FrontendConnections)),
+    ("fi", Ok(A::FrontendIp)),
+    ("fp", Ok(A::FrontendPort)),
+    ("ft", Ok(A::FrontendTransport)),
+    ("hr", Ok(A::RequestFields)),
+    ("hrl", Ok(A::RequestFieldList)),
+    ("hs", Ok(A::ResponseFields)),
+    ("hsl", Ok(A::ResponseFieldList)),
+    ("lc", Ok(A::LogCount)),
+    ("ms", Ok(A::Millis)),
+    ("pid", Ok(A::ProcessId)),
+    ("r", Ok(A::RequestLine)),
+    ("rc", Ok(A::Retries)),
+    ("rt", Ok(A::RequestCount)),
+    ("s", Ok(A::Server)),
+    ("sc", Ok(A::ServerConnections)),
+    ("si", Ok(A::ServerIp)),
+    ("sp", Ok(A::ServerPort)),
+    ("sq", Ok(A::ServerQueue)),
+    ("sslc", Err("TLS is not built yet")),
+    ("sslv", Err("TLS is not built yet")),
+    ("t", Ok(A::Date)),
+    ("tr", Ok(A::RequestDate)),
+    ("trg", Ok(A::RequestGmt)),
+    ("trl", Ok(A::RequestLocal)),
+    ("ts", Ok(A::Termination)),
+    ("tsc", Ok(A::TerminationCookies)),
+];
+
+impl Alias {
+    pub(super) fn find(name: &[u8]) -> Option<Result<Self, &'static str>> {
+        ALIASES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, alias)| *alias)
+    }
+
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        ALIASES.iter().filter(|(_, alias)| alias.is_ok()).map(|(name, _)| *name)
+    }
+
+    /// Writes it. Outside of log lines what only they know is missing.
+    pub(super) fn write(self, env: &Env<'_>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
+        let none = LogFacts::default();
+        let log = env.log.unwrap_or(&none);
+        let text = |text: Option<&[u8]>, out: &mut Writer<'_>| put_text(text, flags, usage, out);
+        let int = |n: i64, out: &mut Writer<'_>| out.print(format_args!("{n}"));
+        let total = |n: i64, out: &mut Writer<'_>| {
+            out.print(format_args!("{}{n}", if log.partial { "+" } else { "" }))
+        };
+        let line = env.stream.request_line;
+        match self {
+            A::BytesRead => total(i64::try_from(log.bytes_read).unwrap_or(i64::MAX), out),
+            A::BytesUploaded => total(i64::try_from(log.bytes_uploaded).unwrap_or(i64::MAX), out),
+            A::RequestCookie => text(log.request_cookie, out),
+            A::ResponseCookie => text(log.response_cookie, out),
+            A::Hostname => text(Some(env.host.hostname()), out),
+            A::Method => match line {
+                Some(line) => put_encoded(&[line.method], flags, out),
+                None => text(bad_request(env), out),
+            },
+            A::Path => match line {
+                Some(line) => put_encoded(&[split_query(line.target).0], flags, out),
+                None => text(bad_request(env), out),
+            },
+            A::PathOnly => match line {
+                Some(line) => put_encoded(&[path_only(line.target)], flags, out),
+                None => text(bad_request(env), out),
+            },
+            A::QueryString => match line {
+                Some(line) => match split_query(line.target).1 {
+                    b"" => text(None, out),
+                    query => put_encoded(&[query], flags, out),
+                },
+                None => text(bad_request(env), out),
+            },
+            A::Uri => match line {
+                Some(line) => put_encoded(&[line.target], flags, out),
+                None => text(bad_request(env), out),
+            },
+            A::Version => match line {
+                Some(line) => put_encoded(&[b"HTTP/", line.version], flags, out),
+                None => text(bad_request(env), out),
+            },
+            A::RequestLine => match line {
+                Some(line) => {
+                    put_encoded(&[line.method, b" ", line.target, b" HTTP/", line.version], flags, out)
+                }
+                None => text(bad_request(env), out),
+            },
+            A::UniqueId => text(env.stream.unique_id, out),
+            A::Status => int(log.status, out),
+            A::Gmt => date(env.client.accepted, 0, b"%d/%b/%Y:%H:%M:%S +0000", out),
+            A::LocalDate => local(env, env.client.accepted, b"%d/%b/%Y:%H:%M:%S %z", out),
+            A::RequestGmt => date(log.request_date, 0, b"%d/%b/%Y:%H:%M:%S +0000", out),
+            A::RequestLocal => local(env, log.request_date, b"%d/%b/%Y:%H:%M:%S %z", out),
+            A::Date => precise(env, env.client.accepted, out),
+            A::RequestDate => precise(env, log.request_date, out),
+            A::Unix => put_int(env.client.accepted.seconds, flags, out),
+            A::Millis => out.print(format_args!("{:03}", env.client.accepted.micros / 1000)),
+            A::Active => total(log.active, out),
+            A::Total => total(log.total, out),
+            A::User => total(log.user, out),
+            A::Connect => int(log.connect, out),
+            A::Data => int(log.data, out),
+            A::Handshake => int(log.handshake, out),
+            A::Idle => int(log.idle, out),
+            A::AllRequest if log.request < 0 => int(-1, out),
+            A::AllRequest => int(log.handshake + log.idle + log.request, out),
+            A::Request => int(log.request, out),
+            A::Response => int(log.response, out),
+            A::Queue => int(log.queue, out),
+            A::ProcessConnections => int(log.process_connections, out),
+            A::FrontendConnections => int(log.frontend_connections, out),
+            A::BackendConnections => int(log.backend_connections, out),
+            A::ServerConnections => int(log.server_connections, out),
+            A::BackendQueue => int(log.backend_queue, out),
+            A::ServerQueue => int(log.server_queue, out),
+            A::Retries => {
+                out.print(format_args!("{}{}", if log.redispatched { "+" } else { "" }, log.retries))
+            }
+            A::LogCount => int(i64::try_from(log.log_count).unwrap_or(i64::MAX), out),
+            A::RequestCount => put_int(i64::try_from(log.request_count).unwrap_or(i64::MAX), flags, out),
+            A::ProcessId => put_int(i64::from(log.process_id), flags, out),
+            A::Frontend => text(Some(env.client.frontend.name), out),
+            A::FrontendTransport => {
+                let name = env.client.frontend.name;
+                if !env.client.tls {
+                    return text(Some(name), out);
+                }
+                put_encoded(&[name, b"~"], flags, out)
+            }
+            A::Backend => {
+                text(Some(env.server.backend.map_or(env.client.frontend.name, |proxy| proxy.name)), out)
+            }
+            A::Server => text(Some(env.server.server.map_or(log.no_server, |(_, name)| name)), out),
+            A::ClientIp => put_ip(env.client.source, flags, usage, out),
+            A::ClientPort => put_port(env.client.source, flags, out),
+            A::FrontendIp => put_ip(env.client.destination, flags, usage, out),
+            A::FrontendPort => put_port(env.client.destination, flags, out),
+            A::BackendIp => put_ip(env.server.source, flags, usage, out),
+            A::BackendPort => put_port(env.server.source, flags, out),
+            A::ServerIp => put_ip(env.server.destination, flags, usage, out),
+            A::ServerPort => put_port(env.server.destination, flags, out),
+            A::RequestFields => put_captures(env.stream.request_captures, out),
+            A::ResponseFields => put_captures(env.stream.response_captures, out),
+            A::RequestFieldList => put_capture_list(env.stream.request_captures, flags, out),
+            A::ResponseFieldList => put_capture_list(env.stream.response_captures, flags, out),
+            A::Termination => out.put(&log.termination[..2]),
+            A::TerminationCookies => out.put(&log.termination),
+        }
+    }
+}
+
+/// In place of a request line that could not be read; a stream without requests has none.
+fn bad_request(env: &Env<'_>) -> Option<&'static [u8]> {
+    (env.client.http_major > 0).then_some(b"<BADREQ>")
+}
+
+fn date(moment: Timestamp, offset: i64, format: &[u8], out: &mut Writer<'_>) -> Option<()> {
+    Civil::new(moment.seconds, offset).format(format, out)
+}
+
+fn local(env: &Env<'_>, moment: Timestamp, format: &[u8], out: &mut Writer<'_>) -> Option<()> {
+    date(moment, env.zone.offset(moment.seconds), format, out)
+}
+
+fn precise(env: &Env<'_>, moment: Timestamp, out: &mut Writer<'_>) -> Option<()> {
+    local(env, moment, b"%d/%b/%Y:%H:%M:%S", out)?;
+    out.print(format_args!(".{:03}", moment.micros / 1000))
+}
+
+fn put_ip(addr: Option<SocketAddr>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
+    match addr.map(|addr| addr.ip().to_canonical()) {
+        Some(IpAddr::V4(ip)) if flags.hex => out.print(format_args!("{:08X}", ip.to_bits())),
+        Some(IpAddr::V6(ip)) if flags.hex => out.print(format_args!("{:032X}", ip.to_bits())),
+        Some(ip) if flags.quote => out.print(format_args!("\"{ip}\"")),
+        Some(ip) => out.print(format_args!("{ip}")),
+        None => put_text(None, flags, usage, out),
+    }
+}
+
+fn put_port(addr: Option<SocketAddr>, flags: Flags, out: &mut Writer<'_>) -> Option<()> {
+    put_int(addr.map_or(0, |addr| i64::from(addr.port())), flags, out)
+}
+
+/// The target up to its question mark, and from it on.
+fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
+    target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()))
+}
+
+/// The path without scheme and host.
+fn path_only(target: &[u8]) -> &[u8] {
+    let path = split_query(target).0;
+    match memchr::memmem::find(path, b"://") {
+        Some(at) if !path.starts_with(b"/") => {
+            let host = &path[at + 3..];
+            memchr::memchr(b'/', host).map_or(b"/", |slash| &host[slash..])
+        }
+        _ => path,
+    }
+}
+
+/// Text of a peer: what is not printable ASCII, and what the line's own marks are, as `#XX`.
+fn put_encoded(parts: &[&[u8]], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
+    if flags.quote {
+        out.push(b'"')?;
+    }
+    for &byte in parts.iter().copied().flatten() {
+        match byte {
+            b'\\' | b']' if flags.escape => out.put(&[b'\\', byte])?,
+            b'"' | b'#' | 0..32 | 127.. => put_code(b'#', byte, out)?,
+            _ => out.push(byte)?,
+        }
+    }
+    if flags.quote {
+        out.push(b'"')?;
+    }
+    Some(())
+}
+
+fn put_field(value: &[u8], out: &mut Writer<'_>) -> Option<()> {
+    value.iter().try_for_each(|&byte| match byte {
+        b'"' | b'#' | b'{' | b'|' | b'}' | 0..32 | 127.. => put_code(b'#', byte, out),
+        _ => out.push(byte),
+    })
+}
+
+/// `{one|two}`; nothing when nothing is captured by configuration.
+fn put_captures(captures: &[Option<&[u8]>], out: &mut Writer<'_>) -> Option<()> {
+    for (index, capture) in captures.iter().enumerate() {
+        out.push(if index == 0 { b'{' } else { b'|' })?;
+        put_field(capture.unwrap_or_default(), out)?;
+    }
+    if captures.is_empty() { Some(()) } else { out.push(b'}') }
+}
+
+/// Each in its own words, `-` for one that was not there.
+fn put_capture_list(captures: &[Option<&[u8]>], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
+    for (index, capture) in captures.iter().enumerate() {
+        if index > 0 {
+            out.push(b' ')?;
+        }
+        if flags.quote {
+            out.push(b'"')?;
+        }
+        match capture {
+            Some(value) => put_field(value, out)?,
+            None if flags.quote => {}
+            None => out.push(b'-')?,
+        }
+        if flags.quote {
+            out.push(b'"')?;
+        }
+    }
+    Some(())
+}

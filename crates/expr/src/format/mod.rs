@@ -1,0 +1,324 @@
+//! Log formats: text with aliases (`%ci`) and sample expressions (`%[src]`), compiled to parts.
+//!
+//! | part | written as |
+//! |---|---|
+//! | text | it is; in log lines runs of spaces are one space |
+//! | `%alias` | the table of aliases says; what is missing is `-` in log lines and nothing elsewhere |
+//! | `%[expression]` | text; in header fields control characters as `%XX`, in log lines as `#XX` |
+//! | `%{+Q}` `%{+X}` `%{+E}` | in quotes; addresses, ports and numbers in hexadecimal digits; `"`, `\` and `]` behind a backslash |
+//! | `%{+Q}o` | for all that follows |
+//! | `%(name)alias`, `%(name:type)[...]` | the same: the name is for encodings that have names |
+//! | `%%` | `%` |
+
+mod alias;
+
+pub use alias::LogFacts;
+
+use crate::convert::encode::put_hex;
+use crate::env::Env;
+use crate::error::{Error, unknown};
+use crate::names::Compiler;
+use crate::place::Places;
+use crate::program::Expression;
+use crate::scratch::{Scratch, Writer};
+use alias::Alias;
+
+/// What a format is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A line of a log.
+    Log,
+    /// A header field, a path, a location: control characters cannot get out of it.
+    Header,
+    /// Anything else: a body, a variable, a key.
+    Text,
+}
+
+/// Parts of one format at most.
+pub const MAX_PARTS: usize = 4096;
+
+/// The format of `option tcplog`.
+pub const TCP_LOG: &str = "%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq";
+/// The format of `option httplog`.
+pub const HTTP_LOG: &str = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc \
+                            %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r";
+/// The format of `option httplog clf`.
+pub const CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms %ft %b %s %TR %Tw %Tc %Tr %Ta \
+                           %tsc %ac %fc %bc %sc %rc %sq %bq %CC %CS %hrl %hsl";
+/// The format without any of these options in HTTP mode.
+pub const PLAIN_HTTP_LOG: &str = "Connect from %ci:%cp to %fi:%fp (%f/HTTP)";
+/// The format without any of these options in TCP mode.
+pub const PLAIN_TCP_LOG: &str = "Connect from %ci:%cp to %fi:%fp (%f/TCP)";
+
+/// How a part is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Flags {
+    quote: bool,
+    hex: bool,
+    escape: bool,
+}
+
+#[derive(Debug)]
+enum Part {
+    Text(Box<[u8]>),
+    /// One space, unless there is one before it.
+    Space,
+    Alias(Alias, Flags),
+    Sample(Box<Expression>, Flags),
+}
+
+/// A compiled format.
+#[derive(Debug)]
+pub struct Format {
+    parts: Vec<Part>,
+    usage: Use,
+}
+
+/// What stands between `%` and the alias or the bracket.
+struct Head {
+    flags: Flags,
+    /// Where the alias or the bracket begins.
+    at: usize,
+}
+
+impl Format {
+    /// Compiles a format. Errors tell the offset in the text.
+    pub fn compile(
+        text: &[u8],
+        usage: Use,
+        place: Places,
+        compiler: &mut Compiler<'_>,
+    ) -> Result<Self, Error> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut plain = Vec::new();
+        let mut flags = Flags::default();
+        let mut at = 0;
+        while let Some(&byte) = text.get(at) {
+            if byte == b' ' && usage == Use::Log {
+                flush(&mut parts, &mut plain);
+                if !matches!(parts.last(), Some(Part::Space)) {
+                    parts.push(Part::Space);
+                }
+                at += 1;
+            } else if byte != b'%' {
+                plain.push(byte);
+                at += 1;
+            } else if text.get(at + 1) == Some(&b'%') {
+                plain.push(b'%');
+                at += 2;
+            } else {
+                let head = head(text, at, flags)?;
+                flush(&mut parts, &mut plain);
+                if text.get(head.at) == Some(&b'[') {
+                    let parsed = Expression::parse(text, head.at + 1, compiler)?;
+                    if text.get(parsed.end) != Some(&b']') {
+                        return Err(Error::new(parsed.end, "']' is expected behind the expression"));
+                    }
+                    if usage == Use::Log {
+                        // A log line sees what is left of the stream: HAProxy warns only, since the value is just missing.
+                        if let Err(error) = parsed.expression.check_place(head.at + 1, place) {
+                            compiler.warnings.push(error);
+                        }
+                    } else {
+                        parsed.expression.check_place(head.at + 1, place)?;
+                    }
+                    parts.push(Part::Sample(Box::new(parsed.expression), head.flags));
+                    at = parsed.end + 1;
+                } else {
+                    let len = text[head.at..]
+                        .iter()
+                        .position(|byte| !byte.is_ascii_alphanumeric())
+                        .unwrap_or(text.len() - head.at);
+                    let name = &text[head.at..head.at + len];
+                    if name == b"o" {
+                        flags = head.flags;
+                    } else if name.is_empty() {
+                        return Err(Error::new(
+                            head.at,
+                            "an alias or '[' is expected behind '%'; write '%%' for a percent sign",
+                        ));
+                    } else {
+                        match Alias::find(name) {
+                            Some(Ok(alias)) => parts.push(Part::Alias(alias, head.flags)),
+                            Some(Err(reason)) => {
+                                let name = String::from_utf8_lossy(name);
+                                return Err(Error::new(
+                                    head.at,
+                                    format!(
+                                        "'%{name}' is an alias of HAProxy that this program refuses: {reason}"
+                                    ),
+                                ));
+                            }
+                            None => {
+                                return Err(Error::new(
+                                    head.at,
+                                    unknown("log format alias", name, Alias::names()),
+                                ));
+                            }
+                        }
+                    }
+                    at = head.at + len;
+                }
+            }
+            if parts.len() > MAX_PARTS {
+                return Err(Error::new(
+                    at.min(text.len()),
+                    format!("more than {MAX_PARTS} parts in one format"),
+                ));
+            }
+        }
+        flush(&mut parts, &mut plain);
+        Ok(Self { parts, usage })
+    }
+
+    /// Writes the text. What does not fit is cut; the writer tells.
+    ///
+    /// Cost: no allocation; samples use the scratch one after another.
+    pub fn write(&self, env: &Env<'_>, scratch: &mut Scratch<'_>, out: &mut Writer<'_>) {
+        let mut after_space = false;
+        for part in &self.parts {
+            let mut scratch = scratch.reborrow();
+            let written = out.len();
+            match part {
+                Part::Text(text) => {
+                    out.put(text);
+                }
+                Part::Space => {
+                    if !after_space {
+                        out.push(b' ');
+                    }
+                    after_space = true;
+                    continue;
+                }
+                Part::Alias(alias, flags) => {
+                    alias.write(env, *flags, self.usage, out);
+                }
+                Part::Sample(expression, flags) => {
+                    let text = expression.eval_text(env, &mut scratch);
+                    put_text(text, *flags, self.usage, out);
+                }
+            }
+            // An alias that writes nothing does not make a second space of those around it.
+            after_space &= out.len() == written;
+        }
+    }
+
+    /// The text in the scratch: at most half of what is free there; nothing when it does not fit.
+    pub fn eval<'x>(&self, env: &Env<'_>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
+        if let [Part::Text(text)] = &self.parts[..] {
+            return scratch.copy(text);
+        }
+        let area = scratch.take_half();
+        let mut out = Writer::new(area);
+        self.write(env, scratch, &mut out);
+        out.into_written()
+    }
+
+    /// The text when it is always the same.
+    pub fn constant(&self) -> Option<&[u8]> {
+        match &self.parts[..] {
+            [] => Some(b""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether a part needs more of the response than its status and times: such a line is written when the response has ended.
+    pub fn has_samples(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Sample(..)))
+    }
+}
+
+fn flush(parts: &mut Vec<Part>, plain: &mut Vec<u8>) {
+    if !plain.is_empty() {
+        parts.push(Part::Text(std::mem::take(plain).into()));
+    }
+}
+
+/// Reads `(name:type)` and `{flags}` behind the percent sign at `at`.
+fn head(text: &[u8], at: usize, inherited: Flags) -> Result<Head, Error> {
+    let mut flags = inherited;
+    let mut at = at + 1;
+    if text.get(at) == Some(&b'(') {
+        let Some(close) = memchr::memchr(b')', &text[at..]).map(|offset| at + offset) else {
+            return Err(Error::new(at, "the name in parentheses is not closed by ')'"));
+        };
+        let inside = &text[at + 1..close];
+        let colon = memchr::memchr(b':', inside).unwrap_or(inside.len());
+        if let Some(kind) = inside.get(colon + 1..)
+            && !matches!(kind, b"sint" | b"str" | b"bool")
+        {
+            return Err(Error::new(at + 2 + colon, unknown("type", kind, ["sint", "str", "bool"])));
+        }
+        at = close + 1;
+    }
+    if text.get(at) == Some(&b'{') {
+        let Some(close) = memchr::memchr(b'}', &text[at..]).map(|offset| at + offset) else {
+            return Err(Error::new(at, "the flags in braces are not closed by '}'"));
+        };
+        let mut start = at + 1;
+        for flag in text[at + 1..close].split(|byte| *byte == b',') {
+            let on = match flag.first() {
+                Some(b'+') => true,
+                Some(b'-') => false,
+                _ => return Err(Error::new(start, "a flag begins with '+' or '-', as in %{+Q}")),
+            };
+            match &flag[1..] {
+                b"Q" => flags.quote = on,
+                b"X" => flags.hex = on,
+                b"E" => flags.escape = on,
+                name @ (b"json" | b"cbor" | b"bin") => {
+                    let name = String::from_utf8_lossy(name);
+                    return Err(Error::new(
+                        start + 1,
+                        format!(
+                            "'{name}' is an encoding of HAProxy that this program refuses: it is not built yet"
+                        ),
+                    ));
+                }
+                name => return Err(Error::new(start + 1, unknown("flag", name, ["Q", "X", "E"]))),
+            }
+            start += flag.len() + 1;
+        }
+        at = close + 1;
+    }
+    Ok(Head { flags, at })
+}
+
+/// Writes text as flags and usage say.
+fn put_text(text: Option<&[u8]>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
+    let text = text.filter(|text| !text.is_empty());
+    if flags.quote {
+        out.push(b'"')?;
+    }
+    match (text, usage) {
+        (Some(text), _) => {
+            for &byte in text {
+                if flags.escape && matches!(byte, b'"' | b'\\' | b']') {
+                    out.push(b'\\')?;
+                }
+                match usage {
+                    Use::Log if byte.is_ascii_control() => put_code(b'#', byte, out)?,
+                    Use::Header if byte.is_ascii_control() => put_code(b'%', byte, out)?,
+                    _ => out.push(byte)?,
+                }
+            }
+        }
+        (None, Use::Log) if !flags.quote => out.push(b'-')?,
+        (None, _) => {}
+    }
+    if flags.quote {
+        out.push(b'"')?;
+    }
+    Some(())
+}
+
+fn put_code(sign: u8, byte: u8, out: &mut Writer<'_>) -> Option<()> {
+    out.push(sign)?;
+    put_hex(&[byte], out)
+}
+
+/// A number in the form that the flags ask for.
+fn put_int(n: i64, flags: Flags, out: &mut Writer<'_>) -> Option<()> {
+    if flags.hex { out.print(format_args!("{n:04X}")) } else { out.print(format_args!("{n}")) }
+}

@@ -1,0 +1,48 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod acl;
+mod args;
+mod cast;
+mod clock;
+mod convert;
+mod env;
+mod error;
+mod fetch;
+mod format;
+mod names;
+mod nearest;
+mod pattern;
+mod place;
+mod program;
+mod sample;
+mod scratch;
+mod show;
+mod variable;
+
+pub use acl::{Acls, Condition, Verdict, criteria};
+pub use args::ArgKind;
+pub use cast::{cast, is_castable, parse_int};
+pub use clock::{Civil, Zone};
+pub use convert::When;
+pub use env::{
+    ClientFacts, Data, Env, Host, Number, ProxyFacts, RequestLine, ServerFacts, StreamFacts, Timestamp,
+};
+pub use error::Error;
+pub use format::{
+    CLF_LOG, Format, HTTP_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
+};
+pub use names::{Compiler, Described, Names, ProxyId, ProxySide, ServerId, UserlistId, converters, fetches};
+pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
+pub use pattern::{
+    MAX_ENTRIES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind, Reference, References, Snapshot, View,
+};
+pub use place::{Direction, Places};
+pub use program::{Expression, MAX_CONVERTERS};
+pub use sample::{Absent, Fetched, Sample, Type, Value};
+pub use scratch::{Lane, MAX_MACHINES, SCRATCH_BYTES, Scratch, Writer};
+pub use show::{MAX_SHOWN_BYTES, Shown, is_harmful};
+pub use variable::{
+    MAX_NAME_BYTES, MAX_SCOPE_BYTES, MAX_VARIABLES, ProcessVariables, Scope, Scopes, VariableId,
+    VariableNames, Variables,
+};

@@ -1,0 +1,106 @@
+//! What an expression may name: proxies, servers, user lists, variables, files.
+
+use crate::convert;
+use crate::error::Error;
+use crate::fetch;
+use crate::pattern::References;
+use crate::place::Places;
+use crate::variable::VariableNames;
+
+/// A proxy of the generation; what the number means is the business of who gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProxyId(pub u32);
+
+/// A server of the generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerId(pub u32);
+
+/// A user list of the generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UserlistId(pub u32);
+
+/// One of a proxy's two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProxySide {
+    /// It listens.
+    Front,
+    /// It has servers.
+    Back,
+}
+
+/// Resolves names while a generation is built.
+pub trait Names {
+    /// The proxy of that name with that side.
+    fn proxy(&self, name: &[u8], side: ProxySide) -> Option<ProxyId>;
+    /// The proxy whose line is compiled, if it has that side.
+    fn current(&self, side: ProxySide) -> Option<ProxyId>;
+    /// The server of that name of the backend.
+    fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId>;
+    /// The user list of that name.
+    fn userlist(&self, name: &[u8]) -> Option<UserlistId>;
+    /// A variable of the environment as the configuration sees it.
+    fn environment(&self, name: &[u8]) -> Option<Vec<u8>>;
+    /// The bytes of a map or a file of patterns; `name` is as it was written.
+    fn file(&self, name: &[u8]) -> std::io::Result<Vec<u8>>;
+}
+
+/// Compiles the expressions of one generation.
+pub struct Compiler<'a> {
+    /// Resolves names.
+    pub names: &'a dyn Names,
+    /// All variables that the generation's expressions name.
+    pub variables: &'a mut VariableNames,
+    /// All maps and files of patterns that they use.
+    pub references: &'a mut References,
+    /// What is probably not meant: the fetch gives nothing at this place.
+    pub warnings: Vec<Error>,
+}
+
+impl<'a> Compiler<'a> {
+    /// For one generation; `variables` and `references` are kept by the caller, since evaluation needs them.
+    pub fn new(
+        names: &'a dyn Names,
+        variables: &'a mut VariableNames,
+        references: &'a mut References,
+    ) -> Self {
+        Self { names, variables, references, warnings: Vec::new() }
+    }
+
+    /// The warnings so far, taken out.
+    pub fn take_warnings(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.warnings)
+    }
+}
+
+/// What `--help` and the manual say about a fetch or a converter.
+#[derive(Clone, Copy, Debug)]
+pub struct Described {
+    /// Its name.
+    pub name: &'static str,
+    /// One sentence without its full stop.
+    pub help: &'static str,
+    /// Why it is refused, if it is.
+    pub refused: Option<&'static str>,
+    /// Where a fetch has something to give; nothing for converters.
+    pub places: Option<Places>,
+}
+
+/// All fetches, in order of their names, those that are not built yet among them.
+pub fn fetches() -> impl Iterator<Item = Described> {
+    fetch::table().iter().map(|row| Described {
+        name: row.name,
+        help: row.help,
+        refused: row.refused(),
+        places: Some(row.places),
+    })
+}
+
+/// All converters, in order of their names, those that are not built yet among them.
+pub fn converters() -> impl Iterator<Item = Described> {
+    convert::table().iter().map(|row| Described {
+        name: row.name,
+        help: row.help,
+        refused: row.refused(),
+        places: None,
+    })
+}

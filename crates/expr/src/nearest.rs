@@ -1,0 +1,128 @@
+//! The known word nearest to a mistyped one.
+//!
+//! Optimal string alignment: insertions, deletions, replacements and swaps of neighbours count one each, each byte is
+//! edited once. Three rows of the table are kept, rows that cannot stay within the bound end the work.
+
+/// Bytes of a word for which a nearest known word is looked for; no keyword is longer.
+pub const MAX_GUESSED_BYTES: usize = 64;
+/// Edits between a mistyped word and the one that is proposed.
+pub const MAX_EDITS: usize = 3;
+
+/// The known word that takes the fewest edits from `word`, if they are few for its length: one for each three bytes,
+/// at most [`MAX_EDITS`]. Of several the first.
+///
+/// Cost: for each candidate at most 64 x 64 steps; candidates whose length differs too much cost nothing.
+pub fn nearest<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.is_empty() || word.len() > MAX_GUESSED_BYTES {
+        return None;
+    }
+    let mut bound = (word.len().div_ceil(3)).min(MAX_EDITS);
+    let mut best = None;
+    for candidate in known {
+        if let Some(edits) = distance(word, candidate.as_bytes(), bound) {
+            // A word of which nothing stays is no guess.
+            if edits >= candidate.len() {
+                continue;
+            }
+            best = Some(candidate);
+            if edits == 0 {
+                break;
+            }
+            bound = edits - 1;
+        }
+    }
+    best
+}
+
+/// Edits from `a` to `b`, case ignored, if they are at most `bound`.
+fn distance(a: &[u8], b: &[u8], bound: usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > bound || b.len() > MAX_GUESSED_BYTES {
+        return None;
+    }
+    let mut rows = [[0; MAX_GUESSED_BYTES + 1]; 3];
+    for (column, cell) in rows[0].iter_mut().enumerate() {
+        *cell = column;
+    }
+    for i in 1..=a.len() {
+        let (now, before, twice) = (i % 3, (i + 2) % 3, (i + 1) % 3);
+        rows[now][0] = i;
+        let mut least = i;
+        for j in 1..=b.len() {
+            let same = |x: usize, y: usize| a[x - 1].eq_ignore_ascii_case(&b[y - 1]);
+            let mut edits = (rows[before][j] + 1)
+                .min(rows[now][j - 1] + 1)
+                .min(rows[before][j - 1] + usize::from(!same(i, j)));
+            if i > 1 && j > 1 && same(i, j - 1) && same(i - 1, j) {
+                edits = edits.min(rows[twice][j - 2] + 1);
+            }
+            rows[now][j] = edits;
+            least = least.min(edits);
+        }
+        // A swap may reach back one row further, which is why the row before counts too.
+        if least > bound && rows[before][..=b.len()].iter().all(|&edits| edits > bound) {
+            return None;
+        }
+    }
+    Some(rows[a.len() % 3][b.len()]).filter(|&edits| edits <= bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WORDS: [&str; 6] = ["maxconn", "mode", "monitor-uri", "httplog", "bind", "id"];
+
+    #[test]
+    fn slips_of_the_finger_are_recognised() {
+        for (typed, meant) in [
+            ("maxcon", "maxconn"),
+            ("maxxconn", "maxconn"),
+            ("amxconn", "maxconn"),
+            ("httplg", "httplog"),
+            ("MODE", "mode"),
+            ("monitor_uri", "monitor-uri"),
+            ("bnid", "bind"),
+        ] {
+            assert_eq!(nearest(typed.as_bytes(), WORDS), Some(meant), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_is_far_from_everything_is_not_guessed() {
+        for typed in ["", "x", "zz", "completely-else", "\u{ff}\u{ff}"] {
+            assert_eq!(nearest(typed.as_bytes(), WORDS), None, "{typed}");
+        }
+        assert_eq!(nearest(&[b'm'; 100_000], WORDS), None);
+    }
+
+    /// The textbook table, without bound or saved rows.
+    fn plain(a: &[u8], b: &[u8]) -> usize {
+        let mut table = vec![vec![0usize; b.len() + 1]; a.len() + 1];
+        for i in 0..=a.len() {
+            for j in 0..=b.len() {
+                table[i][j] = if i == 0 || j == 0 {
+                    i + j
+                } else {
+                    let same = a[i - 1] == b[j - 1];
+                    let mut edits = (table[i - 1][j] + 1)
+                        .min(table[i][j - 1] + 1)
+                        .min(table[i - 1][j - 1] + usize::from(!same));
+                    if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                        edits = edits.min(table[i - 2][j - 2] + 1);
+                    }
+                    edits
+                };
+            }
+        }
+        table[a.len()][b.len()]
+    }
+
+    proptest! {
+        #[test]
+        fn the_bounded_distance_is_the_textbook_distance(a in "[abc]{0,8}", b in "[abc]{0,8}", bound in 0usize..9) {
+            let full = plain(a.as_bytes(), b.as_bytes());
+            prop_assert_eq!(distance(a.as_bytes(), b.as_bytes(), bound), (full <= bound).then_some(full));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Regular expressions over bytes: Perl's syntax without what cannot be matched in linear time.
+
+use crate::scratch::{Scratch, Writer};
+use manylane_sync::Arc;
+use regex_automata::util::primitives::NonMaxUsize;
+use regex_automata::{Input, meta, util::syntax};
+
+/// Bytes that one compiled expression may take: a bound on what a line of a file can ask for.
+pub const MAX_REGEX_BYTES: usize = 16 << 20;
+
+/// Groups that `\0` to `\9` can name.
+const GROUPS: usize = 10;
+
+/// A compiled expression. Its machine's changing state is in the lane ([`crate::Lane`]): matching takes no lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Regex(Arc<meta::Regex>);
+
+impl Regex {
+    /// Compiles an expression; the error is a sentence.
+    pub(crate) fn new(text: &[u8], ignore_case: bool) -> Result<Self, String> {
+        Self::any_of(&[text], ignore_case)
+    }
+
+    /// One machine for several expressions.
+    pub(crate) fn any_of(texts: &[&[u8]], ignore_case: bool) -> Result<Self, String> {
+        let texts: Vec<&str> =
+            texts
+                .iter()
+                .map(|text| std::str::from_utf8(text))
+                .collect::<Result<_, _>>()
+                .map_err(|_| "a regular expression must be UTF-8; write other bytes as \\xNN".to_owned())?;
+        let config = meta::Config::new()
+            .nfa_size_limit(Some(MAX_REGEX_BYTES))
+            .onepass_size_limit(Some(MAX_REGEX_BYTES / 8))
+            .hybrid_cache_capacity(1 << 20)
+            .utf8_empty(false);
+        let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(ignore_case);
+        match meta::Builder::new().configure(config).syntax(syntax).build_many(&texts) {
+            Ok(regex) => Ok(Self(Arc::new(regex))),
+            Err(error) => {
+                let why = match error.syntax_error() {
+                    Some(error) => last_line(&error.to_string()),
+                    None => last_line(&error.to_string()),
+                };
+                Err(format!(
+                    "this regular expression is refused: {why} (look-around and back references are not there)"
+                ))
+            }
+        }
+    }
+
+    pub(crate) fn is_match(&self, text: &[u8], scratch: &mut Scratch<'_>) -> bool {
+        let input = Input::new(text).earliest(true);
+        self.0.search_half_with(scratch.machine(&self.0), &input).is_some()
+    }
+
+    fn groups(
+        &self,
+        text: &[u8],
+        from: usize,
+        scratch: &mut Scratch<'_>,
+        slots: &mut [Option<NonMaxUsize>; 2 * GROUPS],
+    ) -> Option<(usize, usize)> {
+        slots.fill(None);
+        let input = Input::new(text).range(from..);
+        self.0.search_slots_with(scratch.machine(&self.0), &input, slots)?;
+        Some((slots[0]?.get(), slots[1]?.get()))
+    }
+
+    /// The text with the first match, or all, replaced as `template` says: `\1` is what the first parentheses matched.
+    pub(crate) fn replace<'x>(
+        &self,
+        text: &'x [u8],
+        template: &[u8],
+        all: bool,
+        scratch: &mut Scratch<'x>,
+    ) -> Option<&'x [u8]> {
+        let mut slots = [None; 2 * GROUPS];
+        let Some(mut at) = self.groups(text, 0, scratch, &mut slots) else { return Some(text) };
+        // The result grows at the front of the scratch while the machine is borrowed in between: by turns, part for part.
+        let mut copied = 0;
+        let mut len = 0;
+        loop {
+            let (start, end) = at;
+            len = append(scratch, len, |out| {
+                out.put(&text[copied..start])?;
+                expand(text, template, &slots, out)
+            })?;
+            copied = end;
+            if !all || end >= text.len() {
+                break;
+            }
+            // A match of nothing must not be found again.
+            let mut from = end;
+            if start == end {
+                len = append(scratch, len, |out| out.push(text[end]))?;
+                copied = end + 1;
+                from = end + 1;
+            }
+            match self.groups(text, from, scratch, &mut slots) {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        len = append(scratch, len, |out| out.put(&text[copied.min(text.len())..]))?;
+        scratch.fill(|_| Some(len))
+    }
+
+    /// The template with the groups of the first match in it; nothing when there is no match.
+    pub(crate) fn expand<'x>(
+        &self,
+        text: &[u8],
+        template: &[u8],
+        scratch: &mut Scratch<'x>,
+    ) -> Option<&'x [u8]> {
+        let mut slots = [None; 2 * GROUPS];
+        self.groups(text, 0, scratch, &mut slots)?;
+        scratch.build(|out| expand(text, template, &slots, out))
+    }
+}
+
+/// Writes behind the first `len` free bytes without keeping them yet; returns the new length.
+fn append(
+    scratch: &mut Scratch<'_>,
+    len: usize,
+    write: impl FnOnce(&mut Writer<'_>) -> Option<()>,
+) -> Option<usize> {
+    let mut added = 0;
+    scratch.fill(|free| {
+        let mut out = Writer::new(free.get_mut(len..)?);
+        write(&mut out)?;
+        added = out.len();
+        Some(0)
+    })?;
+    Some(len + added)
+}
+
+fn expand(
+    text: &[u8],
+    template: &[u8],
+    slots: &[Option<NonMaxUsize>; 2 * GROUPS],
+    out: &mut Writer<'_>,
+) -> Option<()> {
+    let mut rest = template;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (*first, tail) {
+            (b'\\', [digit @ b'0'..=b'9', tail @ ..]) => {
+                rest = tail;
+                let group = usize::from(digit - b'0');
+                if let (Some(start), Some(end)) = (slots[2 * group], slots[2 * group + 1]) {
+                    out.put(&text[start.get()..end.get()])?;
+                }
+            }
+            (b'\\', [b'x', high, low, tail @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                rest = tail;
+                let digit = |byte: u8| crate::fetch::digit(byte).unwrap_or(0);
+                out.push(digit(*high) << 4 | digit(*low))?;
+            }
+            (b'\\', [next, tail @ ..]) => {
+                rest = tail;
+                out.push(*next)?;
+            }
+            (byte, _) => out.push(byte)?,
+        }
+    }
+    Some(())
+}
+
+/// Messages of the engine draw the expression with a caret; the sentence is their last line.
+fn last_line(message: &str) -> String {
+    let line = message.lines().last().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
+}

@@ -1,0 +1,221 @@
+//! Sample expressions: a fetch and the converters behind it, compiled to steps.
+
+use crate::args::{self, Args};
+use crate::cast::{cast, is_castable};
+use crate::convert::{self, Convert};
+use crate::env::Env;
+use crate::error::{Error, unknown};
+use crate::fetch::{self, Fetch};
+use crate::names::Compiler;
+use crate::place::Places;
+use crate::sample::{Absent, Fetched, Sample, Type, Value};
+use crate::scratch::Scratch;
+use crate::show::Shown;
+use std::ops::ControlFlow;
+
+/// Converters of one expression at most: a bound on the work that one word can ask for.
+pub const MAX_CONVERTERS: usize = 64;
+
+/// A compiled sample expression, such as `req.hdr(host),lower,map(hosts.map)`.
+#[derive(Debug)]
+pub struct Expression {
+    fetch: Fetch,
+    steps: Vec<Step>,
+    gives: Type,
+    places: Places,
+}
+
+#[derive(Debug)]
+struct Step {
+    takes: Type,
+    convert: Convert,
+}
+
+/// An expression, and where its text ends.
+pub(crate) struct Parsed {
+    pub(crate) expression: Expression,
+    pub(crate) end: usize,
+}
+
+impl Expression {
+    /// Compiles a word that is an expression and nothing else. It must have something to give at `place`.
+    pub fn compile(text: &[u8], place: Places, compiler: &mut Compiler<'_>) -> Result<Self, Error> {
+        let parsed = Self::parse(text, 0, compiler)?;
+        if parsed.end < text.len() {
+            return Err(Error::new(
+                parsed.end,
+                format!("'{}' does not belong to the expression before it", Shown(&text[parsed.end..])),
+            ));
+        }
+        parsed.expression.check_place(0, place)?;
+        Ok(parsed.expression)
+    }
+
+    /// Compiles from `start` on, as far as the expression goes. Where it stands is not checked.
+    pub(crate) fn parse(text: &[u8], start: usize, compiler: &mut Compiler<'_>) -> Result<Parsed, Error> {
+        let (name, at) = keyword(text, start);
+        if name.is_empty() {
+            return Err(Error::new(start, "a sample's name is expected here"));
+        }
+        let Some(row) = fetch::find(name) else {
+            let known = fetch::table().iter().filter(|row| row.refused().is_none()).map(|row| row.name);
+            return Err(Error::new(start, unknown("fetch method", name, known)));
+        };
+        let make = match row.make {
+            fetch::Make::Built(make) => make,
+            fetch::Make::Refused(reason) => return Err(refused(start, "fetch", row.name, reason)),
+        };
+        let tail = args::tail(text, at)?;
+        let mut end = tail.next;
+        let mut args = Args::new(row.name, tail, row.args, row.required, compiler)?;
+        let fetch = make(&mut args)?;
+        let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, places: row.places };
+        while text.get(end) == Some(&b',') {
+            let start = end + 1;
+            let (name, at) = keyword(text, start);
+            let Some(row) = convert::find(name) else {
+                let known = convert::table().iter().filter(|row| row.refused().is_none()).map(|row| row.name);
+                return Err(Error::new(start, unknown("converter", name, known)));
+            };
+            let make = match row.make {
+                convert::Make::Built(make) => make,
+                convert::Make::Refused(reason) => return Err(refused(start, "converter", row.name, reason)),
+            };
+            if !is_castable(expression.gives, row.takes) {
+                return Err(Error::new(
+                    start,
+                    format!(
+                        "converter '{}' takes {}, which cannot be made of the {} before it",
+                        row.name, row.takes, expression.gives
+                    ),
+                ));
+            }
+            if expression.steps.len() >= MAX_CONVERTERS {
+                return Err(Error::new(
+                    start,
+                    format!("more than {MAX_CONVERTERS} converters in one expression"),
+                ));
+            }
+            let tail = args::tail(text, at)?;
+            end = tail.next;
+            let mut args = Args::new(row.name, tail, row.args, row.required, compiler)?;
+            let convert = make(&mut args)?;
+            expression.steps.push(Step { takes: row.takes, convert });
+            if row.gives != Type::Same {
+                expression.gives = row.gives;
+            }
+        }
+        Ok(Parsed { expression, end })
+    }
+
+    /// An error when the fetch has nothing to give at `place`.
+    pub(crate) fn check_place(&self, at: usize, place: Places) -> Result<(), Error> {
+        if self.places.meets(place) {
+            return Ok(());
+        }
+        Err(Error::new(
+            at,
+            format!(
+                "there is nothing to take this sample from in {}: it is there in {}",
+                place.names(),
+                self.places.names()
+            ),
+        ))
+    }
+
+    /// The type of what it gives.
+    pub fn gives(&self) -> Type {
+        self.gives
+    }
+
+    /// Where it has something to give.
+    pub fn places(&self) -> Places {
+        self.places
+    }
+
+    /// Whether its value is fixed by the configuration.
+    pub fn is_constant(&self) -> bool {
+        self.fetch.is_constant() && self.steps.is_empty()
+    }
+
+    /// The sample; of several values of a field or parameter the one that the fetch's name stands for (mostly the last).
+    ///
+    /// Cost: no allocation; what converters write is in the scratch, and a chain that needs more than [`crate::SCRATCH_BYTES`] gives
+    /// nothing.
+    pub fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+        let sample = self.fetch.eval(env, scratch)?;
+        self.convert(sample, env, scratch).ok_or(Absent::Never)
+    }
+
+    /// As [`Expression::eval`], cast to `to`.
+    pub fn eval_as<'x>(
+        &'x self,
+        to: Type,
+        env: &Env<'x>,
+        scratch: &mut Scratch<'x>,
+    ) -> Result<Value<'x>, Absent> {
+        let value = self.eval(env, scratch)?.value;
+        cast(value, to, scratch).ok_or(Absent::Never)
+    }
+
+    /// The sample as text, bytes as they are.
+    pub fn eval_text<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
+        self.eval_as(Type::Str, env, scratch).ok()?.bytes()
+    }
+
+    /// The sample as a number.
+    pub fn eval_int(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Option<i64> {
+        let mut scratch = scratch.reborrow();
+        match self.eval_as(Type::Int, env, &mut scratch).ok()? {
+            Value::Int(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// Gives every value that there is to `visit`, until it has enough.
+    pub(crate) fn each(
+        &self,
+        env: &Env<'_>,
+        scratch: &mut Scratch<'_>,
+        mut visit: impl FnMut(Sample<'_>, &mut Scratch<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Absent> {
+        let mut any = false;
+        self.fetch.each(env, scratch, &mut |sample, scratch| {
+            let mut scratch = scratch.reborrow();
+            match self.convert(sample, env, &mut scratch) {
+                Some(sample) => {
+                    any = true;
+                    visit(sample, &mut scratch)
+                }
+                None => ControlFlow::Continue(()),
+            }
+        })?;
+        if any { Ok(()) } else { Err(Absent::Never) }
+    }
+
+    fn convert<'x>(
+        &'x self,
+        sample: Sample<'x>,
+        env: &Env<'x>,
+        scratch: &mut Scratch<'x>,
+    ) -> Option<Sample<'x>> {
+        let mut value = sample.value;
+        for step in &self.steps {
+            value = cast(value, step.takes, scratch)?;
+            value = step.convert.apply(value, env, scratch)?;
+        }
+        Some(Sample { value, may_change: sample.may_change })
+    }
+}
+
+/// The keyword at `start` and its end: up to a parenthesis, a comma, a bracket or white space.
+pub(crate) fn keyword(text: &[u8], start: usize) -> (&[u8], usize) {
+    let rest = text.get(start..).unwrap_or_default();
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.+:".contains(byte);
+    let len = rest.iter().position(|byte| !is_name(byte)).unwrap_or(rest.len());
+    (&rest[..len], start + len)
+}
+
+pub(crate) fn refused(at: usize, what: &str, name: &str, reason: &str) -> Error {
+    Error::new(at, format!("'{name}' is a {what} of HAProxy that this program refuses: {reason}"))
+}

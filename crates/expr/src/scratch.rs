@@ -1,0 +1,224 @@
+//! Memory of a lane in which evaluations write what is not in a message: one fixed buffer, and the state of the
+//! regular expressions' machines.
+//!
+//! A [`Lane`] belongs to one lane and lives as long as it. A [`Scratch`] is the lend of one evaluation: bytes are cut off the
+//! free rest, so what was given out stays valid while the evaluation's results are used, and all of it is free again when
+//! the lend ends. Nothing is allocated but the machines' states, once for each expression and lane.
+
+use manylane_sync::Arc;
+use regex_automata::meta;
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Bytes that one evaluation may write, all its converters together. Four times the default `tune.bufsize`: each of a chain of
+/// converters may write a value of the size of a message's buffer a few times before a sample is missing for lack of room.
+pub const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// States of regular expressions that a lane keeps. More than that, and all are dropped: a flood of expressions
+/// that are added while the program runs costs time then, not memory.
+pub const MAX_MACHINES: usize = 4096;
+
+/// What one lane needs to evaluate programs.
+#[derive(Debug)]
+pub struct Lane {
+    buffer: Box<[u8]>,
+    tools: Tools,
+}
+
+/// What is not bytes.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    machines: Machines,
+    random: u64,
+}
+
+impl Lane {
+    /// A lane's memory. `seed` starts its random numbers: they are for sampling, not for secrets.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            buffer: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            tools: Tools { machines: Machines::default(), random: seed },
+        }
+    }
+
+    /// Lends all of it to one evaluation.
+    pub fn scratch(&mut self) -> Scratch<'_> {
+        Scratch { free: &mut self.buffer, tools: &mut self.tools }
+    }
+
+    /// Drops the states of regular expressions: to be called when a new generation of the configuration is in use.
+    pub fn forget(&mut self) {
+        self.tools.machines = Machines::default();
+    }
+}
+
+/// The free rest of a lane's buffer.
+#[derive(Debug)]
+pub struct Scratch<'a> {
+    free: &'a mut [u8],
+    tools: &'a mut Tools,
+}
+
+impl<'a> Scratch<'a> {
+    /// The same memory for a shorter time: what is written through it is free again afterwards.
+    pub fn reborrow(&mut self) -> Scratch<'_> {
+        Scratch { free: self.free, tools: self.tools }
+    }
+
+    /// Bytes that are free.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Lets `write` fill the free bytes from the front; keeps as many as it says.
+    pub fn fill(&mut self, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<&'a [u8]> {
+        let len = write(self.free)?;
+        if len > self.free.len() {
+            return None;
+        }
+        let (kept, rest) = std::mem::take(&mut self.free).split_at_mut(len);
+        self.free = rest;
+        Some(kept)
+    }
+
+    /// A writer that keeps what was written when it is done.
+    pub fn build(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Option<()>) -> Option<&'a [u8]> {
+        self.fill(|free| {
+            let mut writer = Writer::new(free);
+            write(&mut writer)?;
+            (!writer.is_full()).then_some(writer.len())
+        })
+    }
+
+    /// A copy of the bytes.
+    pub fn copy(&mut self, bytes: &[u8]) -> Option<&'a [u8]> {
+        self.build(|writer| writer.put(bytes))
+    }
+
+    /// Formatted text.
+    pub fn print(&mut self, text: fmt::Arguments<'_>) -> Option<&'a [u8]> {
+        self.build(|writer| writer.write_fmt(text).ok())
+    }
+
+    /// The first half of the free bytes, for a text that grows while others are evaluated.
+    pub(crate) fn take_half(&mut self) -> &'a mut [u8] {
+        let half = self.free.len() / 2;
+        let (taken, rest) = std::mem::take(&mut self.free).split_at_mut(half);
+        self.free = rest;
+        taken
+    }
+
+    /// The next random number of the lane (SplitMix64 by Steele, Lea and Flood).
+    pub fn random(&mut self) -> u64 {
+        self.tools.random = self.tools.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.tools.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn machine(&mut self, regex: &Arc<meta::Regex>) -> &mut meta::Cache {
+        self.tools.machines.of(regex)
+    }
+}
+
+/// Bytes written one after another into a bounded buffer.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    buffer: &'a mut [u8],
+    len: usize,
+    full: bool,
+}
+
+impl<'a> Writer<'a> {
+    /// Writes to `buffer` from its start.
+    pub fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, len: 0, full: false }
+    }
+
+    /// What was written.
+    pub fn written(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    /// What was written, for as long as the buffer lives; nothing when something did not fit.
+    pub fn into_written(self) -> Option<&'a [u8]> {
+        let Self { buffer, len, full } = self;
+        (!full).then_some(&buffer[..len])
+    }
+
+    /// Bytes written.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Something did not fit.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Appends the bytes, or those of them that fit; nothing is returned when some did not.
+    pub fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        let kept = bytes.len().min(self.buffer.len() - self.len);
+        self.buffer[self.len..self.len + kept].copy_from_slice(&bytes[..kept]);
+        self.len += kept;
+        self.full |= kept < bytes.len();
+        (kept == bytes.len()).then_some(())
+    }
+
+    /// Appends a byte.
+    pub fn push(&mut self, byte: u8) -> Option<()> {
+        self.put(&[byte])
+    }
+
+    /// Appends formatted text.
+    pub fn print(&mut self, text: fmt::Arguments<'_>) -> Option<()> {
+        self.write_fmt(text).ok()
+    }
+}
+
+impl Write for Writer<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.put(text.as_bytes()).ok_or(fmt::Error)
+    }
+}
+
+/// States of regular expressions by the address of the expression, which its entry keeps alive.
+#[derive(Debug, Default)]
+struct Machines(HashMap<usize, (Arc<meta::Regex>, meta::Cache), BuildHasherDefault<AddressHasher>>);
+
+impl Machines {
+    fn of(&mut self, regex: &Arc<meta::Regex>) -> &mut meta::Cache {
+        let address = std::ptr::from_ref::<meta::Regex>(regex) as usize;
+        if self.0.len() >= MAX_MACHINES && !self.0.contains_key(&address) {
+            self.0.clear();
+        }
+        &mut self.0.entry(address).or_insert_with(|| (regex.clone(), regex.create_cache())).1
+    }
+}
+
+/// Spreads an address: its low bits are zeroes.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.0 = (self.0.rotate_left(7) ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}

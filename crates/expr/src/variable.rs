@@ -1,0 +1,401 @@
+//! Variables: names are resolved when the configuration is read, values live as long as their scope.
+//!
+//! Rules:
+//! 1. A name belongs to a scope and has a dense number in it ([`VariableId`]). Evaluation never looks at names.
+//! 2. Values of `sess`, `txn`, `req`, `res` and `check` are in a [`Variables`] of one lane each, which its owner clears and uses again:
+//!    in steady state it allocates nothing. Text is kept in one run of bytes that is bounded by [`MAX_SCOPE_BYTES`].
+//! 3. Values of `proc` are shared by the lanes: each is published as a whole ([`ProcessVariables`]), reading is one plain load. Setting
+//!    one allocates and takes a lock, so it is for rules that run now and then; of two that set one at the same time either wins.
+
+use crate::error::Error;
+use crate::sample::Value;
+use crate::scratch::Scratch;
+use crate::show::Shown;
+use manylane_sync::{Published, Reader};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Bytes of a variable's name at most.
+pub const MAX_NAME_BYTES: usize = 128;
+/// Variables of one scope at most; the bound is on the file, not on traffic.
+pub const MAX_VARIABLES: usize = 4096;
+/// Bytes of text that one scope's variables hold at most, unless [`Variables::with_limit`] says otherwise: a flood of long values
+/// fails to be set.
+pub const MAX_SCOPE_BYTES: usize = 64 * 1024;
+
+/// How long a variable lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// As long as the process.
+    Process,
+    /// As long as the client's connection.
+    Session,
+    /// A request and its response.
+    Transaction,
+    /// While the request is worked on.
+    Request,
+    /// While the response is worked on.
+    Response,
+    /// One run of a health check.
+    Check,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Process, Self::Session, Self::Transaction, Self::Request, Self::Response, Self::Check];
+
+    /// The word before the dot.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Process => "proc",
+            Self::Session => "sess",
+            Self::Transaction => "txn",
+            Self::Request => "req",
+            Self::Response => "res",
+            Self::Check => "check",
+        }
+    }
+}
+
+/// A variable: a place in its scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VariableId {
+    /// Its scope.
+    pub scope: Scope,
+    pub(crate) index: u16,
+}
+
+/// All names of a generation.
+#[derive(Clone, Debug, Default)]
+pub struct VariableNames {
+    ids: HashMap<Vec<u8>, VariableId>,
+    counts: [u16; Scope::ALL.len()],
+}
+
+impl VariableNames {
+    /// The variable of `scope.name`, made when it is new.
+    pub fn resolve(&mut self, text: &[u8]) -> Result<VariableId, Error> {
+        if let Some(id) = self.ids.get(text) {
+            return Ok(*id);
+        }
+        let dot = memchr::memchr(b'.', text).unwrap_or(text.len());
+        let Some(scope) = Scope::ALL.into_iter().find(|scope| scope.name().as_bytes() == &text[..dot]) else {
+            return Err(Error::new(
+                0,
+                format!(
+                    "'{}' is no variable: it must begin with proc., sess., txn., req., res. or check.",
+                    Shown(text)
+                ),
+            ));
+        };
+        let name = text.get(dot + 1..).unwrap_or_default();
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Err(Error::new(
+                dot.min(text.len()),
+                format!("a variable's name has 1 to {MAX_NAME_BYTES} characters after the scope"),
+            ));
+        }
+        if let Some(at) = name.iter().position(|b| !b.is_ascii_alphanumeric() && !matches!(b, b'_' | b'.')) {
+            return Err(Error::new(
+                dot + 1 + at,
+                format!(
+                    "character '{}' is not permitted in a variable's name, only letters, digits, '_' and '.'",
+                    Shown(&name[at..=at])
+                ),
+            ));
+        }
+        let count = &mut self.counts[scope as usize];
+        if usize::from(*count) >= MAX_VARIABLES {
+            return Err(Error::new(
+                0,
+                format!("more than {MAX_VARIABLES} variables in scope '{}'", scope.name()),
+            ));
+        }
+        let id = VariableId { scope, index: *count };
+        *count += 1;
+        self.ids.insert(text.to_vec(), id);
+        Ok(id)
+    }
+
+    /// The variable of that name, if an expression of the generation names it.
+    pub fn get(&self, text: &[u8]) -> Option<VariableId> {
+        self.ids.get(text).copied()
+    }
+
+    /// How many variables a scope has.
+    pub fn count(&self, scope: Scope) -> usize {
+        usize::from(self.counts[scope as usize])
+    }
+
+    /// All names with their places, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], VariableId)> {
+        self.ids.iter().map(|(name, id)| (&name[..], *id))
+    }
+}
+
+/// A value without its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Unset,
+    Bool(bool),
+    Int(i64),
+    Ipv4(Ipv4Addr),
+    Ipv6(Ipv6Addr),
+    Text { kind: TextKind, start: u32, len: u32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextKind {
+    Str,
+    Bin,
+    Method,
+}
+
+impl TextKind {
+    fn value(self, bytes: &[u8]) -> Value<'_> {
+        match self {
+            Self::Str => Value::Str(bytes),
+            Self::Bin => Value::Bin(bytes),
+            Self::Method => Value::Method(bytes),
+        }
+    }
+}
+
+/// The values of one scope's variables.
+#[derive(Debug)]
+pub struct Variables {
+    slots: Vec<Slot>,
+    bytes: Vec<u8>,
+    /// Bytes of `bytes` that a slot still points to.
+    live: usize,
+    limit: usize,
+}
+
+impl Default for Variables {
+    fn default() -> Self {
+        Self::with_limit(MAX_SCOPE_BYTES)
+    }
+}
+
+impl Variables {
+    /// All unset; text takes at most `limit` bytes.
+    pub fn with_limit(limit: usize) -> Self {
+        Self { slots: Vec::new(), bytes: Vec::new(), live: 0, limit: limit.min(u32::MAX as usize) }
+    }
+
+    /// All unset; the memory is kept for the next use.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+        self.bytes.clear();
+        self.live = 0;
+    }
+
+    /// The value, text as it lies here.
+    pub fn get(&self, id: VariableId) -> Option<Value<'_>> {
+        Some(match *self.slots.get(usize::from(id.index))? {
+            Slot::Unset => return None,
+            Slot::Bool(b) => Value::Bool(b),
+            Slot::Int(n) => Value::Int(n),
+            Slot::Ipv4(addr) => Value::Ipv4(addr),
+            Slot::Ipv6(addr) => Value::Ipv6(addr),
+            Slot::Text { kind, start, len } => kind.value(&self.bytes[start as usize..][..len as usize]),
+        })
+    }
+
+    /// Forgets the value.
+    pub fn unset(&mut self, id: VariableId) {
+        if let Some(slot) = self.slots.get_mut(usize::from(id.index)) {
+            if let Slot::Text { len, .. } = slot {
+                self.live -= *len as usize;
+            }
+            *slot = Slot::Unset;
+        }
+    }
+
+    /// Sets the value; false when its text does not fit, and then the variable is unset.
+    pub fn set(&mut self, id: VariableId, value: Value<'_>) -> bool {
+        let index = usize::from(id.index);
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, Slot::Unset);
+        }
+        let (kind, text) = match value {
+            Value::Str(text) => (TextKind::Str, text),
+            Value::Bin(text) => (TextKind::Bin, text),
+            Value::Method(text) => (TextKind::Method, text),
+            plain => {
+                self.unset(id);
+                self.slots[index] = match plain {
+                    Value::Bool(b) => Slot::Bool(b),
+                    Value::Int(n) => Slot::Int(n),
+                    Value::Ipv4(addr) => Slot::Ipv4(addr),
+                    Value::Ipv6(addr) => Slot::Ipv6(addr),
+                    Value::Str(_) | Value::Bin(_) | Value::Method(_) => Slot::Unset,
+                };
+                return true;
+            }
+        };
+        // In place, when the old text was not shorter.
+        if let Slot::Text { start, len: old, .. } = self.slots[index]
+            && text.len() <= old as usize
+        {
+            self.bytes[start as usize..][..text.len()].copy_from_slice(text);
+            self.live -= old as usize - text.len();
+            self.slots[index] = Slot::Text { kind, start, len: text.len() as u32 };
+            return true;
+        }
+        self.unset(id);
+        if self.live + text.len() > self.limit {
+            return false;
+        }
+        if self.bytes.len() + text.len() > self.limit {
+            self.compact();
+        }
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(text);
+        self.live += text.len();
+        self.slots[index] = Slot::Text { kind, start, len: text.len() as u32 };
+        true
+    }
+
+    /// Moves the living texts together. Quadratic in the number of variables that hold text, which the file bounds.
+    fn compact(&mut self) {
+        let mut end = 0usize;
+        let mut from = 0u32;
+        loop {
+            let next = self
+                .slots
+                .iter()
+                .enumerate()
+                .filter_map(|(index, slot)| match slot {
+                    Slot::Text { start, len, .. } if *start >= from && *len > 0 => {
+                        Some((*start, *len, index))
+                    }
+                    _ => None,
+                })
+                .min();
+            let Some((start, len, index)) = next else { break };
+            self.bytes.copy_within(start as usize..(start + len) as usize, end);
+            if let Slot::Text { start: place, .. } = &mut self.slots[index] {
+                *place = end as u32;
+            }
+            end += len as usize;
+            from = start + len;
+        }
+        for slot in &mut self.slots {
+            if let Slot::Text { start, len: 0, .. } = slot {
+                *start = 0;
+            }
+        }
+        self.bytes.truncate(end);
+    }
+}
+
+/// A value with bytes of its own.
+#[derive(Debug)]
+enum Owned {
+    Plain(Value<'static>),
+    Text(TextKind, Box<[u8]>),
+}
+
+/// The values of `proc` variables, for all lanes.
+#[derive(Debug)]
+pub struct ProcessVariables(Box<[Published<Option<Owned>>]>);
+
+impl ProcessVariables {
+    /// For the names of a generation, all unset.
+    pub fn new(names: &VariableNames) -> Self {
+        Self((0..names.count(Scope::Process)).map(|_| Published::new(None)).collect())
+    }
+
+    /// The value.
+    pub fn get<'a>(&'a self, id: VariableId, reader: &'a Reader) -> Option<Value<'a>> {
+        match self.0.get(usize::from(id.index))?.load(reader).as_ref()? {
+            Owned::Plain(value) => Some(*value),
+            Owned::Text(kind, bytes) => Some(kind.value(bytes)),
+        }
+    }
+
+    /// Sets or, without a value, unsets a variable for all lanes.
+    pub fn set(&self, id: VariableId, value: Option<Value<'_>>) {
+        let Some(slot) = self.0.get(usize::from(id.index)) else { return };
+        slot.replace(value.map(|value| match value {
+            Value::Str(bytes) => Owned::Text(TextKind::Str, bytes.into()),
+            Value::Bin(bytes) => Owned::Text(TextKind::Bin, bytes.into()),
+            Value::Method(bytes) => Owned::Text(TextKind::Method, bytes.into()),
+            Value::Bool(b) => Owned::Plain(Value::Bool(b)),
+            Value::Int(n) => Owned::Plain(Value::Int(n)),
+            Value::Ipv4(addr) => Owned::Plain(Value::Ipv4(addr)),
+            Value::Ipv6(addr) => Owned::Plain(Value::Ipv6(addr)),
+        }));
+    }
+}
+
+/// The variables that an evaluation sees; a scope that does not exist at the moment is `None`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scopes<'a> {
+    /// `proc`
+    pub process: Option<&'a ProcessVariables>,
+    /// `sess`
+    pub session: Option<&'a RefCell<Variables>>,
+    /// `txn`
+    pub transaction: Option<&'a RefCell<Variables>>,
+    /// `req`
+    pub request: Option<&'a RefCell<Variables>>,
+    /// `res`
+    pub response: Option<&'a RefCell<Variables>>,
+    /// `check`
+    pub check: Option<&'a RefCell<Variables>>,
+}
+
+impl<'a> Scopes<'a> {
+    fn cell(&self, scope: Scope) -> Option<&'a RefCell<Variables>> {
+        match scope {
+            Scope::Process => None,
+            Scope::Session => self.session,
+            Scope::Transaction => self.transaction,
+            Scope::Request => self.request,
+            Scope::Response => self.response,
+            Scope::Check => self.check,
+        }
+    }
+
+    /// The value; text of a lane's scopes is copied into the scratch, since a converter further on may set the variable anew.
+    pub fn get<'x>(&self, id: VariableId, reader: &'x Reader, scratch: &mut Scratch<'x>) -> Option<Value<'x>>
+    where
+        'a: 'x,
+    {
+        if id.scope == Scope::Process {
+            return self.process?.get(id, reader);
+        }
+        let variables = self.cell(id.scope)?.borrow();
+        Some(match variables.get(id)? {
+            Value::Str(bytes) => Value::Str(scratch.copy(bytes)?),
+            Value::Bin(bytes) => Value::Bin(scratch.copy(bytes)?),
+            Value::Method(bytes) => Value::Method(scratch.copy(bytes)?),
+            Value::Bool(b) => Value::Bool(b),
+            Value::Int(n) => Value::Int(n),
+            Value::Ipv4(addr) => Value::Ipv4(addr),
+            Value::Ipv6(addr) => Value::Ipv6(addr),
+        })
+    }
+
+    /// Sets or, without a value, unsets; false when the scope does not exist now or the text does not fit.
+    pub fn set(&self, id: VariableId, value: Option<Value<'_>>) -> bool {
+        if id.scope == Scope::Process {
+            return self.process.is_some_and(|process| {
+                process.set(id, value);
+                true
+            });
+        }
+        let Some(cell) = self.cell(id.scope) else { return false };
+        match value {
+            Some(value) => cell.borrow_mut().set(id, value),
+            None => {
+                cell.borrow_mut().unset(id);
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! A small world for expressions: a request and a response, two proxies, a server, files.
+
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // each test uses a part; helpers of tests, too
+
+use manylane_buf::Chain;
+use manylane_expr::*;
+use manylane_http::{Head, Version};
+use manylane_sync::Reader;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Names: the frontend `f`, the backend `b` with the server `s1`, the user list `users`.
+#[derive(Default)]
+pub struct TestNames {
+    pub files: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Names for TestNames {
+    fn proxy(&self, name: &[u8], side: ProxySide) -> Option<ProxyId> {
+        match (name, side) {
+            (b"f", ProxySide::Front) => Some(ProxyId(1)),
+            (b"b", ProxySide::Back) => Some(ProxyId(2)),
+            _ => None,
+        }
+    }
+
+    fn current(&self, side: ProxySide) -> Option<ProxyId> {
+        (side == ProxySide::Front).then_some(ProxyId(1))
+    }
+
+    fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId> {
+        (backend == ProxyId(2) && name == b"s1").then_some(ServerId(7))
+    }
+
+    fn userlist(&self, name: &[u8]) -> Option<UserlistId> {
+        (name == b"users").then_some(UserlistId(0))
+    }
+
+    fn environment(&self, name: &[u8]) -> Option<Vec<u8>> {
+        (name == b"HOME").then(|| b"/home/test".to_vec())
+    }
+
+    fn file(&self, name: &[u8]) -> std::io::Result<Vec<u8>> {
+        self.files.get(name).cloned().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+}
+
+pub struct TestHost;
+
+impl Host for TestHost {
+    fn number(&self, which: Number) -> Option<i64> {
+        Some(match which {
+            Number::NbSrv(ProxyId(2)) => 3,
+            Number::SrvIsUp(ServerId(7)) => 1,
+            Number::SrvQueue(ServerId(7)) => 11,
+            Number::Thread | Number::Stopping => 0,
+            Number::ListenerConn => 1,
+            _ => 42,
+        })
+    }
+
+    fn backend(&self, name: &[u8]) -> Option<ProxyId> {
+        (name == b"b").then_some(ProxyId(2))
+    }
+
+    fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId> {
+        (backend == ProxyId(2) && name == b"s1").then_some(ServerId(7))
+    }
+
+    fn authenticate(&self, _: UserlistId, user: &[u8], password: &[u8], group: Option<&[u8]>) -> bool {
+        user == b"user" && password == b"pa:ss" && group.is_none()
+    }
+
+    fn is_local(&self, addr: IpAddr) -> bool {
+        addr.is_loopback()
+    }
+
+    fn hostname(&self) -> &[u8] {
+        b"here"
+    }
+
+    fn debug(&self, _: &[u8], _: &[u8], _: Option<Value<'_>>) {}
+}
+
+/// All parts of an environment, owned.
+pub struct World {
+    pub names: TestNames,
+    pub variable_names: VariableNames,
+    pub references: References,
+    pub warnings: Vec<Error>,
+    pub lane: Lane,
+    pub zone: Zone,
+    pub request: Option<Head>,
+    pub response: Option<Head>,
+    pub request_bytes: Chain,
+    pub response_bytes: Chain,
+    pub complete: bool,
+    pub is_final: bool,
+    pub direction: Direction,
+    pub client: ClientFacts<'static>,
+    pub server: ServerFacts<'static>,
+    pub stream: StreamFacts<'static>,
+    pub log: Option<LogFacts<'static>>,
+    pub session: RefCell<Variables>,
+    pub transaction: RefCell<Variables>,
+    pub process: Option<ProcessVariables>,
+    pub reader: Reader,
+}
+
+pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Head {
+    let mut head = Head::request(method.as_bytes(), target.as_bytes(), Version::HTTP_11).unwrap();
+    for (name, value) in fields {
+        head.add_field(name.as_bytes(), value.as_bytes()).unwrap();
+    }
+    head
+}
+
+pub fn response(status: u16, fields: &[(&str, &str)]) -> Head {
+    let mut head = Head::response(Version::HTTP_11, status, None).unwrap();
+    for (name, value) in fields {
+        head.add_field(name.as_bytes(), value.as_bytes()).unwrap();
+    }
+    head
+}
+
+impl World {
+    /// `GET /a/b?x=1&y=2` from 127.0.0.1:40000 to 127.0.0.1:18099 at 2017-07-14 02:40:00.123456 UTC.
+    pub fn new() -> Self {
+        let source = Some("127.0.0.1:40000".parse().unwrap());
+        let destination = Some("127.0.0.1:18099".parse().unwrap());
+        Self {
+            names: TestNames::default(),
+            variable_names: VariableNames::default(),
+            references: References::default(),
+            warnings: Vec::new(),
+            lane: Lane::new(1),
+            zone: Zone::utc(),
+            request: Some(request("GET", "/a/b?x=1&y=2", &[("host", "127.0.0.1:18099")])),
+            response: None,
+            request_bytes: Chain::new(),
+            response_bytes: Chain::new(),
+            complete: true,
+            is_final: true,
+            direction: Direction::Request,
+            client: ClientFacts {
+                source,
+                destination,
+                link_source: source,
+                link_destination: destination,
+                frontend: ProxyFacts { id: 1, name: b"f", default_backend: b"" },
+                listener_id: 1,
+                http_major: 1,
+                accepted: Timestamp { seconds: 1_500_000_000, micros: 123_456 },
+                first_request: true,
+                timeout: 2000,
+                ..ClientFacts::default()
+            },
+            server: ServerFacts::default(),
+            stream: StreamFacts {
+                request_line: Some(RequestLine { method: b"GET", target: b"/a/b?x=1&y=2", version: b"1.1" }),
+                ..StreamFacts::default()
+            },
+            log: None,
+            session: RefCell::default(),
+            transaction: RefCell::default(),
+            process: None,
+            reader: Reader::new(),
+        }
+    }
+
+    pub fn compiling<R>(&mut self, work: impl FnOnce(&mut Compiler<'_>) -> R) -> R {
+        let mut compiler = Compiler::new(&self.names, &mut self.variable_names, &mut self.references);
+        let result = work(&mut compiler);
+        self.warnings.extend(compiler.take_warnings());
+        result
+    }
+
+    /// Runs `work` with an environment and a scratch.
+    pub fn with<R>(&mut self, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
+        let data = |bytes, complete| Data { bytes: Some(bytes), complete, announced: None };
+        if self.process.is_none() {
+            self.process = Some(ProcessVariables::new(&self.variable_names));
+        }
+        let env = Env {
+            now: Timestamp { seconds: 1_500_000_000, micros: 123_456 },
+            zone: &self.zone,
+            direction: self.direction,
+            is_final: self.is_final,
+            request: self.request.as_ref(),
+            response: self.response.as_ref(),
+            request_data: data(&self.request_bytes, self.complete),
+            response_data: data(&self.response_bytes, self.complete),
+            client: &self.client,
+            server: &self.server,
+            stream: &self.stream,
+            log: self.log.as_ref(),
+            variables: Scopes {
+                process: self.process.as_ref(),
+                session: Some(&self.session),
+                transaction: Some(&self.transaction),
+                ..Scopes::default()
+            },
+            reader: &self.reader,
+            host: &TestHost,
+        };
+        work(&env, &mut self.lane.scratch())
+    }
+
+    /// The value of an expression as text; nothing when there is none.
+    pub fn text(&mut self, expression: &str) -> Option<String> {
+        self.bytes(expression).map(|bytes| bytes.escape_ascii().to_string())
+    }
+
+    pub fn bytes(&mut self, expression: &str) -> Option<Vec<u8>> {
+        let compiled = self.compiled(expression);
+        self.with(|env, scratch| compiled.eval_text(env, &mut scratch.reborrow()).map(<[u8]>::to_vec))
+    }
+
+    pub fn compiled(&mut self, expression: &str) -> Expression {
+        self.compiling(|compiler| Expression::compile(expression.as_bytes(), Places::EVERYWHERE, compiler))
+            .unwrap_or_else(|error| panic!("{expression}: {} at {}", error.message, error.at))
+    }
+
+    pub fn refusal(&mut self, expression: &str) -> (usize, String) {
+        match self
+            .compiling(|compiler| Expression::compile(expression.as_bytes(), Places::EVERYWHERE, compiler))
+        {
+            Ok(_) => panic!("{expression} compiles"),
+            Err(error) => (error.at, error.message),
+        }
+    }
+
+    /// The answer of a condition, its words separated by spaces.
+    pub fn verdict(&mut self, condition: &str) -> Verdict {
+        let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
+        let compiled = self
+            .compiling(|compiler| {
+                Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler)
+            })
+            .unwrap_or_else(|error| panic!("{condition}: {} at {}:{}", error.message, error.word, error.at));
+        self.with(|env, scratch| compiled.eval(env, &mut scratch.reborrow()))
+    }
+
+    /// A format's text.
+    pub fn format(&mut self, text: &str, usage: Use) -> String {
+        let format = self
+            .compiling(|compiler| Format::compile(text.as_bytes(), usage, Places::EVERYWHERE, compiler))
+            .unwrap_or_else(|error| panic!("{text}: {} at {}", error.message, error.at));
+        self.with(|env, scratch| {
+            let mut scratch = scratch.reborrow();
+            let text = format.eval(env, &mut scratch).expect("it fits");
+            text.escape_ascii().to_string().replace("\\\"", "\"")
+        })
+    }
+}
