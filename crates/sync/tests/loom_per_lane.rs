@@ -8,7 +8,7 @@
 
 use manylane_sync::atomic::OwnedU64;
 use manylane_sync::cell::UnsafeCell;
-use manylane_sync::{Arc, PerLane, model, thread};
+use manylane_sync::{Arc, PerLane, lane, model, thread};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A slot that is written before it is published and never again. Loom tells if a reader is not ordered after that.
@@ -62,16 +62,22 @@ fn a_slot_is_complete_when_it_is_seen() {
 
 #[test]
 fn a_lane_keeps_its_slot_when_another_makes_the_table_grow() {
+    /// Executions in which the lane that adds twice was the first and the second to come.
+    static CAME: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     model(|| {
         let lanes: Arc<PerLane<OwnedU64>> = Arc::new(PerLane::new(|_| OwnedU64::new(0)));
-        lanes.own().add(1);
-        let other = {
+        let spawn = |adds: &'static [u64]| {
             let lanes = lanes.clone();
-            thread::spawn(move || lanes.own().add(10))
+            thread::spawn(move || {
+                adds.iter().for_each(|n| lanes.own().add(*n));
+                (lane::current().index(), lanes.own().get())
+            })
         };
-        lanes.own().add(1);
-        other.join().expect("no assertion failed");
-        assert_eq!(lanes.own().get(), 2);
+        let threads = [spawn(&[10]), spawn(&[1, 1])];
+        let [(_, ten), (number, two)] = threads.map(|thread| thread.join().expect("no assertion failed"));
+        assert_eq!((ten, two), (10, 2));
         assert_eq!(lanes.iter().map(|(_, slot)| slot.get()).sum::<u64>(), 12);
+        CAME[number].fetch_add(1, Ordering::Relaxed);
     });
+    assert!(CAME.iter().all(|came| came.load(Ordering::Relaxed) > 0), "not all was tried: {CAME:?}");
 }
