@@ -56,7 +56,7 @@
 use crate::external;
 use crate::store::store;
 use manylane_pool::BytePool;
-use manylane_sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use manylane_sync::atomic::{AtomicBool, AtomicU32, Ordering, acquire_after_last};
 use manylane_sync::cell::UnsafeCell;
 use manylane_sync::lane;
 use std::ptr::NonNull;
@@ -388,7 +388,7 @@ impl Ref {
             return false;
         }
         // Acquire: pairs with the releases of the others.
-        fence(Ordering::Acquire);
+        acquire_after_last(shared);
         true
     }
 }

@@ -118,7 +118,7 @@ mod platform {
     use std::cell::Cell;
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
-    use std::sync::{Mutex, OnceLock, PoisonError};
+    use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
     #[cfg(manylane_sim)]
     const OUTSIDE: u32 = 1024;
@@ -145,19 +145,43 @@ mod platform {
         NUMBER.get()
     }
 
+    /// The register, locked.
+    struct Register(MutexGuard<'static, Numbers>);
+
+    impl Register {
+        fn lock() -> Self {
+            let numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+            #[cfg(manylane_tsan)]
+            ORDER.load(std::sync::atomic::Ordering::Acquire);
+            Self(numbers)
+        }
+    }
+
+    /// ThreadSanitizer does not see what std's mutex orders where it has to wait. So it is told here, under a name that `scripts/tsan` sets.
+    #[cfg(manylane_tsan)]
+    static ORDER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+    #[cfg(manylane_tsan)]
+    impl Drop for Register {
+        fn drop(&mut self) {
+            ORDER.fetch_add(1, std::sync::atomic::Ordering::Release);
+        }
+    }
+
     #[cold]
     pub(super) fn take() -> u32 {
-        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut register = Register::lock();
+        let numbers = &mut *register.0;
         let number = numbers.free.pop().map_or(numbers.next, |Reverse(number)| number);
         if number as usize >= MAX_LANES {
-            drop(numbers);
+            drop(register);
             panic!(
                 "{}: {MAX_LANES} threads have a lane already; end some first",
                 LaneOutOfRange(number as usize)
             );
         }
         numbers.next = numbers.next.max(number + 1);
-        drop(numbers);
+        drop(register);
         NUMBER.set(number);
         #[cfg(not(manylane_sim))]
         crate::arena::enter(LaneId(number));
@@ -166,12 +190,12 @@ mod platform {
     }
 
     pub(super) fn seen() -> usize {
-        NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).next as usize
+        Register::lock().0.next as usize
     }
 
     pub(super) fn for_each_free(mut each: impl FnMut(LaneId)) {
-        let numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
-        numbers.free.iter().for_each(|Reverse(number)| each(LaneId(*number)));
+        let register = Register::lock();
+        register.0.free.iter().for_each(|Reverse(number)| each(LaneId(*number)));
     }
 
     /// Has the system call [`give_back`] when this thread ends.
@@ -199,8 +223,7 @@ mod platform {
         NUMBER.set(NONE);
         #[cfg(not(manylane_sim))]
         crate::arena::leave();
-        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
-        numbers.free.push(Reverse((value.addr() - 1) as u32));
+        Register::lock().0.free.push(Reverse((value.addr() - 1) as u32));
     }
 }
 

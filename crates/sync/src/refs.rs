@@ -1,6 +1,6 @@
 //! A reference count with the two verbs of the kernel: hold and release (R-A5).
 
-use crate::atomic::{AtomicU32, Ordering, fence};
+use crate::atomic::{AtomicU32, Ordering, acquire_after_last};
 
 /// How many references an object has.
 ///
@@ -59,7 +59,7 @@ impl Refs {
             0 => released_too_often(),
             1 => {
                 // Acquire: pairs with the releases of the other holders.
-                fence(Ordering::Acquire);
+                acquire_after_last(&self.0);
                 true
             }
             _ => false,
