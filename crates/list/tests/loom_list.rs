@@ -103,7 +103,9 @@ fn orders(threads: usize) -> Vec<Vec<usize>> {
 fn explore(name: &str, threads: usize, f: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(bound(threads));
+    builder.max_duration = None; // there are over a thousand; the bound on preemptions is what ends each
     builder.max_branches = 2_000;
+    let most = builder.preemption_bound;
     let runs = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = runs.clone();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -112,11 +114,12 @@ fn explore(name: &str, threads: usize, f: impl Fn() + Send + Sync + 'static) {
             f();
         });
     }));
-    println!("{name}: {} interleavings", runs.load(std::sync::atomic::Ordering::Relaxed));
     if let Err(panic) = outcome {
         eprintln!("in the model: {name}");
         std::panic::resume_unwind(panic);
     }
+    let runs = runs.load(std::sync::atomic::Ordering::Relaxed);
+    println!("model {name}: all {runs} executions with at most {} preemptions", most.unwrap_or(usize::MAX));
 }
 
 /// What each of `acts` gives: in the order that is asked for, or all at the same time. The first one is the main thread's then; the

@@ -35,9 +35,14 @@ fn check_error<const BITS: u32>(values: &[u64], q: f64) {
     );
 }
 
+/// `usual` cases, unless `PROPTEST_CASES` says otherwise.
+fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+}
+
 proptest! {
     // A histogram of 10 bits has 56,000 buckets: each case is long.
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
     #[test]
     fn every_quantile_is_within_the_stated_error(values in values(), q in 0.0..=1.0f64) {

@@ -76,23 +76,59 @@ pub fn label<T: ?Sized>(object: &T, name: &'static str) {
 
 /// Runs a model: every interleaving under `cfg(loom)`, once elsewhere.
 ///
-/// Use it in place of `loom::model`: lane numbers start at 0 in each execution. Unless the environment says
-/// `LOOM_MAX_PREEMPTIONS` itself, at most [`PREEMPTIONS`] involuntary switches are tried in an execution, which finds nearly
-/// all that is to be found in a hundredth of the time; with `MANYLANE_LONG` set there is no such bound.
+/// Use it in place of `loom::model`: lane numbers start at 0 in each execution. At most [`PREEMPTIONS`] involuntary switches are tried
+/// in an execution, which finds nearly all that is to be found in a hundredth of the time. With `MANYLANE_LONG` set there is
+/// no such bound, but that of `LOOM_MAX_DURATION`, in seconds; a model that it ends is run with the usual bound after all, to the
+/// end. What was tried is printed. `LOOM_MAX_PREEMPTIONS` takes the place of either.
 pub fn model(f: impl Fn() + Sync + Send + 'static) {
     #[cfg(loom)]
     {
+        let long = std::env::var_os("MANYLANE_LONG").is_some();
+        let f = std::sync::Arc::new(f);
         let mut builder = loom::model::Builder::new();
-        if std::env::var_os("MANYLANE_LONG").is_none() {
+        builder.checkpoint_interval = builder.checkpoint_interval.min(1_000); // as often it looks at the clock
+        if !long {
             builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
+            builder.max_duration = None;
         }
-        builder.check(move || {
-            crate::lane::restart();
-            f();
-        });
+        if !explored_to_the_end(&builder, f.clone()) {
+            builder.preemption_bound = Some(PREEMPTIONS);
+            builder.max_duration = None;
+            explored_to_the_end(&builder, f);
+        }
     }
     #[cfg(not(loom))]
     f();
+}
+
+/// Runs a model within the bounds of `builder`, and prints what was tried; whether that was all within the bound on preemptions.
+#[cfg(loom)]
+fn explored_to_the_end(
+    builder: &loom::model::Builder,
+    f: std::sync::Arc<impl Fn() + Sync + Send + 'static>,
+) -> bool {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let executions = std::sync::Arc::new(AtomicU64::new(0));
+    let counted = executions.clone();
+    let began = std::time::Instant::now();
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        crate::lane::restart();
+        f();
+    });
+    let took = began.elapsed();
+    let ended = builder.max_duration.is_none_or(|most| took < most);
+    let bound = builder
+        .preemption_bound
+        .map_or("any preemptions".into(), |most| format!("at most {most} preemptions"));
+    println!(
+        "model {}: {} {} executions with {bound}, {:.1} s",
+        std::thread::current().name().unwrap_or_default(),
+        if ended { "all" } else { "NOT ALL, ended by the clock after" },
+        executions.load(Ordering::Relaxed),
+        took.as_secs_f64()
+    );
+    ended
 }
 
 /// Tells the model checker that the rest of this execution is not worth exploring: it is finished by fair turns.
