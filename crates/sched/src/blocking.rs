@@ -217,19 +217,20 @@ impl<T> Future for Blocking<T> {
     /// # Panics
     /// With the panic of the job. When it is polled after it was done.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut slot = self.slot.lock();
-        match slot.result.take() {
+        // Cloned and dropped outside of the lock: a foreign waker may do anything.
+        let waker = context.waker().clone();
+        let (result, before) = {
+            let mut slot = self.slot.lock();
+            match slot.result.take() {
+                None => (None, slot.waker.replace(waker)),
+                result => (result, Some(waker)),
+            }
+        };
+        drop(before);
+        match result {
             Some(Ok(value)) => Poll::Ready(value),
-            Some(Err(panic)) => {
-                drop(slot);
-                resume_unwind(panic)
-            }
-            None => {
-                let before = slot.waker.replace(context.waker().clone());
-                drop(slot);
-                drop(before); // outside of the lock
-                Poll::Pending
-            }
+            Some(Err(panic)) => resume_unwind(panic),
+            None => Poll::Pending,
         }
     }
 }

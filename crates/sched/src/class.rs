@@ -58,10 +58,10 @@ pub(crate) fn shares(left: u32, lengths: [u32; 3]) -> [u32; 3] {
         [0, 0, _] => return [0, 0, left],
         _ => {}
     }
-    let weight = |class: usize| if lengths[class] > 0 { WEIGHTS[class] } else { 0 };
-    let total: u32 = (0..3).map(weight).sum();
-    // Rounded up, so that no class with work is left out of a short round.
-    std::array::from_fn(|class| (left * weight(class)).div_ceil(total.max(1)))
+    let weight = |class: usize| if lengths[class] > 0 { u64::from(WEIGHTS[class]) } else { 0 };
+    let total: u64 = (0..3).map(weight).sum();
+    // Rounded up, so that no class with work is left out of a short round. None is more than all.
+    std::array::from_fn(|class| (u64::from(left) * weight(class)).div_ceil(total.max(1)) as u32)
 }
 
 #[cfg(test)]
@@ -74,6 +74,7 @@ mod tests {
         assert_eq!(shares(40, [0, 9, 9]), [0, 30, 10]);
         assert_eq!(shares(40, [0, 9, 0]), [0, 40, 0]);
         assert_eq!(shares(1, [9, 9, 9]), [1, 1, 1]);
+        assert_eq!(shares(u32::MAX, [9, 9, 9]), [1 << 31, 3 << 29, 1 << 29]);
     }
 
     /// R-F3

@@ -58,6 +58,8 @@ pub(crate) struct Local {
     pub(crate) detour: Own<u32>,
     /// Tasks in the heap.
     pub(crate) niced: Own<u32>,
+    /// The round in which measuring began last.
+    pub(crate) measured_from: Own<u64>,
     pub(crate) lane: Own<u32>,
     /// The number of no task: this lane, slot 0, generation 0.
     pub(crate) first: Own<TaskId>,
@@ -186,6 +188,7 @@ impl Home {
                 fresh: Own::new(0),
                 detour: Own::new(bits::PLAIN),
                 niced: Own::new(0),
+                measured_from: Own::new(0),
                 lane: Own::new(lane.index() as u32),
                 first: Own::new(TaskId::new(lane.index() as u32, 0, 0)),
                 open: Own::new(false),
@@ -244,6 +247,9 @@ impl Home {
     /// Whether tasks are measured from now on.
     #[inline(always)]
     pub(crate) fn measure(&self, on: bool) {
+        if on && !self.local.profiling.get() {
+            self.local.measured_from.set(self.local.now.get());
+        }
         self.local.profiling.set(on);
         self.local.detour.set(if on { bits::MEASURED } else { bits::PLAIN });
     }
@@ -516,3 +522,39 @@ const _: () = {
     assert!(size_of::<Inbox>() == 128 && offset_of!(Home, published) == 384);
     assert!(align_of::<Home>() == 128 && offset_of!(Home, slots).is_multiple_of(128));
 };
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use crate::{Config, Lane, Time};
+    use std::future::pending;
+
+    static KIND: TaskKind = TaskKind::new("generations");
+
+    /// 2^24 tasks in one slot, but for the waiting: wakers of the last ones are as those of the next.
+    #[test]
+    fn a_waker_kept_for_all_generations_wakes_nobody_in_an_empty_slot() {
+        let mut lane = Lane::new(Config::new()).expect("a new thread");
+        let here = lane.here();
+        let ids: Vec<_> =
+            (0..3).map(|_| here.spawn(&KIND, Class::Normal, async {}).expect("memory")).collect();
+        lane.round(Time::ZERO);
+        ids.iter().for_each(|id| id.next_generation().wake());
+        std::thread::scope(|scope| {
+            scope.spawn(|| ids.iter().for_each(|id| id.next_generation().wake()));
+        });
+        assert_eq!(lane.round(Time::ZERO).polled, 0);
+        let mut slots: Vec<_> =
+            (0..6).map(|_| here.spawn(&KIND, Class::Bulk, pending()).expect("memory").slot()).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, [0, 1, 2, 3, 4, 5], "each has a slot of its own");
+        assert_eq!(lane.round(Time::ZERO).polled, 6);
+    }
+
+    #[test]
+    fn generations_begin_again_and_leave_the_slot_alone() {
+        let last = TaskId::new(3, 5, (1 << 24) - 1);
+        assert_eq!(last.next_generation(), TaskId::new(3, 5, 0));
+        assert_eq!(TaskId::new(3, 5, 7).next_generation(), TaskId::new(3, 5, 8));
+    }
+}

@@ -12,6 +12,7 @@ use crate::slot::{Entry, RemoteSlot, bits};
 use crate::task;
 use crate::time::Time;
 use crate::timer::TIMERS_PER_ROUND;
+use crate::waker::TaskId;
 use manylane_sync::LaneId;
 use manylane_sync::atomic::Ordering;
 use std::cell::Cell;
@@ -264,8 +265,16 @@ impl Lane {
             here.stop();
         });
         let task = task.map_err(|error: SpawnError| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+        /// Else a panic of another task would leave it behind, to stop the lane some time.
+        struct Abort(Here, TaskId);
+        impl Drop for Abort {
+            fn drop(&mut self) {
+                self.0.abort(self.1);
+            }
+        }
+        let abort = Abort(here, task);
         let outcome = self.run(poller);
-        here.abort(task);
+        drop(abort);
         outcome?;
         output.take().ok_or_else(|| {
             io::Error::new(io::ErrorKind::Interrupted, "the lane was stopped before the future was done")
@@ -312,13 +321,13 @@ impl Drop for Lane {
         self.empty_queues();
         home.local.current.set(std::ptr::null());
         self.publish(0, 0);
-        let unparker = {
+        let mut unparker = {
             let mut unpark = home.unpark.lock();
             #[cfg(not(loom))]
             home.published.thread.leave();
             unpark.take()
         };
-        drop(unparker); // outside of the lock
+        end(&mut || drop(unparker.take())); // outside of the lock
         home::set_current(None);
         home.published.state.store(isolate::ABSENT, Ordering::Release);
         if let Some(panic) = panicked

@@ -20,6 +20,9 @@ pub trait Poller {
     /// Wakes the tasks whose events have come. Waits for one at most `timeout`: zero looks only, none waits for ever. It may
     /// return early for no reason.
     ///
+    /// While it waits other lanes may be [isolated](crate::isolate): what isolated code reads of this lane must not change before the
+    /// round that follows.
+    ///
     /// # Errors
     /// What makes it senseless to go on; [`Lane::run`](crate::Lane::run) returns it.
     fn poll(&mut self, here: Here, timeout: Option<Duration>) -> io::Result<()>;

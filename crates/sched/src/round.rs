@@ -152,7 +152,7 @@ impl Home {
 
     #[inline(always)]
     fn run_task(&self, entry: &Entry, task: NonNull<Header>) {
-        /// Ends a task that panics, so that the lane stays whole; the panic goes on.
+        /// Ends a task that panics, in its poll or in its destructor, so that the lane stays whole; the panic goes on.
         struct Running<'a>(&'a Home, &'a Entry);
         impl Drop for Running<'_> {
             #[inline(always)] // else the guard itself would have to be in memory
@@ -176,10 +176,10 @@ impl Home {
             // by `abort`.
             unsafe { task::poll(task, &mut context) }
         };
-        mem::forget(running);
         if done || entry.flags.get() & bits::ABORTED != 0 {
             self.finish(entry);
         }
+        mem::forget(running);
     }
 
     #[cold]
@@ -195,6 +195,8 @@ impl Home {
         let clock = self.settings.get().clock;
         // SAFETY: it lives, see the caller; nobody borrows a header exclusively.
         let (kind, woken) = unsafe { (task.as_ref().kind, task.as_ref().woken_at.replace(0)) };
+        // A time from before is of a wake-up whose poll was not measured; that of the last one is not known then.
+        let woken = if woken >= self.local.measured_from.get() { woken } else { 0 };
         let began = clock();
         // SAFETY: as in the caller.
         let done = unsafe { task::poll(task, context) };

@@ -1,12 +1,17 @@
 //! Tasks on one lane: order, classes, wakers, ends. Time is passed in, so nothing here waits.
 #![cfg(not(any(loom, manylane_sim)))]
 
-use manylane_sched::{Class, Config, Here, Lane, TaskId, TaskKind, Time};
+use manylane_sched::{
+    Class, Config, Here, Lane, Poller, TaskId, TaskKind, ThreadPoller, Time, Unpark, isolate,
+};
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
+use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 static KIND: TaskKind = TaskKind::new("test");
 
@@ -397,6 +402,90 @@ fn a_panic_ends_its_task_and_leaves_the_lane_whole() {
         rounds(lane, 1);
         assert_eq!(*log.borrow(), [1]);
     });
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+/// Else the watchdog would take the lane for stuck while it sleeps, and the next task in the slot for the one that runs.
+#[test]
+fn after_a_panic_in_the_destructor_of_a_task_none_runs() {
+    on_lane(Config::new(), |lane| {
+        let here = lane.here();
+        let held = PanicsWhenDropped;
+        // It is done, and dropped afterwards.
+        let task = poll_fn(move |_| {
+            let _ = &held;
+            Poll::Ready(())
+        });
+        here.spawn(&KIND, Class::Normal, task).unwrap();
+        assert!(catch_unwind(AssertUnwindSafe(|| lane.round(Time::ZERO))).is_err());
+        assert_eq!(here.task(), None);
+        let report = manylane_sched::report().into_iter().find(|report| report.lane == lane.id()).unwrap();
+        assert_eq!(report.running, None);
+        let next = here.spawn(&KIND, Class::Normal, pending()).unwrap();
+        assert!(here.abort(next) && !here.abort(next), "it is not the one that runs: it ends at once");
+    });
+}
+
+#[test]
+fn a_future_that_is_blocked_on_is_dropped_when_another_task_panics() {
+    on_lane(Config::new(), |lane| {
+        let mut poller = ThreadPoller::new();
+        let witness = Rc::new(());
+        let held = witness.clone();
+        lane.here().spawn(&KIND, Class::Bulk, async { panic!("on purpose") }).unwrap();
+        let waits = async move {
+            let _held = held;
+            pending::<()>().await;
+        };
+        assert!(catch_unwind(AssertUnwindSafe(|| lane.block_on(&mut poller, waits))).is_err());
+        assert_eq!(Rc::strong_count(&witness), 1);
+        assert_eq!(lane.block_on(&mut poller, async { 5 }).unwrap(), 5);
+    });
+}
+
+#[test]
+fn the_largest_run_queue_depth_is_shared_by_the_classes() {
+    on_lane(Config::new().runqueue_depth(u32::MAX), |lane| {
+        for class in [Class::Urgent, Class::Normal, Class::Bulk] {
+            lane.here().spawn(&KIND, class, async {}).unwrap();
+        }
+        assert_eq!(lane.round(Time::ZERO).polled, 3);
+    });
+}
+
+/// An unparker whose destructor panics: other lanes must not wait for one that has gone.
+#[test]
+fn a_lane_ends_even_if_its_unparker_does_not_end_well() {
+    struct Loud(PanicsWhenDropped);
+    impl Unpark for Loud {
+        fn unpark(&self) {
+            let _ = &self.0;
+        }
+    }
+    impl Poller for Loud {
+        fn unparker(&self) -> Arc<dyn Unpark> {
+            Arc::new(Self(PanicsWhenDropped))
+        }
+        fn poll(&mut self, _: Here, _: Option<Duration>) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let ended = std::thread::spawn(|| {
+        let mut lane = Lane::new(Config::new()).unwrap();
+        lane.attach(std::mem::ManuallyDrop::new(Loud(PanicsWhenDropped)).deref_mut());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(lane))).is_err());
+        assert!(Here::current().is_none());
+        isolate(|| ());
+        Lane::new(Config::new()).map(drop).unwrap();
+    });
+    ended.join().unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What works beside the lanes: the blocking pool, profiles.
 #![cfg(not(any(loom, manylane_sim)))]
+#![allow(unsafe_code)] // a waker of its own
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
 use manylane_sched::{
@@ -9,6 +10,7 @@ use manylane_sched::{
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier};
+use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
 /// The output of `future`, on a lane of its own.
@@ -92,6 +94,32 @@ fn a_job_is_not_given_to_a_thread_that_is_busy_while_another_is_idle() {
     }
 }
 
+/// The lock of a result is not held while a waker is cloned: this one, from afar, takes a lock that ranks below.
+#[test]
+fn a_waker_may_do_anything_while_a_job_is_waited_for() {
+    struct Nosy(BlockingPool);
+    impl Nosy {
+        const TABLE: RawWakerVTable = RawWakerVTable::new(Self::clone, |_| {}, |_| {}, |_| {});
+        fn clone(data: *const ()) -> RawWaker {
+            // SAFETY: `data` is the one below, which outlives its wakers.
+            let nosy = unsafe { &*data.cast::<Self>() };
+            assert!(nosy.0.threads() <= 1);
+            RawWaker::new(data, &Self::TABLE)
+        }
+    }
+    let nosy = Nosy(BlockingPool::new(1, 8));
+    let (tell, told) = mpsc::channel::<()>();
+    let mut job = std::pin::pin!(nosy.0.run(move || told.recv().is_err()).unwrap());
+    // SAFETY: the table's functions work on a shared reference to what lives until the end of the test.
+    let waker = unsafe { Waker::from_raw(RawWaker::new((&raw const nosy).cast(), &Nosy::TABLE)) };
+    let mut context = Context::from_waker(&waker);
+    assert!(job.as_mut().poll(&mut context).is_pending());
+    drop(tell);
+    while job.as_mut().poll(&mut context).is_pending() {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_full_blocking_pool_refuses_in_a_sentence_and_drops_the_job() {
     let pool = BlockingPool::new(1, 2);
@@ -136,6 +164,7 @@ fn the_end_of_a_blocking_pool_does_what_is_queued() {
 fn a_profile_tells_calls_cpu_and_latency_by_kind_when_it_is_on_or_the_loop_is_late() {
     static CLOCK: AtomicU64 = AtomicU64::new(1_000_000);
     static MEASURED: TaskKind = TaskKind::new("measured");
+    static STALE: TaskKind = TaskKind::new("stale");
     static LATE: TaskKind = TaskKind::new("late");
     fn clock() -> Time {
         Time::from_nanos(CLOCK.load(Ordering::Relaxed))
@@ -176,6 +205,18 @@ fn a_profile_tells_calls_cpu_and_latency_by_kind_when_it_is_on_or_the_loop_is_la
         assert_eq!(report.latency_total, Duration::from_micros(80));
         assert_eq!(report.latency_average(), Duration::from_micros(8));
         assert_eq!((report.cpu.max(), report.latency.max()), (Some(10_000), Some(10_000)));
+
+        // Woken while it is on, polled and woken again while it is off: how long that one waits when it is on again is not known.
+        set_profiling(Profiling::On);
+        lane.round(clock());
+        here.spawn(&STALE, Class::Normal, works(2, Duration::ZERO)).unwrap();
+        set_profiling(Profiling::Off);
+        lane.round(clock());
+        pass(Duration::from_secs(1));
+        set_profiling(Profiling::On);
+        settle(&mut lane);
+        let report = profile().into_iter().find(|report| report.kind == "stale").unwrap();
+        assert_eq!((report.waits, report.latency_total), (report.calls - 1, Duration::ZERO));
 
         set_profiling(Profiling::Auto);
         lane.round(clock());

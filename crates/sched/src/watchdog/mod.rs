@@ -172,8 +172,11 @@ impl Drop for Watchdog {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic of the alarm has been printed; it does not spread to who ends the watchdog.
-            let _ = thread.join();
+            // An alarm that ends its own watchdog does not wait for itself. A panic of the alarm has been printed; it does not
+            // spread to who ends the watchdog.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -209,7 +212,7 @@ impl<A: Alarm> Watch<A> {
 
     fn look(&mut self, now: Instant) {
         let gap = self.looked.replace(now).map_or(Duration::ZERO, |before| now - before);
-        let gap = gap.min(2 * self.limits.warn / LOOKS); // rule 4
+        let gap = gap.min((self.limits.warn / LOOKS).saturating_mul(2)); // rule 4
         for (lane, home) in home::all() {
             let published = &home.published;
             // Acquire: pairs with the release in `run_task` (rule 3).
@@ -334,6 +337,40 @@ mod tests {
             error.to_string(),
             "a watchdog cannot warn after 1s and kill after 5ms: warn after 1ms or more, and kill not earlier"
         );
+    }
+
+    #[test]
+    fn limits_that_are_never_reached_are_looked_at_without_a_panic() {
+        let limits = Limits { warn: Duration::MAX, kill: Duration::MAX };
+        let mut watch = Watch::new(limits, Notes(mpsc::channel().0));
+        let now = Instant::now();
+        watch.look(now);
+        watch.look(now + Duration::from_secs(1));
+    }
+
+    #[test]
+    fn an_alarm_may_end_its_own_watchdog() {
+        static LONG: TaskKind = TaskKind::new("long in the test");
+        struct Ends(mpsc::Receiver<Watchdog>, mpsc::Sender<std::thread::Result<()>>);
+        impl Alarm for Ends {
+            fn warn(&mut self, _: &Stuck) {
+                if let Ok(watchdog) = self.0.recv() {
+                    let end = std::panic::AssertUnwindSafe(|| drop(watchdog));
+                    let _ = self.1.send(std::panic::catch_unwind(end));
+                }
+            }
+        }
+        let (give, given) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let limits = Limits { warn: Duration::from_millis(1), kill: Duration::from_secs(3600) };
+        give.send(Watchdog::start(limits, Ends(given, tell)).expect("there is a thread"))
+            .expect("it listens");
+        let waits = async move {
+            told.recv().expect("the task is found").expect("the watchdog ends without a panic");
+        };
+        let mut lane = Lane::new(Config::new()).expect("a new thread");
+        lane.here().spawn(&LONG, Class::Normal, waits).expect("memory");
+        lane.round(Time::ZERO);
     }
 
     #[test]
