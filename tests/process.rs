@@ -16,7 +16,10 @@ fn a_check_ends_with_haproxys_codes() {
     let bad = check("listen l\n bind 127.0.0.1:80\n maxcon 1\n", &[]);
     assert_eq!(bad.status.code(), Some(1));
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
-    assert!(said.contains("unknown keyword 'maxcon' in 'listen' section; did you mean 'maxconn' maybe ?"), "{said}");
+    assert!(
+        said.contains("unknown keyword 'maxcon' in 'listen' section; did you mean 'maxconn' maybe ?"),
+        "{said}"
+    );
     let silent = check(&format!("{DEFAULTS}backend b\n server s 127.0.0.1:81\n"), &[]);
     assert_eq!(silent.status.code(), Some(2));
     let warned = check("listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n", &["-dW"]);
@@ -38,7 +41,8 @@ fn what_is_not_built_is_refused_by_name_with_its_place() {
         let outcome = check(&config, &[]);
         let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
         assert_eq!(outcome.status.code(), Some(1), "{line}: {said}");
-        let named = said.lines().any(|line| line.contains(&format!("'{keyword}'")) && line.contains("test.cfg:"));
+        let named =
+            said.lines().any(|line| line.contains(&format!("'{keyword}'")) && line.contains("test.cfg:"));
         assert!(named && said.contains("at column"), "{line}: {said}");
     }
 }
@@ -54,7 +58,10 @@ fn conditions_versions_and_help_need_no_file() {
     assert_eq!(code(&[]), Some(1));
     let refused = command().arg("-W").output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("'-W' is an option of HAProxy that this program refuses"));
+    assert!(
+        String::from_utf8_lossy(&refused.stderr)
+            .contains("'-W' is an option of HAProxy that this program refuses")
+    );
 }
 
 #[test]
@@ -79,7 +86,11 @@ fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
 #[test]
 fn a_soft_stop_ends_after_hard_stop_after() {
     let (socket, address) = listener();
-    let config = format!("global\n hard-stop-after 100ms\n{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+    let config = format!(
+        "global\n hard-stop-after 100ms\n{DEFAULTS}listen l\n bind {}\n server s {}\n",
+        fd(&socket),
+        echo()
+    );
     let mut program = Manylane::start(&config);
     let mut stream = connect(address);
     stream.write_all(b"a").unwrap();
@@ -135,7 +146,12 @@ fn in_the_background_the_number_of_the_process_is_in_its_file() {
     let (socket, address) = listener();
     let file = folder.file(
         "test.cfg",
-        &format!("{DEFAULTS}global\n daemon\n pidfile {}\nlisten l\n bind {}\n server s {}\n", pidfile.display(), fd(&socket), echo()),
+        &format!(
+            "{DEFAULTS}global\n daemon\n pidfile {}\nlisten l\n bind {}\n server s {}\n",
+            pidfile.display(),
+            fd(&socket),
+            echo()
+        ),
     );
     let status = command().arg("-f").arg(file).status().unwrap();
     assert_eq!(status.code(), Some(0));
@@ -151,7 +167,8 @@ fn in_the_background_the_number_of_the_process_is_in_its_file() {
 fn an_address_in_use_is_told_with_its_frontend() {
     let (_socket, address) = listener();
     let folder = Folder::new();
-    let file = folder.file("test.cfg", &format!("{DEFAULTS}listen taken\n bind {address}\n server s 127.0.0.1:1\n"));
+    let file =
+        folder.file("test.cfg", &format!("{DEFAULTS}listen taken\n bind {address}\n server s 127.0.0.1:1\n"));
     let outcome = command().arg("-f").arg(file).output().unwrap();
     assert_eq!(outcome.status.code(), Some(1));
     let said = String::from_utf8_lossy(&outcome.stderr).into_owned();

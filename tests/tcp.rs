@@ -25,8 +25,7 @@ fn connections_go_to_the_servers_in_turn() {
 fn a_half_closed_connection_carries_the_other_direction_to_its_end() {
     let (socket, address) = listener();
     for options in ["", " option splice-auto\n", " option splice-request\n option splice-response\n"] {
-        let config =
-            format!("{DEFAULTS}{options}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+        let config = format!("{DEFAULTS}{options}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
         let _program = Manylane::start(&config);
         let mut stream = connect(address);
         let sent: Vec<u8> = (0..3_000_001u32).map(|n| (n % 251) as u8).collect();
@@ -86,11 +85,8 @@ fn a_backup_server_serves_when_no_other_may() {
 #[test]
 fn a_silent_client_is_closed_after_its_timeout() {
     let (socket, address) = listener();
-    let config = format!(
-        "{DEFAULTS} timeout client 100ms\nlisten l\n bind {}\n server s {}\n",
-        fd(&socket),
-        echo()
-    );
+    let config =
+        format!("{DEFAULTS} timeout client 100ms\nlisten l\n bind {}\n server s {}\n", fd(&socket), echo());
     let _program = Manylane::start(&config);
     let mut stream = connect(address);
     stream.write_all(b"hello").unwrap();

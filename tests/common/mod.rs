@@ -132,7 +132,9 @@ impl Manylane {
     }
 
     /// The same, heard: lines of its standard error come one by one.
-    pub fn start_heard(config: &str) -> (Self, std::io::Lines<std::io::BufReader<std::process::ChildStderr>>) {
+    pub fn start_heard(
+        config: &str,
+    ) -> (Self, std::io::Lines<std::io::BufReader<std::process::ChildStderr>>) {
         let folder = Folder::new();
         let file = folder.file("test.cfg", config);
         let mut child = command().arg("-f").arg(file).stderr(Stdio::piped()).spawn().unwrap();

@@ -104,7 +104,8 @@ impl Arguments {
         let mut words = words.into_iter().peekable();
         while let Some(word) = words.next() {
             let text = String::from_utf8_lossy(word.as_bytes()).into_owned();
-            let mut value = |what: &str| words.next().ok_or_else(|| format!("option '{text}' expects {what}"));
+            let mut value =
+                |what: &str| words.next().ok_or_else(|| format!("option '{text}' expects {what}"));
             match &*text {
                 "-f" => arguments.files.push(value("a file or a folder")?.into()),
                 "-C" => arguments.folder = Some(value("a folder")?.into()),
@@ -131,8 +132,7 @@ impl Arguments {
                 "-dp" | "-dI" | "-dG" => {}
                 dm if dm.starts_with("-dM") => {}
                 "-sf" | "-st" => {
-                    let list =
-                        if text == "-sf" { &mut arguments.finish } else { &mut arguments.terminate };
+                    let list = if text == "-sf" { &mut arguments.finish } else { &mut arguments.terminate };
                     while let Some(pid) = words.next_if(|word| !word.as_bytes().starts_with(b"-")) {
                         list.push(number(&text, &pid)?.cast_signed());
                     }
@@ -157,7 +157,10 @@ fn number(option: &str, word: &OsStr) -> Result<u32, String> {
     let text = word.to_str().unwrap_or_default();
     let number = text.parse::<u32>().ok().filter(|&n| n > 0 && n <= i32::MAX.cast_unsigned());
     number.ok_or_else(|| {
-        format!("option '{option}' expects a number above 0 and got '{}'", String::from_utf8_lossy(word.as_bytes()))
+        format!(
+            "option '{option}' expects a number above 0 and got '{}'",
+            String::from_utf8_lossy(word.as_bytes())
+        )
     })
 }
 

@@ -117,7 +117,9 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
         Code::Ok => Ok(generation),
         Code::Error => Err(ExitCode::from(1)),
         Code::Unusable => {
-            say::alert("[manylane.main()] No enabled listener found (check for 'bind' directives) ! Exiting.");
+            say::alert(
+                "[manylane.main()] No enabled listener found (check for 'bind' directives) ! Exiting.",
+            );
             Err(ExitCode::from(1))
         }
     }
@@ -154,7 +156,8 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         nix::unistd::daemon(true, false).map_err(|error| format!("Cannot go to the background: {error}"))?;
     }
     if let Some(file) = &mut pidfile {
-        writeln!(file, "{}", std::process::id()).map_err(|error| format!("Cannot write the pidfile: {error}"))?;
+        writeln!(file, "{}", std::process::id())
+            .map_err(|error| format!("Cannot write the pidfile: {error}"))?;
     }
     drop(pidfile);
     identity.assume(process.chroot.as_deref())?;
@@ -187,7 +190,9 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
 fn lanes(process: &manylane_proxy::generation::Process) -> Result<usize, String> {
     let wanted = match process.lanes {
         Some(lanes) => lanes,
-        None => Placement::read().map_err(|error| format!("processors cannot be counted: {error}"))?.lanes.len(),
+        None => {
+            Placement::read().map_err(|error| format!("processors cannot be counted: {error}"))?.lanes.len()
+        }
     };
     Ok(wanted.min(process.most_lanes.unwrap_or(usize::MAX)).clamp(1, manylane_proxy::MOST_LANES))
 }

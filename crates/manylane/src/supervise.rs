@@ -149,8 +149,7 @@ fn start_lane(number: usize, work: &Work, supervisor: Remote) -> std::io::Result
             Ok(driver) => driver,
             Err(error) => return failed(error.to_string()),
         };
-        let local =
-            Local::install(driver.io(), generation, move || tell(supervisor, Event::Emptied));
+        let local = Local::install(driver.io(), generation, move || tell(supervisor, Event::Emptied));
         tell(supervisor, Event::Ready(lane.id()));
         if let Err(error) = lane.run(&mut driver) {
             failed(error.to_string());
@@ -171,7 +170,11 @@ fn watch_signals(supervisor: Remote) -> std::io::Result<()> {
 }
 
 /// Has a lane do something to its side of a generation.
-fn order(lane: LaneId, generation: &Arc<Generation>, what: impl FnOnce(&std::rc::Rc<Local>) + Send + 'static) {
+fn order(
+    lane: LaneId,
+    generation: &Arc<Generation>,
+    what: impl FnOnce(&std::rc::Rc<Local>) + Send + 'static,
+) {
     let generation = generation.clone();
     let _ = Remote::new(lane).spawn_with(&ORDER, Class::Urgent, move |_| async move {
         if let Some(local) = Local::of(&generation) {

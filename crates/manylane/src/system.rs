@@ -19,7 +19,8 @@ pub(crate) fn limits(generation: &Generation, lanes: usize, maxconn: Option<u32>
     let process = &generation.process;
     let listeners: usize = generation.frontends.iter().map(|frontend| frontend.listeners.len()).sum();
     let fixed = OTHERS + (listeners as u64 + 8) * (lanes as u64 + 1);
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("limits cannot be read: {error}"))?;
+    let (soft, hard) =
+        getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("limits cannot be read: {error}"))?;
     let most = process.most_descriptors.map_or(hard, |most| hard.min(most.into()));
     let wanted = match (process.descriptors, maxconn.or(process.maxconn)) {
         (Some(descriptors), _) => u64::from(descriptors),
@@ -48,7 +49,8 @@ pub(crate) fn limits(generation: &Generation, lanes: usize, maxconn: Option<u32>
 /// `-m`: bounds the memory of the process.
 pub(crate) fn memory(megabytes: u64) -> Result<(), String> {
     let bytes = megabytes << 20;
-    setrlimit(Resource::RLIMIT_AS, bytes, bytes).map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))
+    setrlimit(Resource::RLIMIT_AS, bytes, bytes)
+        .map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))
 }
 
 /// The number of a user, or of a group.
@@ -99,10 +101,12 @@ impl Identity {
             let _ = nix::unistd::setgroups(&[]);
         }
         if let Some(group) = self.group {
-            nix::unistd::setgid(Gid::from_raw(group)).map_err(|error| format!("Cannot set gid {group}: {error}."))?;
+            nix::unistd::setgid(Gid::from_raw(group))
+                .map_err(|error| format!("Cannot set gid {group}: {error}."))?;
         }
         if let Some(user) = self.user {
-            nix::unistd::setuid(Uid::from_raw(user)).map_err(|error| format!("Cannot set uid {user}: {error}."))?;
+            nix::unistd::setuid(Uid::from_raw(user))
+                .map_err(|error| format!("Cannot set uid {user}: {error}."))?;
         }
         Ok(())
     }

@@ -12,7 +12,9 @@ macro_rules! sockets {
 
 sockets! {
     pub mod counts;
+    mod flow;
     pub mod generation;
+    mod http;
     mod run;
     mod server;
     mod session;

@@ -1,21 +1,56 @@
 //! `balance`, `hash-type` and what belongs to them.
 
-use super::bind::text;
 use super::refuse::Refuse;
 use super::server::{HashKey, Server, ServerPlace};
 use manylane_balance::hash::HashFunction;
-use manylane_balance::{Affinity, Algorithm, Balancer, HashMethod, HashType, Options, ServerSpec, Servers};
+use manylane_balance::key::{self, UriKey};
+use manylane_balance::{
+    Affinity, Algorithm, Balancer, HashMethod, HashType, Key, Options, ServerSpec, Servers,
+};
+use manylane_config::lex::Word;
+use manylane_http::Head;
+use std::net::SocketAddr;
 use manylane_config::table::Toggle;
 use manylane_config::tree::{self, Mode, Settings};
 use manylane_net::Endpoint;
 
 /// What a stream is balanced by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BalanceKey {
     /// Nothing: it gets its turn.
     None,
     /// The client's address.
     Source,
+    /// A part of the target.
+    Uri(UriKey),
+    /// A parameter of the query.
+    Parameter(Box<[u8]>),
+    /// A header field; of a host name only the main part.
+    Header(Box<[u8]>, bool),
+}
+
+impl BalanceKey {
+    /// In TCP mode, where only addresses are known.
+    pub(crate) fn of_connection(&self, source: Option<SocketAddr>) -> Key<'static> {
+        match (self, source) {
+            (Self::Source, Some(source)) => Key::Number(key::source_key(source.ip())),
+            _ => Key::None,
+        }
+    }
+
+    /// Of a request.
+    pub(crate) fn of_request<'h>(&self, source: Option<SocketAddr>, head: &'h Head) -> Key<'h> {
+        let bytes = match self {
+            Self::None => None,
+            Self::Source => return self.of_connection(source),
+            Self::Uri(part) => part.of(head.target()),
+            Self::Parameter(name) => head.query().and_then(|query| key::url_param(query, name)),
+            Self::Header(name, main) => {
+                head.value(&**name).map(|value| if *main { key::domain_only(value) } else { value })
+            }
+        };
+        bytes.map_or(Key::None, Key::Bytes)
+    }
 }
 
 pub(super) fn balancer(
@@ -61,16 +96,16 @@ fn algorithm(
 ) -> (Algorithm, BalanceKey) {
     let Some(set) = &settings.balance else { return (Algorithm::RoundRobin, BalanceKey::None) };
     let tree::Balance { algorithm, words } = &set.value;
-    let mut by_message = |name: &str| {
-        if mode == Mode::Tcp {
-            let message =
-                format!("'balance {name}' needs 'mode http'; falling back to 'balance roundrobin'");
-            refuse.found.warning(set.pos, message);
-        } else {
-            refuse.keyword(set.pos, &format!("balance {name}"), "it is not built yet");
-        }
-        (Algorithm::RoundRobin, BalanceKey::None)
-    };
+    if mode == Mode::Tcp
+        && matches!(
+            algorithm,
+            tree::Algorithm::Uri | tree::Algorithm::UrlParam | tree::Algorithm::Hdr | tree::Algorithm::Hash
+        )
+    {
+        let message = "this 'balance' needs 'mode http'; falling back to 'balance roundrobin'";
+        refuse.found.warning(set.pos, message);
+        return (Algorithm::RoundRobin, BalanceKey::None);
+    }
     match algorithm {
         tree::Algorithm::Roundrobin => (Algorithm::RoundRobin, BalanceKey::None),
         tree::Algorithm::StaticRr => (Algorithm::StaticRr, BalanceKey::None),
@@ -80,15 +115,55 @@ fn algorithm(
         tree::Algorithm::Ewma => (Algorithm::Ewma { draws: 2 }, BalanceKey::None),
         tree::Algorithm::Source => (Algorithm::Hash(kind), BalanceKey::Source),
         tree::Algorithm::Maglev if words.is_empty() => (Algorithm::Maglev(kind), BalanceKey::Source),
-        tree::Algorithm::Maglev => by_message("maglev"),
-        tree::Algorithm::Uri => by_message("uri"),
-        tree::Algorithm::UrlParam => by_message("url_param"),
-        tree::Algorithm::Hdr => by_message(&format!("hdr({})", words.first().map(text).unwrap_or_default())),
+        tree::Algorithm::Maglev => {
+            refuse.keyword(set.pos, "balance maglev", "expressions are not built yet");
+            (Algorithm::RoundRobin, BalanceKey::None)
+        }
+        tree::Algorithm::Uri => (Algorithm::Hash(kind), BalanceKey::Uri(uri(words, refuse))),
+        tree::Algorithm::UrlParam => {
+            let [name, more @ ..] = &words[..] else { return (Algorithm::RoundRobin, BalanceKey::None) };
+            if let Some(word) = more.first() {
+                refuse.keyword(word.pos(), "balance url_param check_post", "it is not built yet");
+            }
+            (Algorithm::Hash(kind), BalanceKey::Parameter(name.bytes().into()))
+        }
+        tree::Algorithm::Hdr => {
+            let [name, more @ ..] = &words[..] else { return (Algorithm::RoundRobin, BalanceKey::None) };
+            let main = more.iter().any(|word| *word == *"use_domain_only");
+            (Algorithm::Hash(kind), BalanceKey::Header(name.bytes().to_ascii_lowercase().into(), main))
+        }
         tree::Algorithm::Hash => {
-            refuse.keyword(set.pos, "balance hash", "it is not built yet");
+            refuse.keyword(set.pos, "balance hash", "expressions are not built yet");
             (Algorithm::RoundRobin, BalanceKey::None)
         }
     }
+}
+
+/// `len n`, `depth n`, `whole`, `path-only`
+fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
+    let mut key = UriKey::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|word| word.text()?.parse().ok());
+        let fine = match word.bytes() {
+            b"len" => number().map(|n| key.len = n).is_some(),
+            b"depth" => number().map(|n| key.depth = n).is_some(),
+            b"whole" => {
+                key.whole = true;
+                true
+            }
+            b"path-only" => {
+                key.path_only = true;
+                true
+            }
+            _ => false,
+        };
+        if !fine {
+            let message = format!("'balance uri' : '{}' is none of len, depth, whole, path-only, or its number is missing", word.shown());
+            refuse.found.alert(word.pos(), message);
+        }
+    }
+    key
 }
 
 fn spec(server: &Server) -> ServerSpec {

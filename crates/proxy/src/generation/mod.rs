@@ -6,6 +6,7 @@
 
 mod balance;
 mod bind;
+mod http;
 mod log;
 mod process;
 mod proxies;
@@ -14,6 +15,7 @@ mod server;
 
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
+pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use process::{Owner, Process};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
@@ -73,7 +75,7 @@ impl Generation {
         for section in rings {
             refuse.keyword(section.name.pos(), "ring", "logs are not built yet");
         }
-        let mut proxies = proxies::proxies(config, &mut refuse);
+        let mut proxies = proxies::proxies(config, &process, &mut refuse);
         if process.no_reuse_port {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
             listeners.for_each(|listener| listener.options.reuse_port = false);

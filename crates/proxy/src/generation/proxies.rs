@@ -2,15 +2,18 @@
 
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
+use super::http::{self, Http};
+use super::process::Process;
 use super::refuse::Refuse;
 use super::server::{self, Server};
 use crate::counts::{BackendCounts, FrontendCounts};
 use crate::places::Places;
-use manylane_balance::Balancer;
+use manylane_balance::{Balancer, Depot, ShelfLimits};
 use manylane_config::table::{Timeout, Toggle};
-use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Set, Settings};
+use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
 use manylane_net::SplicePolicy;
 use manylane_stats::CounterGroup;
+use manylane_sync::Arc;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -31,6 +34,8 @@ pub struct Frontend {
     pub listeners: Vec<Listener>,
     /// `default_backend`, or the backend half of a `listen`: a number.
     pub default_backend: Option<usize>,
+    /// What `mode http` adds.
+    pub http: Http,
     /// Where waiting ends.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
@@ -73,6 +78,12 @@ pub struct Backend {
     pub mode: Mode,
     /// Its servers.
     pub servers: Vec<Server>,
+    /// What lanes know of each other's idle connections.
+    pub depot: Arc<Depot>,
+    /// What `mode http` adds.
+    pub http: Http,
+    /// `retry-on` has `conn-failure`.
+    pub retries_connect: bool,
     /// Chooses among them.
     pub balancer: Balancer,
     /// What it is given to choose by.
@@ -163,7 +174,7 @@ pub(super) struct Proxies {
     pub(super) servers: usize,
 }
 
-pub(super) fn proxies(config: &Config, refuse: &mut Refuse<'_>) -> Proxies {
+pub(super) fn proxies(config: &Config, process: &Process, refuse: &mut Refuse<'_>) -> Proxies {
     let mut all = Proxies::default();
     let mut names: HashMap<Vec<u8>, usize> = HashMap::new();
     let started = |proxy: &&Proxy| {
@@ -175,7 +186,7 @@ pub(super) fn proxies(config: &Config, refuse: &mut Refuse<'_>) -> Proxies {
     }
     let mut ids = Ids::new(config.proxies.iter().filter_map(|proxy| proxy.id).map(|set| set.value));
     for proxy in config.proxies.iter().filter(started) {
-        one(proxy, config, &names, &mut ids, &mut all, refuse);
+        one(proxy, config, process, &names, &mut ids, &mut all, refuse);
     }
     all
 }
@@ -205,6 +216,7 @@ impl Ids {
 fn one(
     proxy: &Proxy,
     config: &Config,
+    process: &Process,
     names: &HashMap<Vec<u8>, usize>,
     ids: &mut Ids,
     all: &mut Proxies,
@@ -213,7 +225,7 @@ fn one(
     let Proxy {
         kind,
         name,
-        pos,
+        pos: _,
         defaults: _, // the rules of a named one are refused where they stand
         explicit_defaults: _,
         settings,
@@ -253,10 +265,6 @@ fn one(
         }
     }
     let mode = settings.mode();
-    if mode == Mode::Http {
-        let pos = settings.mode.map_or(*pos, |set: Set<Mode>| set.pos);
-        refuse.keyword(pos, "mode http", "it is not built yet");
-    }
     let common = self::settings(settings, mode, refuse);
     let id = ids.next(id.map(|set| set.value));
     let description = description.as_ref().map(|set| text(&set.value));
@@ -281,6 +289,7 @@ fn one(
             mode,
             listeners,
             default_backend,
+            http: http::http(settings, process, config, refuse),
             timeouts: FrontendTimeouts {
                 client: time(Timeout::Client),
                 client_fin: time(Timeout::ClientFin),
@@ -305,10 +314,18 @@ fn one(
             server.id = ids.next(None);
         }
         let (balancer, key) = balance::balancer(settings, mode, &built, refuse);
+        let http = http::http(settings, process, config, refuse);
         all.backends.push(Backend {
             number: all.backends.len(),
             balancer,
             key,
+            depot: Arc::new(Depot::new(built.iter().map(|server| ShelfLimits {
+                most: server.pool_max,
+                low: 0,
+                purge: server.pool_purge,
+            }))),
+            retries_connect: http.retry_on.connect,
+            http,
             id,
             name: text(name),
             description,
@@ -350,6 +367,19 @@ const DONE: &[Toggle] = &[
     Toggle::TCP_SMART_ACCEPT, // the kernel's own delay of acknowledgements does it
     Toggle::TCP_SMART_CONNECT,
     Toggle::TCPKA,
+    Toggle::HTTP_DROP_REQUEST_TRAILERS,
+    Toggle::HTTP_DROP_RESPONSE_TRAILERS,
+    Toggle::HTTP_IGNORE_PROBES,
+    Toggle::HTTP_KEEP_ALIVE,
+    Toggle::HTTP_NO_DELAY, // nothing is ever held back
+    Toggle::HTTP_PRETEND_KEEPALIVE,
+    Toggle::HTTP_SERVER_CLOSE,
+    Toggle::HTTP_USE_PROXY_HEADER,
+    Toggle::HTTPCLOSE,
+    Toggle::PERSIST,
+    Toggle::PREFER_LAST_SERVER,
+    Toggle::UNSAFE_REQUESTS,
+    Toggle::UNSAFE_RESPONSES,
     // Only logs could tell the difference, and those are refused.
     Toggle::DONTLOG_NORMAL,
     Toggle::DONTLOGNULL,

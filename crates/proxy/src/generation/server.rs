@@ -163,11 +163,6 @@ pub(super) fn server(
     if let Some((_, word)) = proxy_tlvs.first() {
         refuse.keyword(word.pos(), "set-proxy-v2-tlv-fmt", "it is not built yet");
     }
-    for (set, keyword) in [(maxconn, "maxconn"), (minconn, "minconn"), (maxqueue, "maxqueue")] {
-        if set.is_some_and(|set| set.value > 0) {
-            refuse.set(set, keyword, "queues of servers are not built yet");
-        }
-    }
     let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
     let header = header(send_proxy, proxy_v2_options, refuse);
     let common = CommonOptions {

@@ -7,14 +7,29 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug, Default)]
 pub(crate) struct Event {
     happened: Cell<bool>,
-    waiters: RefCell<Vec<Waker>>,
+    waiters: RefCell<Waiters>,
+}
+
+/// Places of those who wait; a place that was left is used again.
+#[derive(Debug, Default)]
+struct Waiters {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+/// One that waits.
+#[derive(Debug)]
+pub(crate) struct Waiter<'a> {
+    event: &'a Event,
+    place: Option<usize>,
 }
 
 impl Event {
     /// It happens now: who waits is woken.
     pub(crate) fn happen(&self) {
         self.happened.set(true);
-        for waker in self.waiters.take() {
+        let wakers: Vec<Waker> = self.waiters.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
+        for waker in wakers {
             waker.wake();
         }
     }
@@ -24,15 +39,37 @@ impl Event {
         self.happened.get()
     }
 
-    /// Ready when it has. A task that asks again and again is kept once.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        if self.happened.get() {
+    /// Somebody who may wait for it. Costs nothing before it is polled.
+    pub(crate) fn waiter(&self) -> Waiter<'_> {
+        Waiter { event: self, place: None }
+    }
+}
+
+impl Waiter<'_> {
+    /// Ready when it has happened. The task that asks first is the one that is woken.
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.event.happened.get() {
             return Poll::Ready(());
         }
-        let mut waiters = self.waiters.borrow_mut();
-        if !waiters.iter().any(|waker| waker.will_wake(context.waker())) {
-            waiters.push(context.waker().clone());
+        if self.place.is_none() {
+            let mut waiters = self.event.waiters.borrow_mut();
+            let place = waiters.free.pop().unwrap_or_else(|| {
+                waiters.wakers.push(None);
+                waiters.wakers.len() - 1
+            });
+            waiters.wakers[place] = Some(context.waker().clone());
+            self.place = Some(place);
         }
         Poll::Pending
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            let mut waiters = self.event.waiters.borrow_mut();
+            waiters.wakers[place] = None;
+            waiters.free.push(place);
+        }
     }
 }

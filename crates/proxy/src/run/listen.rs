@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 static ACCEPT: TaskKind = TaskKind::new("accept");
+static HOUSEKEEPING: TaskKind = TaskKind::new("housekeeping");
 static SESSION: TaskKind = TaskKind::new("session");
 
 /// The sockets of a listener.
@@ -148,6 +149,8 @@ impl Drop for Ticket {
 /// # Errors
 /// A sentence, when the lane has no descriptors or no memory left for a listener.
 pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneId]) -> Result<(), String> {
+    let housekeeping = local.clone().housekeeping();
+    local.here().spawn(&HOUSEKEEPING, Class::Bulk, housekeeping).map_err(|error| error.to_string())?;
     for listener in bound.iter() {
         let wanted = &local.generation.frontends[listener.frontend].listeners[listener.listener].lanes;
         let mut chosen: Vec<LaneId> = match wanted {
@@ -180,7 +183,8 @@ async fn accepting(
     loop {
         let next = {
             let mut next = pin!(acceptor.accept());
-            poll_fn(|context| match local.stopping.poll(context) {
+            let mut stopping = local.stopping.waiter();
+            poll_fn(|context| match stopping.poll(context) {
                 Poll::Ready(()) => Poll::Ready(None),
                 Poll::Pending => next.as_mut().poll(context).map(Some),
             })

@@ -2,14 +2,19 @@
 
 use super::event::Event;
 use crate::generation::Generation;
+use manylane_balance::Shelf;
 use manylane_io::Io;
-use manylane_net::{Connector, Presence};
+use manylane_net::{Connection, Connector, Presence};
 use manylane_sched::Here;
 use manylane_sync::qsbr::Reader;
 use manylane_sync::Arc;
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
 
 /// A lane's side of a generation: its driver, its hands on servers, its sessions.
 pub struct Local {
@@ -17,6 +22,8 @@ pub struct Local {
     pub(crate) generation: Arc<Generation>,
     /// By the servers' numbers.
     pub(crate) connectors: Box<[Connector]>,
+    /// Idle connections to servers, by the backends' numbers.
+    pub(crate) shelves: Box<[RefCell<Shelf<Idle>>]>,
     /// The generation takes no more connections, and idle ones are closed.
     pub(crate) stopping: Event,
     /// The lane's access to what is published; one for all generations.
@@ -27,6 +34,17 @@ pub struct Local {
     emptied: Box<dyn Fn()>,
     /// Others give connections to this lane.
     _presence: Presence,
+}
+
+/// Time between two looks at what nobody asks for.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// A connection to a server that no request uses.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    pub(crate) connection: Connection,
+    /// Requests that it has served.
+    pub(crate) served: u32,
 }
 
 thread_local! {
@@ -40,12 +58,15 @@ impl Local {
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
         let servers = generation.backends.iter().flat_map(|backend| &backend.servers);
         let connectors = servers.map(|server| Connector::new(server.connect.clone())).collect();
+        let shelves =
+            generation.backends.iter().map(|backend| RefCell::new(Shelf::new(backend.depot.clone()))).collect();
         let reader = SERVED.with_borrow(|served| served.first().map(|local| local.reader.clone()));
         let reader = reader.unwrap_or_else(|| Rc::new(RefCell::new(Reader::new())));
         let local = Rc::new(Self {
             io,
             generation,
             connectors,
+            shelves,
             stopping: Event::default(),
             reader,
             sessions: Cell::new(0),
@@ -102,6 +123,32 @@ impl Local {
         self.sessions.set(self.sessions.get() - 1);
         if self.sessions.get() == 0 && self.stopping.has_happened() {
             (self.emptied)();
+        }
+    }
+
+    /// Looks after what nobody asks for: connections that were not needed, servers that warm up, values that were replaced. Until the lane
+    /// stops.
+    pub(crate) async fn housekeeping(self: Rc<Self>) {
+        let here = self.here();
+        loop {
+            let mut sleep = here.sleep(HOUSEKEEPING);
+            let mut stopping = self.stopping.waiter();
+            let over = poll_fn(|context| match stopping.poll(context) {
+                Poll::Ready(()) => Poll::Ready(true),
+                Poll::Pending => Pin::new(&mut sleep).poll(context).map(|()| false),
+            });
+            if over.await {
+                return;
+            }
+            let now = here.now();
+            for (backend, shelf) in self.generation.backends.iter().zip(&self.shelves) {
+                shelf.borrow_mut().purge(now);
+                if backend.servers.iter().any(|server| !server.slowstart.is_zero()) {
+                    backend.balancer.tick(now);
+                }
+            }
+            self.quiescent();
+            manylane_sync::qsbr::reclaim();
         }
     }
 

@@ -6,4 +6,5 @@ mod local;
 
 pub use listen::{BindFailure, BoundListener, accept, bind};
 pub(crate) use listen::Ticket;
+pub(crate) use local::Idle;
 pub use local::Local;

@@ -1,12 +1,12 @@
 //! Connecting: a server is chosen, tried, tried again, and perhaps another one.
 
+use super::hold::{NoPlace, Wanted};
 use super::Hold;
 use super::leaving::unless_left;
 use crate::generation::{Backend, ServerPlace};
 use crate::run::Local;
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
-use manylane_balance::Key;
 use manylane_net::{Connection, Endpoint, Step};
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,9 +19,11 @@ const TURN_AROUND: Duration = Duration::from_secs(1);
 pub(crate) struct Attempt {
     pub(crate) connection: Connection,
     pub(crate) hold: Hold,
+    /// The connection was there already, and served so many requests.
+    pub(crate) reused: Option<u32>,
 }
 
-/// Connects to a server of `backend`.
+/// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one.
 ///
 /// # Errors
 /// How the stream ends.
@@ -29,60 +31,78 @@ pub(crate) async fn connect(
     local: &Rc<Local>,
     backend: &Backend,
     client: &mut Client,
-    key: Key<'_>,
+    wanted: Wanted<'_>,
+    mut shelf: impl FnMut(&Hold) -> Option<(Connection, u32)>,
 ) -> Result<Attempt, Termination> {
-    let connecting = |cause| Termination::new(cause, Phase::Connect);
     let counts = backend.counts.own();
-    let mut hold =
-        Hold::choose(local, backend, key, None).map_err(|_| connecting(Cause::ServerLeft))?;
+    let retries_most = if backend.retries_connect { backend.retries } else { 0 };
+    let mut hold = enter(local, backend, client, wanted).await?;
     let mut retries = 0;
     loop {
-        let outcome = if backend.common.abort_on_close {
-            let (source, to) = (client.source, client.destination_or_any());
-            let trying = one(local, backend, &hold, source, to);
-            match unless_left(client, trying).await {
-                Ok(outcome) => outcome,
-                Err(_) => return Err(connecting(Cause::ClientLeft)),
-            }
-        } else {
-            one(local, backend, &hold, client.source, client.destination_or_any()).await
-        };
-        let cause = match outcome {
+        if let Some((connection, served)) = shelf(&hold) {
+            counts.reuses.add(1);
+            hold.server().counts.own().reuses.add(1);
+            return Ok(Attempt { connection, hold, reused: Some(served) });
+        }
+        let (source, to) = (client.source, client.destination_of(hold.server()));
+        let trying = one(local, backend, &hold, source, to);
+        let cause = match waiting(backend, client, trying).await? {
             Ok(connection) => {
                 counts.connects.add(1);
                 hold.server().counts.own().connects.add(1);
-                return Ok(Attempt { connection, hold });
+                return Ok(Attempt { connection, hold, reused: None });
             }
             Err(cause) => cause,
         };
-        if retries >= backend.retries {
+        if retries >= retries_most {
             counts.connection_errors.add(1);
             hold.server().counts.own().connection_errors.add(1);
-            return Err(connecting(cause));
+            return Err(Termination::new(cause, Phase::Connect));
         }
         retries += 1;
         counts.retries.add(1);
         hold.server().counts.own().retries.add(1);
-        let failed = hold.index();
-        if backend.redispatch.applies(retries, backend.retries) && backend.servers.len() > 1 {
+        if backend.redispatch.applies(retries, retries_most) && backend.servers.len() > 1 {
             counts.redispatches.add(1);
             hold.server().counts.own().redispatches.add(1);
+            let failed = Wanted { server: None, avoid: Some(hold.index()), ..wanted };
             drop(hold);
-            hold = Hold::choose(local, backend, key, Some(failed))
-                .map_err(|_| connecting(Cause::ServerLeft))?;
+            hold = enter(local, backend, client, failed).await?;
         } else if cause == Cause::ServerLeft {
             // It was quick to refuse: time to come back.
             let pause = backend.timeouts.connect.unwrap_or(TURN_AROUND).min(TURN_AROUND);
-            let pause = local.here().sleep(pause);
-            if backend.common.abort_on_close {
-                if unless_left(client, pause).await.is_err() {
-                    return Err(connecting(Cause::ClientLeft));
-                }
-            } else {
-                pause.await;
-            }
+            waiting(backend, client, local.here().sleep(pause)).await?;
         }
     }
+}
+
+/// A place on a server, perhaps after some time in a queue.
+async fn enter(
+    local: &Rc<Local>,
+    backend: &Backend,
+    client: &mut Client,
+    wanted: Wanted<'_>,
+) -> Result<Hold, Termination> {
+    let entering = Hold::enter(local, backend, wanted);
+    let outcome = if backend.common.abort_on_close {
+        let left = Termination::new(Cause::ClientLeft, Phase::Queue);
+        unless_left(client, entering).await.map_err(|_| left)?
+    } else {
+        entering.await
+    };
+    outcome.map_err(|why| match why {
+        NoPlace::NoServer => Termination::new(Cause::ServerLeft, Phase::Connect),
+        NoPlace::Time => Termination::new(Cause::ServerSilent, Phase::Queue),
+    })
+}
+
+/// Something that the client may end by leaving.
+async fn waiting<T>(backend: &Backend, client: &mut Client, work: impl Future<Output = T>) -> Result<T, Termination> {
+    if !backend.common.abort_on_close {
+        return Ok(work.await);
+    }
+    let left = Termination::new(Cause::ClientLeft, Phase::Connect);
+    unless_left(client, work).await.map_err(|_| left)
 }
 
 /// One try.

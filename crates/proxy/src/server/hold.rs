@@ -2,8 +2,10 @@
 
 use crate::generation::{Backend, Server};
 use crate::run::Local;
-use manylane_balance::{Index, Input, Key, NoPick};
+use manylane_balance::{Algorithm, Index, Input, Key, NoPick, Priority, Turn};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// A stream that a server serves, as long as this is there.
 #[derive(Debug)]
@@ -13,29 +15,94 @@ pub(crate) struct Hold {
     index: Index,
 }
 
+/// Why a stream got no server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// None takes requests.
+    NoServer,
+    /// It waited for as long as it may.
+    Time,
+}
+
+/// Which server a stream goes to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    /// What the algorithm is given.
+    pub(crate) key: Key<'a>,
+    /// This one, whatever the algorithm says, unless its queue is full.
+    pub(crate) server: Option<Index>,
+    /// The one that just failed.
+    pub(crate) avoid: Option<Index>,
+}
+
+/// Picks in vain, because others were faster, before a stream queues for any server.
+const TRIES: u32 = 4;
+
 impl Hold {
-    /// On the server that the backend's algorithm chooses.
-    pub(crate) fn choose(
+    /// A place on the server that is wanted or that the backend's algorithm chooses; where there is none, the stream queues.
+    pub(crate) async fn enter(
         local: &Rc<Local>,
         backend: &Backend,
-        key: Key<'_>,
-        avoid: Option<Index>,
-    ) -> Result<Self, NoPick> {
-        let input = Input { now: local.here().now(), key, avoid };
-        let reader = local.reader();
-        let index = backend.balancer.pick(&reader, &input)?;
-        drop(reader);
-        let hold = Self::on(local, backend, index).ok_or(NoPick::AllFull)?;
-        hold.server().counts.own().chosen.add(1);
-        Ok(hold)
+        mut wanted: Wanted<'_>,
+    ) -> Result<Self, NoPlace> {
+        let balancer = &backend.balancer;
+        let here = local.here();
+        let by_key = matches!(balancer.algorithm(), Algorithm::Hash(_) | Algorithm::Maglev(_));
+        let patience = backend.timeouts.queue;
+        let deadline = patience.map(|time| here.now() + time);
+        let mut tries = 0;
+        loop {
+            let now = here.now();
+            let input = Input { now, key: wanted.key, avoid: wanted.avoid };
+            let picked = match wanted.server {
+                Some(index) => Ok(index),
+                None => balancer.pick(&local.reader(), &input),
+            };
+            let waker = || poll_fn(|context| Poll::Ready(context.waker().clone()));
+            let ticket = match picked {
+                Err(NoPick::NoneUsable) => return Err(NoPlace::NoServer),
+                Err(NoPick::AllFull) => balancer.enqueue_any(Priority::default(), now, waker().await),
+                Ok(index) => {
+                    if balancer.take(index, now).is_ok() {
+                        return Ok(Self::taken(local, backend, index));
+                    }
+                    tries += 1;
+                    if wanted.server.is_none() && !by_key && tries < TRIES {
+                        continue; // another lane was faster
+                    }
+                    match balancer.enqueue(index, Priority::default(), now, waker().await) {
+                        Ok(ticket) => ticket,
+                        // Its queue is full: any other.
+                        Err(_) if wanted.server.is_some() || wanted.avoid != Some(index) => {
+                            wanted = Wanted { server: None, avoid: Some(index), ..wanted };
+                            continue;
+                        }
+                        Err(_) => balancer.enqueue_any(Priority::default(), now, waker().await),
+                    }
+                }
+            };
+            let waiting = balancer.wait(ticket);
+            let turn = match deadline {
+                None => waiting.await,
+                Some(deadline) => {
+                    let left = deadline.since(now);
+                    here.timeout(left, waiting).await.map_err(|_| NoPlace::Time)?
+                }
+            };
+            match turn {
+                Turn::Granted(index) => return Ok(Self::taken(local, backend, index)),
+                Turn::Elsewhere | Turn::Waiting(_) => wanted.server = None,
+            }
+        }
     }
 
-    /// On this one; none if it is full.
-    pub(crate) fn on(local: &Rc<Local>, backend: &Backend, index: Index) -> Option<Self> {
-        backend.balancer.take(&local.reader(), index).ok()?;
+    /// The server counts the stream already.
+    fn taken(local: &Rc<Local>, backend: &Backend, index: Index) -> Self {
         let hold = Self { local: local.clone(), backend: backend.number, index };
-        hold.server().counts.own().streams.add(1);
-        Some(hold)
+        let counts = hold.server().counts.own();
+        counts.streams.add(1);
+        counts.chosen.add(1);
+        hold
     }
 
     pub(crate) fn index(&self) -> Index {
@@ -54,6 +121,6 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.server().counts.own().streams_ended.add(1);
-        self.backend().balancer.release(&self.local.reader(), self.index);
+        self.backend().balancer.release(self.index);
     }
 }

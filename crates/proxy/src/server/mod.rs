@@ -7,4 +7,4 @@ mod leaving;
 
 pub(crate) use connect::{Attempt, connect};
 pub(crate) use header::header;
-pub(crate) use hold::Hold;
+pub(crate) use hold::{Hold, Wanted};

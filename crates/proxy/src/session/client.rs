@@ -1,5 +1,6 @@
 //! The client's side of a session.
 
+use crate::generation::{Server, ServerPlace};
 use manylane_buf::Chain;
 use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_net::{Connection, Incoming};
@@ -47,9 +48,13 @@ impl Client {
         self.destination = OnceCell::from(Some(plain(destination)));
     }
 
-    /// What takes the place of a server's missing host or port.
-    pub(crate) fn destination_or_any(&self) -> SocketAddr {
-        self.destination().unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
+    /// What takes the place of the server's host or port, where its address leaves one open.
+    pub(crate) fn destination_of(&self, server: &Server) -> SocketAddr {
+        let asked = match server.place {
+            ServerPlace::OfClient(_) => self.destination(),
+            ServerPlace::At(_) | ServerPlace::Nowhere => None, // not worth a system call
+        };
+        asked.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
     }
 }
 

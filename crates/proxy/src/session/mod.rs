@@ -6,7 +6,7 @@ mod greeting;
 pub(crate) use client::Client;
 
 use crate::run::{Local, Ticket};
-use crate::tcp;
+use crate::{http, tcp};
 use manylane_config::tree::Mode;
 use manylane_net::Incoming;
 use std::rc::Rc;
@@ -31,6 +31,6 @@ pub(crate) async fn run(local: &Rc<Local>, incoming: Incoming, ticket: &Ticket) 
     }
     match frontend.mode {
         Mode::Tcp => tcp::run(local, frontend, listener, client).await,
-        Mode::Http => {} // refused when the configuration is checked
+        Mode::Http => http::run(local, frontend, listener, client).await,
     }
 }

@@ -2,14 +2,14 @@
 
 mod forward;
 
-pub(crate) use forward::{Pair, Patience, Splicing};
+pub(crate) use forward::Pair;
 
+use crate::flow::{Patience, Splicing};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::run::Local;
-use crate::server::{self, Attempt};
+use crate::server::{self, Attempt, Wanted};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
-use manylane_balance::Key;
 use manylane_buf::Chain;
 use std::rc::Rc;
 
@@ -40,12 +40,12 @@ async fn served(
     backend: &Backend,
     mut client: Client,
 ) -> Termination {
-    let key = backend.key.of_connection(client.source);
-    let attempt = match server::connect(local, backend, &mut client, key).await {
+    let wanted = Wanted { key: backend.key.of_connection(client.source), ..Wanted::default() };
+    let attempt = match server::connect(local, backend, &mut client, wanted, |_| None).await {
         Ok(attempt) => attempt,
         Err(ended) => return ended,
     };
-    let Attempt { connection, hold } = attempt;
+    let Attempt { connection, hold, reused: _ } = attempt;
     let mut first = Chain::new();
     if let Some(how) = hold.server().header {
         let header = server::header(how, &client);
@@ -63,6 +63,7 @@ async fn served(
         client_fin: frontend.timeouts.client_fin.or(frontend.timeouts.client),
         server_fin: backend.timeouts.server_fin.or(backend.timeouts.server),
         independent: frontend.common.independent || backend.common.independent,
+        in_turn: false,
     };
     let allowed = !local.generation.process.no_splice;
     let splicing = Splicing {
@@ -89,15 +90,4 @@ async fn served(
         server.counts.own().response_errors.add(1);
     }
     ended
-}
-
-/// What a stream is balanced by.
-impl crate::generation::BalanceKey {
-    /// In TCP mode, where only addresses are known.
-    pub(crate) fn of_connection(&self, source: Option<std::net::SocketAddr>) -> Key<'static> {
-        match (self, source) {
-            (Self::Source, Some(source)) => Key::Number(manylane_balance::key::source_key(source.ip())),
-            _ => Key::None,
-        }
-    }
 }

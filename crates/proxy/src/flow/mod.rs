@@ -1,0 +1,17 @@
+//! Bytes between two connections: who is waited for, and for how long.
+
+mod watch;
+
+pub(crate) use watch::{Patience, Side, Waits, Watch, Way};
+
+use manylane_net::SplicePolicy;
+
+/// When each direction is spliced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Splicing {
+    pub(crate) up: Option<SplicePolicy>,
+    pub(crate) down: Option<SplicePolicy>,
+}
+
+/// Bytes that one step of a splice moves at most.
+pub(crate) const SPLICED_AT_ONCE: usize = 1 << 20;

@@ -1,0 +1,369 @@
+//! What `mode http` adds to a frontend or a backend.
+
+use super::bind::text;
+use super::process::Process;
+use super::refuse::Refuse;
+use manylane_config::lex::Word;
+use manylane_config::table::Toggle;
+use manylane_config::tree::{
+    self, AddressHeader, Config, ErrorFile, ExceptNetwork, RetryOn, Set, Settings,
+};
+use manylane_h1::{Limits, NamePolicy};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Settings of `mode http`.
+#[derive(Debug)]
+pub struct Http {
+    /// Bounds of heads of requests.
+    pub request_limits: Limits,
+    /// Bounds of heads of responses.
+    pub response_limits: Limits,
+    /// What happens to connections after a response.
+    pub close: CloseMode,
+    /// `option forwardfor`
+    pub forwarded_for: Option<AddressField>,
+    /// `option originalto`
+    pub original_to: Option<AddressField>,
+    /// Whole answers by status, instead of the program's own.
+    pub answers: Vec<(u16, Box<[u8]>)>,
+    /// `monitor-uri`
+    pub monitor: Option<Box<[u8]>>,
+    /// `option http-restrict-req-hdr-names`
+    pub names: NamePolicy,
+    /// `option http-ignore-probes`
+    pub ignore_probes: bool,
+    /// `option http-drop-request-trailers`
+    pub drop_request_trailers: bool,
+    /// `option http-drop-response-trailers`
+    pub drop_response_trailers: bool,
+    /// `option http-pretend-keepalive`
+    pub pretend_keep_alive: bool,
+    /// `http-reuse`
+    pub reuse: Reuse,
+    /// `http-send-name-header`
+    pub send_name: Option<Box<[u8]>>,
+    /// `option prefer-last-server`
+    pub prefer_last: bool,
+    /// `option persist`
+    pub persist: bool,
+    /// `cookie`
+    pub cookie: Option<Cookie>,
+    /// `retry-on`
+    pub retry_on: RetryEvents,
+}
+
+/// What happens to connections after a response. The stricter of a frontend's and a backend's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CloseMode {
+    /// Both stay.
+    KeepAlive,
+    /// `option http-server-close`: the client's stays.
+    Server,
+    /// `option httpclose`: none stays.
+    Both,
+}
+
+/// `http-reuse`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// A session keeps its connection to itself.
+    Never,
+    /// A session's first request goes out on a new one.
+    Safe,
+    /// A session's first request goes out on one that was used more than once.
+    Aggressive,
+    /// Any request goes out on any.
+    Always,
+}
+
+/// `option forwardfor`, `option originalto`
+#[derive(Clone, Debug)]
+pub struct AddressField {
+    /// The field's name.
+    pub name: Box<[u8]>,
+    /// Addresses for which nothing is added (R-G7).
+    pub except: Vec<ExceptNetwork>,
+    /// Nothing is added when it is there.
+    pub if_none: bool,
+}
+
+impl AddressField {
+    /// Whether an address is told.
+    pub fn tells(&self, address: IpAddr) -> bool {
+        !self.except.iter().any(|network| within(network, address))
+    }
+}
+
+fn within(network: &ExceptNetwork, address: IpAddr) -> bool {
+    let same = |a: u128, b: u128, width: u32| {
+        let free = width - u32::from(network.prefix).min(width);
+        free >= width || (a ^ b) >> free == 0
+    };
+    match (network.address, address) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => same(u32::from(a).into(), u32::from(b).into(), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => same(a.into(), b.into(), 128),
+        _ => false,
+    }
+}
+
+/// `cookie`
+#[derive(Clone, Debug)]
+pub struct Cookie {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// What is done with it; none only reads it.
+    pub mode: Option<tree::CookieMode>,
+    /// `indirect`: the server does not see it, and no client that has the right one gets it again.
+    pub indirect: bool,
+    /// `nocache`
+    pub nocache: bool,
+    /// `postonly`
+    pub postonly: bool,
+    /// `preserve`
+    pub preserve: bool,
+    /// What follows the value in `Set-Cookie`: `; path=/` and so on.
+    pub attributes: Box<[u8]>,
+}
+
+/// `retry-on`
+#[derive(Clone, Debug, Default)]
+pub struct RetryEvents {
+    /// The connection could not be made.
+    pub connect: bool,
+    /// The server closed without an answer.
+    pub empty: bool,
+    /// The answer did not come in time.
+    pub timeout: bool,
+    /// The answer was no HTTP.
+    pub junk: bool,
+    /// Answers with these.
+    pub statuses: Vec<u16>,
+}
+
+pub(super) fn http(
+    settings: &Settings,
+    process: &Process,
+    config: &Config,
+    refuse: &mut Refuse<'_>,
+) -> Http {
+    let on = |toggle| settings.option(toggle);
+    let limits = |relaxed| Limits {
+        head: process.bufsize.saturating_sub(process.maxrewrite).min(manylane_http::MAX_HEAD),
+        room: process.bufsize,
+        fields: process.maxhdr,
+        relaxed,
+        old_payload: false,
+        proxy_header: on(Toggle::HTTP_USE_PROXY_HEADER),
+    };
+    for statement in &settings.http_errors {
+        refuse.keyword(statement.pos, "http-error", "it is not built yet");
+    }
+    refuse.set(&settings.unique_id_format, "unique-id-format", "logs are not built yet");
+    refuse.set(&settings.unique_id_header, "unique-id-header", "logs are not built yet");
+    let close = match (on(Toggle::HTTPCLOSE), on(Toggle::HTTP_SERVER_CLOSE)) {
+        (true, _) => CloseMode::Both,
+        (false, true) => CloseMode::Server,
+        (false, false) => CloseMode::KeepAlive,
+    };
+    Http {
+        request_limits: limits(on(Toggle::UNSAFE_REQUESTS)),
+        response_limits: limits(on(Toggle::UNSAFE_RESPONSES)),
+        close,
+        forwarded_for: settings.forwardfor.as_ref().map(|set| address_field(&set.value, b"x-forwarded-for")),
+        original_to: settings.originalto.as_ref().map(|set| address_field(&set.value, b"x-original-to")),
+        answers: answers(settings, config, refuse),
+        monitor: settings.monitor_uri.as_ref().map(|set| set.value.bytes().into()),
+        names: match settings.restrict_header_names.map(|set| set.value) {
+            Some("delete") => NamePolicy::Delete,
+            Some("reject") => NamePolicy::Reject,
+            _ => NamePolicy::Preserve,
+        },
+        ignore_probes: on(Toggle::HTTP_IGNORE_PROBES),
+        drop_request_trailers: on(Toggle::HTTP_DROP_REQUEST_TRAILERS),
+        drop_response_trailers: on(Toggle::HTTP_DROP_RESPONSE_TRAILERS),
+        pretend_keep_alive: on(Toggle::HTTP_PRETEND_KEEPALIVE),
+        reuse: match settings.http_reuse.map(|set| set.value) {
+            Some("never") => Reuse::Never,
+            Some("aggressive") => Reuse::Aggressive,
+            Some("always") => Reuse::Always,
+            _ => Reuse::Safe,
+        },
+        send_name: settings.http_send_name_header.as_ref().map(|set| set.value.bytes().into()),
+        prefer_last: on(Toggle::PREFER_LAST_SERVER),
+        persist: on(Toggle::PERSIST),
+        cookie: settings.cookie.as_ref().and_then(|set| cookie(set, refuse)),
+        retry_on: retry_on(settings, refuse),
+    }
+}
+
+fn address_field(header: &AddressHeader, usual: &[u8]) -> AddressField {
+    let AddressHeader { except, name, if_none } = header;
+    AddressField {
+        name: name.as_ref().map_or(usual, Word::bytes).to_ascii_lowercase().into(),
+        except: except.clone(),
+        if_none: *if_none,
+    }
+}
+
+fn cookie(set: &Set<tree::Cookie>, refuse: &mut Refuse<'_>) -> Option<Cookie> {
+    let tree::Cookie {
+        name,
+        mode,
+        indirect,
+        nocache,
+        postonly,
+        preserve,
+        httponly,
+        secure,
+        dynamic,
+        domains,
+        attributes,
+        maxidle,
+        maxlife,
+    } = &set.value;
+    if *dynamic {
+        refuse.keyword(set.pos, "cookie dynamic", "it is not built yet");
+    }
+    if maxidle.or(*maxlife).is_some_and(|time: Duration| !time.is_zero()) {
+        refuse.keyword(set.pos, "cookie maxidle/maxlife", "it is not built yet");
+    }
+    let mut tail = String::from("; path=/");
+    for domain in domains {
+        tail.push_str(&format!("; domain={}", text(domain)));
+    }
+    if *httponly {
+        tail.push_str("; HttpOnly");
+    }
+    if *secure {
+        tail.push_str("; Secure");
+    }
+    for attribute in attributes {
+        tail.push_str(&format!("; {}", text(attribute)));
+    }
+    Some(Cookie {
+        name: name.bytes().into(),
+        mode: *mode,
+        indirect: *indirect,
+        nocache: *nocache,
+        postonly: *postonly,
+        preserve: *preserve,
+        attributes: tail.into_bytes().into(),
+    })
+}
+
+fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
+    let Some(set) = &settings.retry_on else { return RetryEvents { connect: true, ..RetryEvents::default() } };
+    let mut events = RetryEvents::default();
+    for event in &set.value {
+        match event {
+            RetryOn::Status(status) => events.statuses.push(*status),
+            RetryOn::Event("none") => events = RetryEvents::default(),
+            RetryOn::Event("conn-failure") => events.connect = true,
+            RetryOn::Event("empty-response") => events.empty = true,
+            RetryOn::Event("response-timeout") => events.timeout = true,
+            RetryOn::Event("junk-response") => events.junk = true,
+            RetryOn::Event("0rtt-rejected") => {} // of TLS, which is refused
+            RetryOn::Event("all-retryable-errors") => {
+                events.connect = true;
+                events.empty = true;
+                events.timeout = true;
+                events.junk = true;
+                events.statuses.extend([500, 502, 503, 504]);
+            }
+            RetryOn::Event(other) => refuse.keyword(set.pos, &format!("retry-on {other}"), "it is not built yet"),
+        }
+    }
+    events
+}
+
+/// Files and redirections instead of the program's own answers.
+fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec<(u16, Box<[u8]>)> {
+    let mut all: Vec<(u16, Box<[u8]>)> = Vec::new();
+    let mut add = |file: &ErrorFile, refuse: &mut Refuse<'_>| {
+        if let Some(bytes) = answer(file, refuse) {
+            all.retain(|(code, _)| *code != file.code);
+            all.push((file.code, bytes));
+        }
+    };
+    for statement in &settings.errorfiles {
+        let [name, codes @ ..] = &statement.words[..] else { continue };
+        let section = config.http_errors.iter().find(|section| section.name.bytes() == name.bytes());
+        let wanted = |code: u16| {
+            codes.is_empty() || codes.iter().any(|word| word.text() == Some(&*code.to_string()))
+        };
+        for file in section.into_iter().flat_map(|section| &section.files).filter(|file| wanted(file.code)) {
+            add(file, refuse);
+        }
+    }
+    for file in &settings.error_files {
+        add(file, refuse);
+    }
+    all
+}
+
+/// Bytes of an error file at most: it is sent whole, from memory.
+const LONGEST_ANSWER: u64 = 1 << 20;
+
+fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Box<[u8]>> {
+    use std::io::Read;
+    if let Some(redirection) = file.redirect {
+        let mut bytes = format!("HTTP/1.1 {} Found\r\ncontent-length: 0\r\ncache-control: no-cache\r\nlocation: ", redirection.status);
+        if redirection.status == 303 {
+            bytes = bytes.replace("Found", "See Other");
+        }
+        return Some([bytes.as_bytes(), file.target.bytes(), b"\r\n\r\n"].concat().into());
+    }
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(file.target.bytes()));
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|opened| opened.take(LONGEST_ANSWER + 1).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        refuse.found.alert(file.pos, format!("error file '{}' cannot be read: {error}", path.display()));
+        return None;
+    }
+    if bytes.is_empty() {
+        return Some(Box::default()); // as `/dev/null`: the connection is closed without an answer
+    }
+    if bytes.len() as u64 > LONGEST_ANSWER {
+        refuse.found.alert(file.pos, format!("error file '{}' is longer than {LONGEST_ANSWER} bytes", path.display()));
+        return None;
+    }
+    match whole(&bytes) {
+        Ok(answer) => Some(answer.into()),
+        Err(why) => {
+            refuse.found.alert(file.pos, format!("error file '{}' is no HTTP response: {why}", path.display()));
+            None
+        }
+    }
+}
+
+/// The file's head with a length of its body: line ends are made strict, since people write these files with editors.
+fn whole(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let text = bytes;
+    let mut head = Vec::new();
+    let mut at = 0;
+    loop {
+        let Some(end) = text[at..].iter().position(|&byte| byte == b'\n') else {
+            return Err("its head has no empty line at its end");
+        };
+        let line = text[at..at + end].strip_suffix(b"\r").unwrap_or(&text[at..at + end]);
+        at += end + 1;
+        if line.is_empty() {
+            break;
+        }
+        let framing = [&b"content-length:"[..], b"transfer-encoding:", b"connection:"];
+        let of = |name: &[u8]| line.len() >= name.len() && line[..name.len()].eq_ignore_ascii_case(name);
+        if !framing.iter().any(|name| of(name)) {
+            head.extend_from_slice(line);
+            head.extend_from_slice(b"\r\n");
+        }
+    }
+    if !head.starts_with(b"HTTP/1.") {
+        return Err("it does not begin with HTTP/1.");
+    }
+    let body = &text[at..];
+    head.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+    head.extend_from_slice(body);
+    Ok(head)
+}

@@ -1,0 +1,200 @@
+//! What the proxy changes in heads on its own: addresses that it tells, cookies that keep clients at their servers.
+
+use crate::generation::{AddressField, Backend, Cookie, Frontend, Server};
+use crate::session::Client;
+use manylane_balance::Index;
+use manylane_config::tree::CookieMode;
+use manylane_http::{EditError, Head, Known, List};
+use std::fmt::Write;
+
+/// `option forwardfor` and `option originalto`. The backend's own count before the frontend's.
+pub(super) fn addresses(
+    head: &mut Head,
+    frontend: &Frontend,
+    backend: &Backend,
+    client: &Client,
+) -> Result<(), EditError> {
+    if let Some(field) = backend.http.forwarded_for.as_ref().or(frontend.http.forwarded_for.as_ref()) {
+        address(head, field, client.source.map(|address| address.ip()))?;
+    }
+    if let Some(field) = backend.http.original_to.as_ref().or(frontend.http.original_to.as_ref()) {
+        address(head, field, client.destination().map(|address| address.ip()))?;
+    }
+    Ok(())
+}
+
+fn address(head: &mut Head, field: &AddressField, address: Option<std::net::IpAddr>) -> Result<(), EditError> {
+    let Some(address) = address.filter(|address| field.tells(*address)) else { return Ok(()) };
+    if field.if_none && head.has(&*field.name) {
+        return Ok(());
+    }
+    let mut text = Text { bytes: [0; 48], len: 0 };
+    let _ = write!(text, "{address}"); // an address fits
+    head.add_field(&*field.name, text.bytes())
+}
+
+/// A short text without an allocation.
+struct Text {
+    bytes: [u8; 48],
+    len: usize,
+}
+
+impl Text {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.len + text.len();
+        let room = self.bytes.get_mut(self.len..end).ok_or(std::fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// What a request's cookie says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// The server that it names, be it usable or not.
+    pub(super) server: Option<Index>,
+    /// There was such a cookie.
+    pub(super) there: bool,
+}
+
+/// One cookie of a `Cookie` field: where it begins, its name and its value.
+fn cookies(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    List::separated_by(value, b';').filter_map(|pair| {
+        let equals = pair.iter().position(|&byte| byte == b'=')?;
+        Some((pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii()))
+    })
+}
+
+/// Which server a request's cookie names.
+pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend) -> Told {
+    let mut told = Told::default();
+    for value in head.values(Known::COOKIE) {
+        for (name, value) in cookies(value) {
+            if name != &*cookie.name || told.there {
+                continue;
+            }
+            told.there = true;
+            let named = match cookie.mode {
+                // In front of the server's own value.
+                Some(CookieMode::Prefix) => match value.iter().position(|&byte| byte == b'~') {
+                    Some(end) => &value[..end],
+                    None => continue,
+                },
+                // Dates may follow behind a bar.
+                _ => value.split(|&byte| byte == b'|').next().unwrap_or(value),
+            };
+            told.server = backend.balancer.servers().by_cookie(named);
+        }
+    }
+    told
+}
+
+/// Takes the proxy's part out of the cookies that the server sees.
+pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
+    let prefix = cookie.mode == Some(CookieMode::Prefix);
+    if !prefix && !cookie.indirect {
+        return Ok(());
+    }
+    let mut at = head.find(Known::COOKIE, None);
+    while let Some(id) = at {
+        at = head.find(Known::COOKIE, Some(id));
+        let Some(field) = head.field(id) else { continue };
+        let mut kept: Vec<u8> = Vec::new(); // such requests only: persistence edits a few bytes of them anyway
+        let mut changed = false;
+        for (name, value) in cookies(field.value) {
+            let value = match (name == &*cookie.name, prefix) {
+                (true, false) => {
+                    changed = true;
+                    continue;
+                }
+                (true, true) => match value.iter().position(|&byte| byte == b'~') {
+                    Some(end) => {
+                        changed = true;
+                        &value[end + 1..]
+                    }
+                    None => value,
+                },
+                (false, _) => value,
+            };
+            if !kept.is_empty() {
+                kept.extend_from_slice(b"; ");
+            }
+            kept.extend_from_slice(name);
+            kept.push(b'=');
+            kept.extend_from_slice(value);
+        }
+        if !changed {
+            continue;
+        }
+        if kept.is_empty() {
+            head.remove(id);
+        } else {
+            head.replace_value(id, &kept)?;
+        }
+    }
+    Ok(())
+}
+
+/// Has the client keep to its server, where it does not already.
+pub(super) fn keep(
+    head: &mut Head,
+    cookie: &Cookie,
+    server: &Server,
+    told: Told,
+    right: bool,
+    post: bool,
+) -> Result<(), EditError> {
+    let Some(value) = &server.cookie else { return Ok(()) };
+    match cookie.mode {
+        None => Ok(()),
+        Some(CookieMode::Insert) => {
+            let by_server = head.values(Known::SET_COOKIE).any(|line| sets(line, &cookie.name));
+            if by_server && cookie.preserve || cookie.postonly && !post {
+                return Ok(());
+            }
+            if by_server {
+                let name = cookie.name.clone();
+                head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &name));
+            }
+            if right && told.there && !by_server {
+                return Ok(());
+            }
+            let line = [&*cookie.name, b"=", value, &cookie.attributes].concat();
+            head.add_field(Known::SET_COOKIE, &line)?;
+            uncached(head, cookie)
+        }
+        Some(mode @ (CookieMode::Rewrite | CookieMode::Prefix)) => {
+            let mut at = head.find(Known::SET_COOKIE, None);
+            while let Some(id) = at {
+                at = head.find(Known::SET_COOKIE, Some(id));
+                let Some(field) = head.field(id).filter(|field| sets(field.value, &cookie.name)) else { continue };
+                let line = field.value;
+                let equals = line.iter().position(|&byte| byte == b'=').unwrap_or(0);
+                let end = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
+                let own: &[u8] = if mode == CookieMode::Prefix { &line[equals + 1..end] } else { b"" };
+                let mark: &[u8] = if mode == CookieMode::Prefix { b"~" } else { b"" };
+                let new = [&line[..=equals], value, mark, own, &line[end..]].concat();
+                head.replace_value(id, &new)?;
+                uncached(head, cookie)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Whether a `Set-Cookie` sets the cookie of this name.
+fn sets(line: &[u8], name: &[u8]) -> bool {
+    let pair = line.split(|&byte| byte == b';').next().unwrap_or(line);
+    pair.iter().position(|&byte| byte == b'=').is_some_and(|equals| pair[..equals].trim_ascii() == name)
+}
+
+fn uncached(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
+    if cookie.nocache { head.add_field(Known::CACHE_CONTROL, b"private") } else { Ok(()) }
+}

@@ -1,0 +1,599 @@
+//! One request and its response.
+//!
+//! The request's body goes up while the response is waited for and while it comes down: a server may answer before it has read
+//! everything. Nothing is sent to the client before the response's head is there, so until then another try or an answer of the proxy's
+//! own is possible.
+
+use super::pump::{Broken, Ends, Pump};
+use super::{Session, answer, count_status, edit};
+use crate::flow::{Patience, Waits, Watch};
+use crate::generation::{Backend, CloseMode, Reuse};
+use crate::run::Idle;
+use crate::server::{self, Attempt, Hold, Wanted};
+use crate::tcp::Pair;
+use crate::termination::{Cause, Phase, Termination};
+use edit::Told;
+use manylane_balance::Index;
+use manylane_buf::Chain;
+use manylane_h1::{
+    Asked, Body, From, Persist, Request, Response, ResponseParser, frame_for, restrict_names, restrict_te,
+    set_body, set_connection,
+};
+use manylane_http::{Head, Method, Version};
+use manylane_net::Connection;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Poll, Waker};
+
+/// What becomes of the client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    KeepAlive,
+    Close,
+}
+
+/// What is known of a request while its response is made.
+struct Asking {
+    version: Version,
+    method: Method,
+    upgrade: bool,
+    /// The client's connection may go on.
+    keep: bool,
+    mode: CloseMode,
+    told: Told,
+    /// The server that the cookie names is the one.
+    right: bool,
+}
+
+/// How a response was passed on.
+enum Ended {
+    /// As a message.
+    Message { complete: bool, sent_all: bool, server_persists: bool, persist: Persist },
+    /// As the beginning of a tunnel; its head is still to be sent.
+    Tunnel(Chain),
+}
+
+/// What is left of a request that was answered by a server.
+struct Outcome {
+    after: After,
+    /// The client may still be sending.
+    linger: bool,
+    /// The server's connection, if it can serve again.
+    idle: Option<Idle>,
+}
+
+impl Outcome {
+    const CLOSE: Self = Self { after: After::Close, linger: false, idle: None };
+}
+
+/// Why there is no response of a server.
+enum Failed {
+    /// The client has to be told, or not: the status, and how it ended.
+    Answer(u16, Termination),
+    /// Nothing came, and nothing was lost: it may be tried again.
+    Again(Termination, u16),
+    /// The client is gone.
+    Client,
+}
+
+impl Session<'_> {
+    /// Forwards a request and its response.
+    pub(super) async fn exchange(&mut self, mut request: Request) -> After {
+        let frontend = self.frontend;
+        let version = request.head.version();
+        let method = request.head.method_kind();
+        let persists = request.connection.persists(version) && !self.local.stopping.has_happened();
+        let none = Termination::new(Cause::ServerLeft, Phase::Connect);
+        let bodyless = matches!(request.body, Body::None | Body::Length(0));
+        let mut asking = Asking {
+            version,
+            method,
+            upgrade: request.connection.upgrade || method == Method::Connect,
+            keep: persists && frontend.http.close != CloseMode::Both,
+            mode: frontend.http.close,
+            told: Told::default(),
+            right: false,
+        };
+        if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
+            return self.answer(&asking, None, 200, bodyless).await;
+        }
+        let Some(backend) = frontend.default_backend.map(|number| &self.local.generation.backends[number])
+        else {
+            return self.fail(&asking, None, 503, none, bodyless).await;
+        };
+        asking.mode = asking.mode.max(backend.http.close);
+        asking.keep &= asking.mode != CloseMode::Both;
+        let counts = backend.counts.own();
+        counts.streams.add(1);
+        counts.requests.add(1);
+        let refused = Termination::new(Cause::Refused, Phase::Request);
+        let fine = restrict_names(&mut request.head, frontend.http.names)
+            && restrict_names(&mut request.head, backend.http.names);
+        let after = if !fine {
+            self.fail(&asking, Some(backend), 403, refused, bodyless).await
+        } else if self.prepare(&mut request, &mut asking, backend).is_err() {
+            self.fail(&asking, Some(backend), 400, refused, bodyless).await
+        } else {
+            self.tries(request, &mut asking, backend).await
+        };
+        backend.counts.own().streams_ended.add(1);
+        after
+    }
+
+    /// What is changed in a request wherever it goes.
+    fn prepare(
+        &self,
+        request: &mut Request,
+        asking: &mut Asking,
+        backend: &Backend,
+    ) -> Result<(), manylane_http::EditError> {
+        let head = &mut request.head;
+        if let Some(cookie) = &backend.http.cookie {
+            asking.told = edit::told(head, cookie, backend);
+            edit::hide(head, cookie)?;
+        }
+        edit::addresses(head, self.frontend, backend, &self.client)?;
+        restrict_te(head)?;
+        let server_closes = asking.mode >= CloseMode::Server && !backend.http.pretend_keep_alive;
+        let persist = match (asking.upgrade, server_closes) {
+            (true, _) => Persist::Upgrade,
+            (false, true) => Persist::Close,
+            (false, false) => Persist::KeepAlive,
+        };
+        set_connection(head, request.connection, persist)
+    }
+
+    /// Tries until a server answers.
+    async fn tries(&mut self, mut request: Request, asking: &mut Asking, backend: &Backend) -> After {
+        let bodyless = matches!(request.body, Body::None | Body::Length(0));
+        let mut retries = 0;
+        let mut avoid = None;
+        loop {
+            match self.one_try(&mut request, asking, backend, avoid, retries).await {
+                Ok(after) => return after,
+                Err(Failed::Again(ended, status)) => {
+                    retries += 1;
+                    if retries > backend.retries {
+                        return self.fail(asking, Some(backend), status, ended, bodyless).await;
+                    }
+                    backend.counts.own().retries.add(1);
+                    if backend.redispatch.applies(retries, backend.retries) {
+                        avoid = self.last.map(|(_, index)| index);
+                    }
+                }
+                Err(Failed::Answer(status, ended)) => {
+                    return self.fail(asking, Some(backend), status, ended, bodyless).await;
+                }
+                Err(Failed::Client) => {
+                    self.frontend.counts.own().request_errors.add(1);
+                    return After::Close;
+                }
+            }
+        }
+    }
+
+    /// Which server the request goes to.
+    fn wanted<'k>(&self, head: &'k Head, asking: &Asking, backend: &Backend, avoid: Option<Index>) -> Wanted<'k> {
+        let servers = backend.balancer.servers();
+        let serves = |index: &Index| servers[*index].state().serves_its_own();
+        let by_cookie = asking.told.server.filter(|index| backend.http.persist || serves(index));
+        let by_habit = self
+            .last
+            .filter(|(number, _)| backend.http.prefer_last && *number == backend.number)
+            .map(|(_, index)| index)
+            .filter(serves);
+        Wanted {
+            key: backend.key.of_request(self.client.source, head),
+            server: by_cookie.or(by_habit).filter(|index| avoid != Some(*index)),
+            avoid,
+        }
+    }
+
+    /// A connection that may serve: the session's own, or one from the lane's shelf.
+    fn take_idle(
+        local: &crate::run::Local,
+        backend: &Backend,
+        private: &mut Option<(usize, Index, Idle)>,
+        first: bool,
+        hold: &Hold,
+    ) -> Option<(Connection, u32)> {
+        let index = hold.index();
+        if let Some((number, server, idle)) = private.take()
+            && number == backend.number
+            && server == index
+            && is_quiet(&idle.connection)
+        {
+            return Some((idle.connection, idle.served));
+        }
+        let least = match (backend.http.reuse, first) {
+            (Reuse::Never, _) | (Reuse::Safe, true) => return None,
+            (Reuse::Aggressive, true) => 2,
+            (Reuse::Always, _) | (_, false) => 0,
+        };
+        if hold.server().header.is_some() {
+            return None; // its connections tell of one client
+        }
+        let mut shelf = local.shelves[backend.number].borrow_mut();
+        loop {
+            let idle = shelf.take(index.get() as u64)?;
+            if !is_quiet(&idle.connection) {
+                continue; // closed by the server meanwhile
+            }
+            if idle.served < least {
+                let now = local.here().now();
+                let _ = shelf.put(index, index.get() as u64, idle, now);
+                return None;
+            }
+            return Some((idle.connection, idle.served));
+        }
+    }
+
+    /// One try with one server.
+    async fn one_try(
+        &mut self,
+        request: &mut Request,
+        asking: &mut Asking,
+        backend: &Backend,
+        avoid: Option<Index>,
+        retries: u32,
+    ) -> Result<After, Failed> {
+        let local = self.local;
+        let first = self.requests == 0 || retries > 0;
+        let wanted = self.wanted(&request.head, asking, backend, avoid);
+        let private = &mut self.private;
+        let shelf = |hold: &Hold| Self::take_idle(local, backend, private, first, hold);
+        let attempt = server::connect(local, backend, &mut self.client, wanted, shelf).await;
+        let Attempt { connection, hold, reused } = match attempt {
+            Ok(attempt) => attempt,
+            Err(ended) if ended.cause == Cause::ClientLeft => return Err(Failed::Client),
+            Err(ended) => return Err(Failed::Answer(503, ended)),
+        };
+        let index = hold.index();
+        asking.right = asking.told.server == Some(index);
+        self.last = Some((backend.number, index));
+        // The bytes that were received of the client belong to the way up, as long as it lasts.
+        let mut received = std::mem::take(&mut self.client.received);
+        let attempt = Attempt { connection, hold, reused };
+        let outcome = self.served(request, asking, backend, attempt, &mut received, retries).await;
+        self.client.received = received;
+        let Outcome { after, linger, idle } = outcome?;
+        if linger {
+            self.send_last(&mut Chain::new()).await; // the server answered early: let the client read that
+        }
+        match idle {
+            Some(idle) if backend.http.reuse == Reuse::Never || backend.servers[index.get()].header.is_some() => {
+                self.private = Some((backend.number, index, idle));
+            }
+            Some(idle) => {
+                let now = local.here().now();
+                // Refused, it is closed.
+                let _ = local.shelves[backend.number].borrow_mut().put(index, index.get() as u64, idle, now);
+            }
+            None => {}
+        }
+        Ok(after)
+    }
+
+    /// The request goes to a server that was reached, and its response comes back.
+    async fn served(
+        &self,
+        request: &mut Request,
+        asking: &Asking,
+        backend: &Backend,
+        attempt: Attempt,
+        received: &mut Chain,
+        retries: u32,
+    ) -> Result<Outcome, Failed> {
+        let local = self.local;
+        let Attempt { connection, hold, reused } = attempt;
+        let index = hold.index();
+        let mut out = Chain::new();
+        let memory = || Failed::Answer(500, Termination::new(Cause::Resource, Phase::Headers));
+        if reused.is_none()
+            && let Some(how) = hold.server().header
+        {
+            out.append(&server::header(how, &self.client)).map_err(|_| memory())?;
+        }
+        if let Some(name) = &backend.http.send_name {
+            request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| memory())?;
+        }
+        request.head.emit(&mut out, None).map_err(|_| memory())?;
+        // A body that was sent once cannot be sent again, so then only an answer is left.
+        let bodyless = matches!(request.body, Body::None | Body::Length(0));
+        let may_repeat = bodyless && (backend.http.retry_on.empty || reused.is_some() && asking.method.is_idempotent());
+        let drop_trailers = backend.http.drop_request_trailers;
+        let mut up = Pump::new(request.body, request.body, From::Client, self.frontend.http.request_limits, drop_trailers);
+        let watch = Watch::new(self.patience(backend), local.here().now());
+        let splicing = self.splicing(backend);
+        let begun = local.here().now();
+        let mut from_server = Chain::new();
+        let client = &self.client.connection;
+        let count = |up: u64, down: u64| self.count(backend, Some(index), up, down);
+        let ended = {
+        let up_ends = Ends { io: &local.io, way: &watch.up, from: client, to: &connection, splice: splicing.up };
+        let mut going_up = Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
+
+        let asked = Asked { method: asking.method, upgrade: asking.upgrade };
+        let limits = backend.http.response_limits;
+        let head = {
+            let reading = async {
+                watch.down.waits(Waits::Sender, local.here().now());
+                response(&connection, &mut from_server, ResponseParser::new(limits), asked, client, asking.version).await
+            };
+            watch.over(local.here(), going_up.beside(reading)).await
+        };
+        let server_failed = |cause: Cause| {
+            backend.counts.own().response_errors.add(1);
+            backend.servers[index.get()].counts.own().response_errors.add(1);
+            Termination::new(cause, Phase::Headers)
+        };
+        let response = match head {
+            Ok(Ok(Ok(response))) => response,
+            Ok(Ok(Err(NoHead::Nothing))) if may_repeat => {
+                return Err(Failed::Again(server_failed(Cause::ServerLeft), 502));
+            }
+            Ok(Ok(Err(NoHead::Nothing | NoHead::Cut))) => {
+                return Err(Failed::Answer(502, server_failed(Cause::ServerLeft)));
+            }
+            Ok(Ok(Err(NoHead::Junk(status)))) => {
+                let ended = server_failed(Cause::Refused);
+                return Err(if bodyless && backend.http.retry_on.junk {
+                    Failed::Again(ended, status)
+                } else {
+                    Failed::Answer(status, ended)
+                });
+            }
+            Ok(Ok(Err(NoHead::Client))) => {
+                return Err(Failed::Client);
+            }
+            Ok(Err(Broken::Framing(error))) => {
+                return Err(Failed::Answer(error.status, Termination::new(Cause::Refused, Phase::Data)));
+            }
+            Ok(Err(Broken::Memory)) => return Err(memory()),
+            Ok(Err(Broken::Sender | Broken::Receiver)) => {
+                return Err(Failed::Client);
+            }
+            Err(Cause::ClientSilent) => {
+                return Err(Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Data)));
+            }
+            Err(cause) => {
+                let ended = server_failed(cause);
+                return Err(if bodyless && backend.http.retry_on.timeout {
+                    Failed::Again(ended, 504)
+                } else {
+                    Failed::Answer(504, ended)
+                });
+            }
+        };
+        if bodyless
+            && retries < backend.retries
+            && backend.http.retry_on.statuses.contains(&response.head.status())
+        {
+            let ended = Termination::new(Cause::ServerLeft, Phase::Headers);
+            return Err(Failed::Again(ended, response.head.status()));
+        }
+        let here = local.here();
+        backend.balancer.report(index, here.now().since(begun), here.now());
+
+        // From here on the client sees what comes.
+        let Response { head: mut response_head, body, connection: said } = response;
+        let status = response_head.status();
+        count_status!(self.frontend.counts.own(), status);
+        count_status!(backend.counts.own(), status);
+        let server_persists = said.persists(response_head.version())
+            && !matches!(body, Body::UntilClose | Body::Tunnel)
+            && asking.mode == CloseMode::KeepAlive;
+        let wished = if asking.keep { Persist::KeepAlive } else { Persist::Close };
+        let (framed, persist) = frame_for(body, asking.version, wished);
+        let post = asking.method == Method::Post;
+        let edited = set_connection(&mut response_head, said, persist)
+            .and_then(|()| set_body(&mut response_head, body, framed))
+            .and_then(|()| match &backend.http.cookie {
+                Some(cookie) => {
+                    edit::keep(&mut response_head, cookie, hold.server(), asking.told, asking.right, post)
+                }
+                None => Ok(()),
+            });
+        let mut back = Chain::new();
+        if edited.and_then(|()| response_head.emit(&mut back, None)).is_err() {
+            return Err(memory());
+        }
+        if body == Body::Tunnel {
+            // Without its request complete no protocol was agreed on.
+            if going_up.outcome.is_some() { Ended::Tunnel(back) } else { return Ok(Outcome::CLOSE) }
+        } else {
+        let drop_trailers = self.frontend.http.drop_response_trailers;
+        let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
+        let down_ends = Ends { io: &local.io, way: &watch.down, from: &connection, to: client, splice: splicing.down };
+        let ended = {
+            let sending = down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n));
+            watch.over(here, going_up.beside(sending)).await
+        };
+        let complete = matches!(ended, Ok(Ok(Ok(())))) && down.is_done();
+        if let Ok(Ok(Err(Broken::Sender | Broken::Framing(_)))) | Err(Cause::ServerSilent) = ended {
+            backend.counts.own().response_errors.add(1);
+            backend.servers[index.get()].counts.own().response_errors.add(1);
+        }
+        let sent_all = matches!(going_up.outcome, Some(Ok(())));
+        Ended::Message { complete, sent_all, server_persists, persist }
+        }
+        };
+        let (complete, sent_all, server_persists, persist) = match ended {
+            Ended::Message { complete, sent_all, server_persists, persist } => {
+                (complete, sent_all, server_persists, persist)
+            }
+            Ended::Tunnel(back) => {
+                let received = std::mem::take(received);
+                self.tunnel(backend, &connection, back, received, from_server, count).await;
+                return Ok(Outcome::CLOSE);
+            }
+        };
+        if !complete || !sent_all {
+            return Ok(Outcome { linger: complete, ..Outcome::CLOSE });
+        }
+        let served = reused.unwrap_or(0) + 1;
+        let good = server_persists
+            && from_server.is_empty()
+            && hold.server().max_reuse.is_none_or(|most| served <= most);
+        let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
+        Ok(Outcome { after, linger: false, idle: good.then_some(Idle { connection, served }) })
+    }
+
+    /// The connection carries another protocol from here on.
+    async fn tunnel(
+        &self,
+        backend: &Backend,
+        server: &Connection,
+        mut back: Chain,
+        received: Chain,
+        from_server: Chain,
+        count: impl Fn(u64, u64),
+    ) {
+        let client = &self.client.connection;
+        if client.send(&mut back).await.is_err() {
+            return;
+        }
+        let (tunnel, usual) = (backend.timeouts.tunnel, self.patience(backend));
+        let patience = Patience {
+            client: tunnel.or(usual.client),
+            server: tunnel.or(usual.server),
+            client_fin: usual.client_fin.or(usual.client),
+            server_fin: usual.server_fin.or(usual.server),
+            in_turn: false,
+            ..usual
+        };
+        let pair = Pair::new(&self.local.io, client, server, patience);
+        pair.forward(received, from_server, self.splicing(backend), count).await;
+    }
+
+    /// Answers in place of a server that failed.
+    async fn fail(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        status: u16,
+        ended: Termination,
+        bodyless: bool,
+    ) -> After {
+        if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) {
+            self.frontend.counts.own().request_errors.add(1);
+        }
+        self.answer(asking, backend, status, bodyless).await
+    }
+
+    /// Sends an answer of the proxy's own.
+    async fn answer(&mut self, asking: &Asking, backend: Option<&Backend>, status: u16, bodyless: bool) -> After {
+        let keep = asking.keep && bodyless && !matches!(status, 400 | 408);
+        let persist = if keep { Persist::KeepAlive } else { Persist::Close };
+        let frontend = &self.frontend.http;
+        let mut out = Chain::new();
+        let written = match backend {
+            Some(backend) => {
+                let proxies = [&backend.http, frontend];
+                answer::write(&mut out, &proxies, status, asking.version, asking.method, persist)
+            }
+            None => answer::write(&mut out, &[frontend], status, asking.version, asking.method, persist),
+        };
+        if written.is_err() {
+            return After::Close;
+        }
+        count_status!(self.frontend.counts.own(), status);
+        if let Some(backend) = backend {
+            count_status!(backend.counts.own(), status);
+        }
+        let bytes = out.len() as u64;
+        self.frontend.counts.own().bytes_out.add(bytes);
+        self.listener.counts.own().bytes_out.add(bytes);
+        if !keep {
+            self.send_last(&mut out).await;
+            return After::Close;
+        }
+        let sending = self.client.connection.send(&mut out);
+        let sent = match self.frontend.timeouts.client {
+            None => sending.await.is_ok(),
+            Some(time) => matches!(self.local.here().timeout(time, sending).await, Ok(Ok(()))),
+        };
+        if sent { After::KeepAlive } else { After::Close }
+    }
+}
+
+/// A way up that goes on beside other work.
+struct Going<'a, F> {
+    work: Pin<&'a mut F>,
+    outcome: Option<Result<(), Broken>>,
+}
+
+impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
+    /// What `work` gives, while this goes on. A server that takes no more of a body may still answer, so only what is wrong
+    /// with the client ends both.
+    ///
+    /// # Errors
+    /// What is wrong with the client, or with its body.
+    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Broken> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if self.outcome.is_none()
+                && let Poll::Ready(outcome) = self.work.as_mut().poll(context)
+            {
+                match outcome {
+                    Err(broken @ (Broken::Sender | Broken::Framing(_) | Broken::Memory)) => {
+                        self.outcome = Some(Err(Broken::Sender));
+                        return Poll::Ready(Err(broken));
+                    }
+                    outcome => self.outcome = Some(outcome),
+                }
+            }
+            work.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+}
+
+/// Why there is no head of a response.
+enum NoHead {
+    /// The server closed before a byte came.
+    Nothing,
+    /// It closed amid the head.
+    Cut,
+    /// It is none; what the client is told.
+    Junk(u16),
+    /// The client does not take what came before it.
+    Client,
+}
+
+/// The head of the final response. Those that come before it are passed on, to clients that know of them.
+async fn response(
+    server: &Connection,
+    input: &mut Chain,
+    mut parser: ResponseParser,
+    asked: Asked,
+    client: &Connection,
+    version: Version,
+) -> Result<Response, NoHead> {
+    loop {
+        match parser.parse(input, asked) {
+            Ok(Some(response)) if response.is_interim() => {
+                let mut head = response.head;
+                if version >= Version::HTTP_11 {
+                    let mut out = Chain::new();
+                    head.emit(&mut out, None).map_err(|_| NoHead::Junk(500))?;
+                    client.send(&mut out).await.map_err(|_| NoHead::Client)?;
+                }
+            }
+            Ok(Some(response)) => return Ok(response),
+            Ok(None) => match server.recv().await {
+                Ok(Some(segment)) => input.push_back(segment).map_err(|_| NoHead::Junk(500))?,
+                Ok(None) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
+                Ok(None) | Err(_) => return Err(NoHead::Cut),
+            },
+            Err(error) => return Err(NoHead::Junk(error.status)),
+        }
+    }
+}
+
+/// Whether an idle connection is still good: nothing came, and it was not closed. Asks the kernel only if the driver has had news of it.
+fn is_quiet(connection: &Connection) -> bool {
+    let mut receiving = pin!(connection.recv());
+    let mut context = std::task::Context::from_waker(Waker::noop());
+    receiving.as_mut().poll(&mut context).is_pending()
+}

@@ -1,0 +1,108 @@
+//! HTTP mode: a session is one request after another, each with its response.
+
+mod answer;
+mod edit;
+mod exchange;
+mod pump;
+mod request;
+
+use crate::flow::{Patience, Splicing};
+use crate::generation::{Backend, Frontend, Listener};
+use crate::run::{Idle, Local};
+use crate::session::Client;
+use exchange::After;
+use manylane_balance::Index;
+use request::NoMore;
+use std::rc::Rc;
+
+/// A client's session.
+struct Session<'a> {
+    local: &'a Rc<Local>,
+    frontend: &'a Frontend,
+    listener: &'a Listener,
+    client: Client,
+    /// Requests so far.
+    requests: u64,
+    /// The server of the last request: number of the backend, and which.
+    last: Option<(usize, Index)>,
+    /// A connection that is this session's alone: of this backend and server.
+    private: Option<(usize, Index, Idle)>,
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client) {
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None };
+    loop {
+        match session.next_request().await {
+            Ok(request) => {
+                let counts = frontend.counts.own();
+                counts.streams.add(1);
+                counts.requests.add(1);
+                let after = session.exchange(request).await;
+                frontend.counts.own().streams_ended.add(1);
+                session.requests += 1;
+                if after == After::Close {
+                    break;
+                }
+            }
+            Err(NoMore::Refused) => {
+                frontend.counts.own().request_errors.add(1);
+                break;
+            }
+            Err(NoMore::End) => break,
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Tells the counters of bytes from the client, and to it.
+    fn count(&self, backend: &Backend, server: Option<Index>, up: u64, down: u64) {
+        let server = server.map(|index| backend.servers[index.get()].counts.own());
+        let (f, b, l) = (self.frontend.counts.own(), backend.counts.own(), self.listener.counts.own());
+        f.bytes_in.add(up);
+        f.bytes_out.add(down);
+        b.bytes_in.add(up);
+        b.bytes_out.add(down);
+        l.bytes_in.add(up);
+        l.bytes_out.add(down);
+        if let Some(server) = server {
+            server.bytes_in.add(up);
+            server.bytes_out.add(down);
+        }
+    }
+
+    fn patience(&self, backend: &Backend) -> Patience {
+        Patience {
+            client: self.frontend.timeouts.client,
+            server: backend.timeouts.server,
+            client_fin: self.frontend.timeouts.client_fin,
+            server_fin: backend.timeouts.server_fin,
+            independent: self.frontend.common.independent || backend.common.independent,
+            in_turn: true,
+        }
+    }
+
+    fn splicing(&self, backend: &Backend) -> Splicing {
+        if self.local.generation.process.no_splice {
+            return Splicing::default();
+        }
+        let (f, b) = (&self.frontend.common, &backend.common);
+        Splicing { up: f.splice_request.or(b.splice_request), down: f.splice_response.or(b.splice_response) }
+    }
+}
+
+/// Counts a response's status, of a proxy's counters.
+macro_rules! count_status {
+    ($counts:expr, $status:expr) => {{
+        let counts = $counts;
+        match $status {
+            100..=199 => counts.responses_1xx.add(1),
+            200..=299 => counts.responses_2xx.add(1),
+            300..=399 => counts.responses_3xx.add(1),
+            400..=499 => counts.responses_4xx.add(1),
+            500..=599 => counts.responses_5xx.add(1),
+            _ => counts.responses_other.add(1),
+        }
+    }};
+}
+use count_status;

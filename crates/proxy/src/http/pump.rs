@@ -1,0 +1,171 @@
+//! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by splicing.
+
+use crate::flow::{SPLICED_AT_ONCE, Waits, Way};
+use manylane_buf::Chain;
+use manylane_h1::{Body, BodyReader, BodyWriter, Error, From, Limits, Progress};
+use manylane_io::Io;
+use manylane_net::{Connection, Expected, SplicePolicy};
+
+/// Why a body did not get to its end.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// Its sender closed, or its connection failed.
+    Sender,
+    /// Its receiver does not take it.
+    Receiver,
+    /// Its framing is wrong.
+    Framing(Error),
+    /// There is no memory.
+    Memory,
+}
+
+/// One body on its way.
+#[derive(Debug)]
+pub(super) struct Pump {
+    reader: BodyReader,
+    writer: BodyWriter,
+    /// Chunks go on as they came.
+    kept: bool,
+    drop_trailers: bool,
+    done: bool,
+}
+
+/// The ends of a way, and what goes over it.
+pub(super) struct Ends<'a> {
+    pub(super) io: &'a Io,
+    pub(super) way: &'a Way,
+    pub(super) from: &'a Connection,
+    pub(super) to: &'a Connection,
+    pub(super) splice: Option<SplicePolicy>,
+}
+
+impl Pump {
+    /// For a body that is framed as `found` and goes on as `framed`.
+    pub(super) fn new(found: Body, framed: Body, from: From, limits: Limits, drop_trailers: bool) -> Self {
+        Self {
+            reader: BodyReader::new(found, from, limits),
+            writer: BodyWriter::new(framed),
+            kept: found == Body::Chunked && framed == Body::Chunked,
+            drop_trailers,
+            done: matches!(found, Body::None | Body::Length(0)),
+        }
+    }
+
+    /// Whether all of it was read.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Moves what is there from `input` to `out`.
+    fn step(&mut self, input: &mut Chain, out: &mut Chain) -> Result<(), Broken> {
+        if self.done {
+            return Ok(());
+        }
+        let progress = if self.kept {
+            let mut chunks = Chain::new();
+            let progress = self.reader.read_chunks(input, &mut chunks).map_err(Broken::Framing)?;
+            self.writer.write_chunks(&mut chunks, out).map_err(|_| Broken::Memory)?;
+            progress
+        } else {
+            let mut data = Chain::new();
+            let progress = self.reader.read(input, &mut data).map_err(Broken::Framing)?;
+            self.writer.write(&mut data, out).map_err(|_| Broken::Memory)?;
+            progress
+        };
+        if let Progress::Done(trailers) = progress {
+            let mut trailers = trailers.filter(|_| !self.drop_trailers);
+            self.writer.end(trailers.as_mut(), out).map_err(|_| Broken::Memory)?;
+            self.done = true;
+        }
+        Ok(())
+    }
+
+    /// Sends `out`, and behind it the body, until that is complete. `input` has what was received already, and what follows the body
+    /// afterwards. `count` is told of bytes as they go.
+    pub(super) async fn run(
+        &mut self,
+        ends: &Ends<'_>,
+        input: &mut Chain,
+        out: &mut Chain,
+        count: impl Fn(u64),
+    ) -> Result<(), Broken> {
+        let Ends { io, way, from, to, splice } = *ends;
+        let here = io.here();
+        loop {
+            self.step(input, out)?;
+            if !out.is_empty() {
+                let n = out.len() as u64;
+                way.waits(Waits::Receiver, here.now());
+                to.send(out).await.map_err(|_| Broken::Receiver)?;
+                way.took(n, here.now());
+                count(n);
+            }
+            if self.done {
+                way.waits(Waits::Nobody, here.now());
+                return Ok(());
+            }
+            if input.is_empty()
+                && let Some(policy) = splice
+                && self.splice(policy, ends, &count).await?
+            {
+                continue;
+            }
+            way.waits(Waits::Sender, here.now());
+            match from.recv().await {
+                Ok(Some(segment)) => input.push_back(segment).map_err(|_| Broken::Memory)?,
+                Ok(None) => self.end(out)?,
+                Err(_) => return Err(Broken::Sender),
+            }
+        }
+    }
+
+    /// The sender has closed: the end of a body that has no other.
+    fn end(&mut self, out: &mut Chain) -> Result<(), Broken> {
+        self.reader.end().map_err(|_| Broken::Sender)?;
+        self.writer.end(None, out).map_err(|_| Broken::Memory)?;
+        self.done = true;
+        Ok(())
+    }
+
+    /// Splices what may go past the reader, if that is worth it; whether anything was.
+    async fn splice(
+        &mut self,
+        policy: SplicePolicy,
+        ends: &Ends<'_>,
+        count: impl Fn(u64),
+    ) -> Result<bool, Broken> {
+        let Ends { io, way, from, to, .. } = *ends;
+        let bound = self.reader.passable();
+        let expected = match bound {
+            Some(bytes) => Expected::Bytes(bytes),
+            None => Expected::UntilEnd { forwarded: way.bytes() },
+        };
+        let whole = self.writer.left().is_some() || bound.is_none(); // no chunks on either side
+        let Some((from, to)) = policy.streams(from, to, expected).filter(|_| whole && !self.kept && bound != Some(0))
+        else {
+            return Ok(false);
+        };
+        let here = io.here();
+        let mut splicer = io.splicer();
+        let mut left = bound.unwrap_or(u64::MAX);
+        while left > 0 {
+            way.waits(Waits::Both, here.now());
+            let limit = usize::try_from(left).unwrap_or(usize::MAX).min(SPLICED_AT_ONCE);
+            let n = match splicer.step(from, to, limit).await {
+                Ok(n) => n as u64,
+                Err(_) if splicer.held() > 0 => return Err(Broken::Receiver),
+                Err(_) => return Err(Broken::Sender),
+            };
+            if n == 0 {
+                return Ok(false); // the end: reading tells it once more, and what it means is decided there
+            }
+            self.reader.passed(n);
+            self.writer.passed(n).map_err(|_| Broken::Receiver)?;
+            way.took(n, here.now());
+            count(n);
+            left -= n;
+        }
+        self.done = self.reader.is_done();
+        Ok(true)
+    }
+}

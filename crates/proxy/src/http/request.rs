@@ -1,0 +1,137 @@
+//! The next request of a client, waited for with the patience that is due.
+
+use super::{Session, answer, count_status};
+use manylane_buf::Chain;
+use manylane_h1::{Persist, Request, RequestParser};
+use manylane_http::{Method, Version};
+use manylane_sched::Time;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+/// No request comes any more.
+pub(super) enum NoMore {
+    /// Something came that is none; it was answered.
+    Refused,
+    /// Nothing came: the client left, or was idle for too long, or the process stops.
+    End,
+}
+
+/// Why waiting ended without bytes.
+enum Wait {
+    Bytes,
+    Left,
+    Late,
+    Stopping,
+}
+
+/// What is read of a client that was refused, so that it gets to read why: bytes, and time.
+const LINGERING: (usize, Duration) = (1 << 20, Duration::from_secs(2));
+
+impl Session<'_> {
+    /// Waits for the next request.
+    pub(super) async fn next_request(&mut self) -> Result<Request, NoMore> {
+        let timeouts = &self.frontend.timeouts;
+        let here = self.local.here();
+        let mut parser = RequestParser::new(self.frontend.http.request_limits);
+        let whole = timeouts.request.or(timeouts.client);
+        let idle = if self.requests == 0 { whole } else { timeouts.keep_alive.or(whole) };
+        let after = |time: Option<Duration>| time.map_or(Time::MAX, |time| here.now() + time);
+        let mut begun = !self.client.received.is_empty();
+        let mut deadline = after(if begun { whole } else { idle });
+        loop {
+            if begun {
+                match parser.parse(&mut self.client.received) {
+                    Ok(Some(request)) => return Ok(request),
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.refuse(error.status).await;
+                        return Err(NoMore::Refused);
+                    }
+                }
+            }
+            match self.wait(deadline, !begun).await {
+                Wait::Bytes => {
+                    if !begun {
+                        begun = true;
+                        if self.requests > 0 {
+                            deadline = after(whole);
+                        }
+                    }
+                }
+                Wait::Left if self.client.received.is_empty() => return Err(NoMore::End),
+                Wait::Left => {
+                    self.refuse(400).await;
+                    return Err(NoMore::Refused);
+                }
+                Wait::Late if !begun && (self.requests > 0 || self.frontend.http.ignore_probes) => return Err(NoMore::End),
+                Wait::Late => {
+                    self.refuse(408).await;
+                    return Err(NoMore::Refused);
+                }
+                Wait::Stopping => return Err(NoMore::End),
+            }
+        }
+    }
+
+    /// Waits for bytes; where nothing has begun, also for the end of the process.
+    async fn wait(&mut self, deadline: Time, idle: bool) -> Wait {
+        let here = self.local.here();
+        let outcome = {
+            let mut receiving = pin!(self.client.connection.recv());
+            let mut timer = here.sleep_until(deadline);
+            let mut stopping = self.local.stopping.waiter();
+            poll_fn(|context| {
+                if let Poll::Ready(outcome) = receiving.as_mut().poll(context) {
+                    return Poll::Ready(Ok(outcome));
+                }
+                if idle && stopping.poll(context).is_ready() {
+                    return Poll::Ready(Err(Wait::Stopping));
+                }
+                if deadline != Time::MAX && Pin::new(&mut timer).poll(context).is_ready() {
+                    return Poll::Ready(Err(Wait::Late));
+                }
+                Poll::Pending
+            })
+            .await
+        };
+        match outcome {
+            Ok(Ok(Some(segment))) => match self.client.received.push_back(segment) {
+                Ok(()) => Wait::Bytes,
+                Err(_) => Wait::Left, // no memory: nothing can go on
+            },
+            Ok(Ok(None) | Err(_)) => Wait::Left,
+            Err(why) => why,
+        }
+    }
+
+    /// Answers something that is no request, and reads on for a moment: a connection that is closed with bytes unread takes the answer with it.
+    async fn refuse(&mut self, status: u16) {
+        let mut out = Chain::new();
+        let proxies = [&self.frontend.http];
+        if answer::write(&mut out, &proxies, status, Version::HTTP_11, Method::Get, Persist::Close).is_ok() {
+            count_status!(self.frontend.counts.own(), status);
+            self.send_last(&mut out).await;
+        }
+    }
+
+    /// Sends the last bytes of a connection whose client may still be sending.
+    pub(super) async fn send_last(&mut self, out: &mut Chain) {
+        let here = self.local.here();
+        let connection = &self.client.connection;
+        let sending = async {
+            connection.send(out).await?;
+            connection.finish().await?;
+            let mut read = 0;
+            while let Some(segment) = connection.recv().await? {
+                read += segment.len();
+                if read > LINGERING.0 {
+                    break;
+                }
+            }
+            Ok::<(), manylane_net::TransferError>(())
+        };
+        let _ = here.timeout(LINGERING.1, sending).await;
+    }
+}

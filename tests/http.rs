@@ -1,0 +1,469 @@
+//! HTTP mode, end to end (R-G1).
+
+mod common;
+
+use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, nobody, origin, read_all};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A head, line by line up to the empty one; empty at the end of the connection.
+fn head(reader: &mut impl BufRead) -> String {
+    let mut text = String::new();
+    loop {
+        let before = text.len();
+        if reader.read_line(&mut text).unwrap_or(0) == 0 {
+            return String::new();
+        }
+        if &text[before..] == "\r\n" {
+            return text;
+        }
+    }
+}
+
+/// The value of a field.
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(": "))
+        .find(|(n, _)| n.eq_ignore_ascii_case(name))
+        .map(|(_, v)| v)
+}
+
+/// A message: its head and its body, with the framing taken off.
+fn message(reader: &mut impl BufRead, bodyless: bool) -> (String, String) {
+    let head = head(reader);
+    let mut body = Vec::new();
+    if bodyless {
+    } else if let Some(length) = field(&head, "content-length") {
+        body.resize(length.parse().unwrap(), 0);
+        reader.read_exact(&mut body).unwrap();
+    } else if field(&head, "transfer-encoding").is_some() {
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            let size = usize::from_str_radix(line.split(';').next().unwrap().trim(), 16).unwrap();
+            if size == 0 {
+                while line != "\r\n" {
+                    line.clear();
+                    reader.read_line(&mut line).unwrap();
+                }
+                break;
+            }
+            let mut chunk = vec![0; size + 2];
+            reader.read_exact(&mut chunk).unwrap();
+            body.extend_from_slice(&chunk[..size]);
+        }
+    } else if head.starts_with("HTTP/1.") {
+        reader.read_to_end(&mut body).unwrap();
+    }
+    (head, String::from_utf8_lossy(&body).into_owned())
+}
+
+fn ask(stream: &TcpStream, text: &str) -> (String, String) {
+    let mut stream = stream;
+    stream.write_all(text.as_bytes()).unwrap();
+    // Responses here are read to their end, so nothing is lost with the buffer.
+    message(&mut BufReader::new(stream), text.starts_with("HEAD "))
+}
+
+/// An origin that answers each request with what `answer` makes of its head, body and the number of its connection.
+fn serves(answer: impl Fn(&str, &str, usize) -> String + Send + Sync + 'static) -> SocketAddr {
+    let connections = AtomicUsize::new(0);
+    origin(move |mut stream| {
+        let number = connections.fetch_add(1, Ordering::Relaxed);
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        loop {
+            let (head, body) = message(&mut reader, false);
+            if head.is_empty() {
+                return;
+            }
+            let answer = answer(&head, &body, number);
+            if stream.write_all(answer.as_bytes()).is_err()
+                || !answer.contains("ength: ") && !answer.contains("hunked")
+            {
+                return; // ends with the connection
+            }
+        }
+    })
+}
+
+fn ok(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn http(more: &str, socket: &TcpListener, server: SocketAddr) -> Manylane {
+    Manylane::start(&format!(
+        "{DEFAULTS} mode http\n{more}\nlisten l\n bind {}\n server s {server}\n",
+        fd(socket)
+    ))
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn connections_are_kept_on_both_sides() {
+    let (socket, address) = listener();
+    let _program = http("", &socket, serves(|_, _, number| ok(&number.to_string())));
+    let client = connect(address);
+    let first = ask(&client, GET).1;
+    for _ in 0..5 {
+        assert_eq!(ask(&client, GET).1, first, "the server's connection was kept");
+    }
+}
+
+#[test]
+fn each_way_to_close_is_said_and_done() {
+    for (option, kept, said) in [
+        ("", true, None),
+        (" option http-server-close", false, Some("close")),
+        (" option httpclose", false, Some("close")),
+    ] {
+        let (socket, address) = listener();
+        let server = serves(|head, _, number| {
+            ok(&format!("{number} {}", field(head, "connection").unwrap_or("none")))
+        });
+        let _program = http(option, &socket, server);
+        let client = connect(address);
+        let (first, body) = ask(&client, GET);
+        assert_eq!(body.split_once(' ').unwrap().1, said.unwrap_or("none"), "{option}");
+        if option.contains("httpclose") {
+            assert_eq!(field(&first, "connection"), Some("close"));
+            assert_eq!((&client).read(&mut [0]).unwrap(), 0);
+            continue;
+        }
+        let second = ask(&client, GET).1;
+        assert_eq!(body == second, kept, "{option}");
+    }
+}
+
+#[test]
+fn bodies_of_every_framing_arrive_whole() {
+    let (socket, address) = listener();
+    let server = serves(|head, body, _| {
+        let said = format!("{}:{}", body.len(), body.bytes().map(u32::from).sum::<u32>());
+        match field(head, "x-framing").unwrap_or("") {
+            "chunked" => format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\n{}\r\n{:x}\r\n{}\r\n0\r\nx-sum: 1\r\n\r\n",
+                &said[..3],
+                said.len() - 3,
+                &said[3..]
+            ),
+            "close" => format!("HTTP/1.1 200 OK\r\n\r\n{said}"),
+            _ => ok(&said),
+        }
+    });
+    for options in ["", " option splice-request\n option splice-response"] {
+        let _program = http(options, &socket, server);
+        for size in [0usize, 1, 70_000, 700_001] {
+            let body = "x".repeat(size);
+            let expected = format!("{size}:{}", size * 120);
+            for framing in ["length", "chunked", "close"] {
+                let by_length = format!(
+                    "POST / HTTP/1.1\r\nHost: a\r\nX-Framing: {framing}\r\nContent-Length: {size}\r\n\r\n{body}"
+                );
+                let chunk = if size > 0 { format!("{size:x}\r\n{body}\r\n") } else { String::new() };
+                let chunked = format!(
+                    "POST / HTTP/1.1\r\nHost: a\r\nX-Framing: {framing}\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}0\r\n\r\n"
+                );
+                for request in [by_length, chunked] {
+                    assert_eq!(ask(&connect(address), &request).1, expected, "{framing} {size}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn chunks_are_taken_off_for_clients_that_know_none() {
+    let (socket, address) = listener();
+    let server = serves(|_, _, _| {
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".into()
+    });
+    let _program = http("", &socket, server);
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let all = read_all(&mut client);
+    assert!(all.ends_with("\r\n\r\nhello") && !all.to_lowercase().contains("transfer-encoding"), "{all}");
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let (socket, address) = listener();
+    let _program = http("", &socket, serves(|head, _, _| ok(head.split(' ').nth(1).unwrap())));
+    let mut client = connect(address);
+    let all: String = (0..20).map(|n| format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
+    client.write_all(all.as_bytes()).unwrap();
+    let mut reader = BufReader::new(client);
+    for n in 0..20 {
+        assert_eq!(message(&mut reader, false).1, format!("/{n}"));
+    }
+}
+
+/// What two parsers could understand differently never reaches a server.
+#[test]
+fn ambiguous_requests_are_refused() {
+    let (socket, address) = listener();
+    let reached = Arc::new(AtomicUsize::new(0));
+    let count = reached.clone();
+    let server = serves(move |_, _, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        ok("reached")
+    });
+    let _program = http("", &socket, server);
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n x: y\r\n\r\n",
+        "GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "nonsense\r\n\r\n",
+    ] {
+        let mut client = connect(address);
+        client.write_all(request.as_bytes()).unwrap();
+        let answer = read_all(&mut client);
+        assert!(
+            answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 501"),
+            "{request:?}: {answer:?}"
+        );
+    }
+    assert_eq!(reached.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn what_fails_is_answered_with_its_status() {
+    let silent = origin(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let junk = origin(|mut stream| {
+        let _ = stream.read(&mut [0; 1000]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nBad Header: x\r\n\r\n");
+    });
+    let gone = origin(|mut stream| {
+        let _ = stream.read(&mut [0; 1000]);
+    });
+    for (more, server, status) in [
+        (" timeout server 100ms", silent, 504),
+        ("", junk, 502),
+        ("", gone, 502),
+        (" retries 0", nobody(), 503),
+    ] {
+        let (socket, address) = listener();
+        let _program = http(more, &socket, server);
+        let client = connect(address);
+        let (head, _) = ask(&client, GET);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {head}");
+    }
+    let (socket, address) = listener();
+    let _program = http(" timeout http-request 100ms", &socket, silent);
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    assert!(read_all(&mut client).starts_with("HTTP/1.1 408 "));
+}
+
+#[test]
+fn an_error_file_takes_the_place_of_the_programs_answer() {
+    let folder = Folder::new();
+    let file =
+        folder.file("503.http", "HTTP/1.0 503 Gone fishing\nX-Own: yes\nConnection: close\n\nback soon\n");
+    let (socket, address) = listener();
+    let _program = http(&format!(" retries 0\n errorfile 503 {}", file.display()), &socket, nobody());
+    let (head, body) = ask(&connect(address), GET);
+    assert!(head.contains(" 503 Gone fishing\r\n") && field(&head, "x-own") == Some("yes"), "{head}");
+    assert_eq!(body, "back soon\n");
+}
+
+/// R-G7
+#[test]
+fn the_clients_address_is_told_but_for_networks_that_are_excepted() {
+    for (option, expected) in [
+        (" option forwardfor", Some("127.0.0.1")),
+        (" option forwardfor except 127.0.0.0/8", None),
+        (" option forwardfor except 10.0.0.0/8 except ::/0", Some("127.0.0.1")),
+        (" option forwardfor header X-Client", None),
+    ] {
+        let (socket, address) = listener();
+        let _program = http(option, &socket, serves(|head, _, _| ok(head)));
+        let (_, seen) = ask(&connect(address), GET);
+        assert_eq!(field(&seen, "x-forwarded-for"), expected, "{option}: {seen}");
+        assert_eq!(field(&seen, "x-client").is_some(), option.contains("X-Client"));
+    }
+}
+
+#[test]
+fn a_cookie_keeps_a_client_at_its_server() {
+    let (socket, address) = listener();
+    let (one, two) =
+        (serves(|head, _, _| ok(&format!("one\n{head}"))), serves(|head, _, _| ok(&format!("two\n{head}"))));
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n cookie SRV insert indirect\n server s1 {one} cookie a\n server s2 {two} cookie b\n",
+        fd(&socket)
+    ));
+    let (head, first) = ask(&connect(address), GET);
+    let name = if first.starts_with("one") { "a" } else { "b" };
+    assert_eq!(field(&head, "set-cookie"), Some(&*format!("SRV={name}; path=/")));
+    for _ in 0..4 {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: x=y; SRV={name}; z=1\r\n\r\n");
+        let (head, body) = ask(&connect(address), &request);
+        assert_eq!(body[..3], first[..3]);
+        assert_eq!((field(&head, "set-cookie"), field(&body, "cookie")), (None, Some("x=y; z=1")));
+    }
+}
+
+#[test]
+fn an_upgrade_becomes_a_tunnel() {
+    let (socket, address) = listener();
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let asked = head(&mut reader);
+        assert_eq!(field(&asked, "upgrade"), Some("echo"));
+        stream
+            .write_all(b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst ")
+            .unwrap();
+        std::io::copy(&mut reader, &mut stream).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+    });
+    let _program = http("", &socket, server);
+    let mut client = connect(address);
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nsecond ")
+        .unwrap();
+    let mut reader = BufReader::new(client.try_clone().unwrap());
+    let answer = head(&mut reader);
+    assert!(answer.starts_with("HTTP/1.1 101 ") && field(&answer, "upgrade") == Some("echo"), "{answer}");
+    client.write_all(b"third").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "first second third");
+}
+
+#[test]
+fn a_server_may_answer_before_it_has_read_the_body() {
+    let (socket, address) = listener();
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        head(&mut reader);
+        stream
+            .write_all(b"HTTP/1.1 413 Too much\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+            .unwrap();
+    });
+    let _program = http("", &socket, server);
+    let mut client = connect(address);
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").unwrap();
+    client.write_all(&[b'x'; 100_000]).unwrap();
+    let (head, body) = message(&mut BufReader::new(client), false);
+    assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
+    assert_eq!(body, "no");
+}
+
+#[test]
+fn interim_responses_are_passed_on() {
+    let (socket, address) = listener();
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        assert_eq!(field(&head(&mut reader), "expect"), Some("100-continue"));
+        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+        let mut body = [0; 5];
+        reader.read_exact(&mut body).unwrap();
+        stream.write_all(ok(&String::from_utf8_lossy(&body)).as_bytes()).unwrap();
+    });
+    let _program = http("", &socket, server);
+    let mut client = connect(address);
+    client
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+        .unwrap();
+    let mut reader = BufReader::new(client.try_clone().unwrap());
+    assert!(head(&mut reader).starts_with("HTTP/1.1 100 "));
+    client.write_all(b"hello").unwrap();
+    assert_eq!(message(&mut reader, false).1, "hello");
+}
+
+#[test]
+fn a_kept_connection_that_the_server_closed_costs_no_request() {
+    let (socket, address) = listener();
+    // Closes each connection after its second request, without a word.
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        for _ in 0..2 {
+            if head(&mut reader).is_empty() {
+                return;
+            }
+            stream.write_all(ok("fine").as_bytes()).unwrap();
+        }
+    });
+    let _program = http("", &socket, server);
+    let client = connect(address);
+    for n in 0..20 {
+        assert_eq!(ask(&client, GET).1, "fine", "request {n}");
+    }
+}
+
+#[test]
+fn requests_beyond_a_servers_maxconn_wait_their_turn() {
+    let (socket, address) = listener();
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (at, peak) = (now.clone(), most.clone());
+    let server = serves(move |_, _, _| {
+        peak.fetch_max(at.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::yield_now();
+        at.fetch_sub(1, Ordering::SeqCst);
+        ok("x")
+    });
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server} maxconn 2\n",
+        fd(&socket)
+    ));
+    let threads: Vec<_> = (0..16)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let client = connect(address);
+                (0..20).for_each(|_| assert_eq!(ask(&client, GET).1, "x"));
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(most.load(Ordering::SeqCst) <= 2, "{}", most.load(Ordering::SeqCst));
+}
+
+#[test]
+fn idle_clients_are_let_go_when_the_process_stops() {
+    let (socket, address) = listener();
+    let mut program = http("", &socket, serves(|_, _, _| ok("x")));
+    let mut client = connect(address);
+    ask(&client, GET);
+    program.signal(nix::sys::signal::Signal::SIGUSR1);
+    assert_eq!(read_all(&mut client), "");
+    assert_eq!(program.wait().code(), Some(0));
+}
+
+#[test]
+fn requests_are_balanced_by_what_the_file_names() {
+    for (balance, request) in [
+        ("uri", "GET /same HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("url_param user", "GET /x?a=b&user=me HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("hdr(X-User)", "GET /x HTTP/1.1\r\nHost: a\r\nX-User: me\r\n\r\n"),
+        ("source", GET),
+    ] {
+        let (socket, address) = listener();
+        let servers: Vec<SocketAddr> =
+            ["a", "b", "c", "d"].map(|name| serves(move |_, _, _| ok(name))).into();
+        let lines: String =
+            servers.iter().enumerate().map(|(n, server)| format!(" server s{n} {server}\n")).collect();
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\nlisten l\n bind {}\n balance {balance}\n{lines}",
+            fd(&socket)
+        ));
+        let seen = Mutex::new(std::collections::BTreeSet::new());
+        for _ in 0..8 {
+            seen.lock().unwrap().insert(ask(&connect(address), request).1);
+        }
+        assert_eq!(seen.lock().unwrap().len(), 1, "{balance}");
+    }
+}
