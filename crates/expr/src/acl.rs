@@ -170,7 +170,10 @@ impl Test {
                 // The same arguments and converters behind the fetch's own name.
                 let text = [fetch.as_bytes(), &criterion[behind..]].concat();
                 let moved = |error: Error| Error {
-                    at: (error.at + behind).saturating_sub(fetch.len()).min(criterion.len()),
+                    at: match error.at.checked_sub(fetch.len()) {
+                        Some(offset) => (behind + offset).min(criterion.len()),
+                        None => 0,
+                    },
                     ..error
                 };
                 let parsed = Expression::parse(&text, 0, compiler).map_err(moved)?;

@@ -147,14 +147,7 @@ pub(crate) fn tail(text: &[u8], at: usize) -> Result<Tail, Error> {
     if text.get(at) != Some(&b'(') {
         return Ok(Tail { args: Vec::new(), close: at, next: at });
     }
-    let (mut args, next) = cut(text, at + 1)?;
-    // `name()` has no argument at all.
-    if let [only] = &args[..]
-        && only.bytes.is_empty()
-        && next == at + 2
-    {
-        args.clear();
-    }
+    let (args, next) = cut(text, at + 1)?;
     Ok(Tail { args, close: next.saturating_sub(1), next })
 }
 
@@ -167,6 +160,11 @@ impl<'c, 'n> Args<'c, 'n> {
         required: usize,
         compiler: &'c mut Compiler<'n>,
     ) -> Result<Self, Error> {
+        let mut tail = tail;
+        // `name()` has one empty argument where there may be one, else none.
+        if kinds.is_empty() && matches!(&tail.args[..], [only] if only.bytes.is_empty()) {
+            tail.args.clear();
+        }
         if let Some(extra) = tail.args.get(kinds.len()) {
             let takes = match kinds.len() {
                 0 => "no argument".to_owned(),

@@ -11,10 +11,10 @@ use crate::variable::VariableId;
 
 #[derive(Debug)]
 pub(crate) enum Hash {
-    /// 32 bits, with or without the avalanche.
+    /// 32 bits, and what is done with them at the end.
     Short {
         function: fn(&[u8]) -> u32,
-        avalanche: bool,
+        finish: Option<fn(u32) -> u32>,
     },
     Xxh32(u32),
     Xxh64(u64),
@@ -108,9 +108,9 @@ impl Digest {
     }
 }
 
-fn short(args: &Args<'_, '_>, function: fn(&[u8]) -> u32) -> Result<Convert, Error> {
-    let avalanche = args.int_in(0, 0..=1, 0)? == 1;
-    Ok(Convert::Hash(Hash::Short { function, avalanche }))
+fn short(args: &Args<'_, '_>, function: fn(&[u8]) -> u32, finish: fn(u32) -> u32) -> Result<Convert, Error> {
+    let finish = (args.int_in(0, 0..=1, 0)? == 1).then_some(finish);
+    Ok(Convert::Hash(Hash::Short { function, finish }))
 }
 
 macro_rules! rows {
@@ -120,12 +120,12 @@ macro_rules! rows {
 }
 
 pub(super) const ROWS: &[Row] = rows! {
-    "crc32", &[Int], 0, Int, "the CRC of Ethernet, gzip and PNG; 1 adds an avalanche", |a| short(a, crc32);
-    "crc32c", &[Int], 0, Int, "the CRC of iSCSI (Castagnoli); 1 adds an avalanche", |a| short(a, crc32c);
+    "crc32", &[Int], 0, Int, "the CRC of Ethernet, gzip and PNG; 1 adds an avalanche", |a| short(a, crc32, avalanche);
+    "crc32c", &[Int], 0, Int, "the CRC of iSCSI (Castagnoli); 1 adds an avalanche", |a| short(a, crc32c, avalanche);
     "digest", &[Str], 1, Bin, "the cryptographic hash of that name", |a| {
         Ok(Convert::Hash(Hash::Digest(Digest::named(a, 0)?)))
     };
-    "djb2", &[Int], 0, Int, "Bernstein's hash; 1 adds an avalanche", |a| short(a, djb2);
+    "djb2", &[Int], 0, Int, "Bernstein's hash; 1 adds an avalanche", |a| short(a, djb2, spread);
     "hmac", &[Str, Str], 2, Bin, "the message authentication code with a key in base64 or in a variable", |a| {
         let digest = Digest::named(a, 0)?;
         let text = a.boxed(1);
@@ -140,7 +140,7 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         Ok(Convert::Hash(Hash::Hmac { digest, key }))
     };
-    "sdbm", &[Int], 0, Int, "the hash of sdbm; 1 adds an avalanche", |a| short(a, |bytes| sdbm_onto(0, bytes));
+    "sdbm", &[Int], 0, Int, "the hash of sdbm; 1 adds an avalanche", |a| short(a, |bytes| sdbm_onto(0, bytes), spread);
     "sha1", &[], 0, Bin, "SHA-1", |_| Ok(Convert::Hash(Hash::Digest(Digest::Sha1)));
     "sha2", &[Int], 0, Bin, "SHA-2 of 224, 256, 384 or 512 bits", |a| {
         let digest = match a.int(0)?.unwrap_or(256) {
@@ -152,7 +152,7 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         Ok(Convert::Hash(Hash::Digest(digest)))
     };
-    "wt6", &[Int], 0, Int, "the hash WT6; 1 adds an avalanche", |a| short(a, wt6);
+    "wt6", &[Int], 0, Int, "the hash WT6; 1 adds an avalanche", |a| short(a, wt6, spread);
     "xxh3", &[Int], 0, Int, "XXH3 of 64 bits, with a seed", |a| {
         Ok(Convert::Hash(Hash::Xxh3(a.int(0)?.unwrap_or(0) as u64)))
     };
@@ -173,8 +173,8 @@ impl Hash {
     ) -> Option<Value<'x>> {
         let int = |n: u64| Some(Value::Int(n as i64));
         match self {
-            Self::Short { function, avalanche: false } => int(u64::from(function(bytes))),
-            Self::Short { function, avalanche: true } => int(u64::from(avalanche(function(bytes)))),
+            Self::Short { function, finish: None } => int(u64::from(function(bytes))),
+            Self::Short { function, finish: Some(finish) } => int(u64::from(finish(function(bytes)))),
             Self::Xxh32(seed) => int(u64::from(xxhash_rust::xxh32::xxh32(bytes, *seed))),
             Self::Xxh64(seed) => int(xxhash_rust::xxh64::xxh64(bytes, *seed)),
             Self::Xxh3(seed) => int(xxhash_rust::xxh3::xxh3_64_with_seed(bytes, *seed)),
@@ -253,6 +253,11 @@ pub(crate) fn wt6(bytes: &[u8]) -> u32 {
         (turn_b, turn_a) = (turns & 31, turns >> 11);
     }
     a ^ b
+}
+
+/// The avalanche, spread over the whole range by a prime near three quarters of it.
+pub(crate) fn spread(n: u32) -> u32 {
+    avalanche(n).wrapping_mul(3_221_225_473)
 }
 
 /// Jenkins' full avalanche: each bit of the input changes about half of the output's.

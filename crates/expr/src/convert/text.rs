@@ -123,7 +123,7 @@ impl Text {
                 Value::Str(if *words {
                     word(text, *index, *count, is_delimiter)
                 } else {
-                    field(text, *index, *count, is_delimiter)
+                    field(text, *index, *count, is_delimiter)?
                 })
             }
             Self::Concat { start, variable, end, item } => {
@@ -192,8 +192,8 @@ fn mapped<'x>(text: &[u8], scratch: &mut Scratch<'x>, map: impl Fn(u8) -> u8) ->
     })
 }
 
-/// Field `index` and `count - 1` further ones, 0 for all; counted from the end when negative. Empty when there is no such field.
-fn field(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bool) -> &[u8] {
+/// Field `index` and `count - 1` further ones, 0 for all; counted from the end when negative. Nothing when there is no such field.
+fn field(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bool) -> Option<&[u8]> {
     let mut skip = index.unsigned_abs() - 1;
     let mut left = count;
     if index > 0 {
@@ -201,16 +201,16 @@ fn field(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bo
         while skip > 0 {
             match text[start..].iter().position(&is_delimiter) {
                 Some(at) => start += at + 1,
-                None => return &[],
+                None => return None,
             }
             skip -= 1;
         }
         let mut end = start;
         loop {
             match text[end..].iter().position(&is_delimiter) {
-                Some(at) if left == 1 => return &text[start..end + at],
+                Some(at) if left == 1 => return Some(&text[start..end + at]),
                 Some(at) => end += at + 1,
-                None => return &text[start..],
+                None => return Some(&text[start..]),
             }
             left = left.saturating_sub(1);
         }
@@ -219,22 +219,22 @@ fn field(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bo
     while skip > 0 {
         match text[..end].iter().rposition(&is_delimiter) {
             Some(at) => end = at,
-            None => return &[],
+            None => return None,
         }
         skip -= 1;
     }
     let mut start = end;
     loop {
         match text[..start].iter().rposition(&is_delimiter) {
-            Some(at) if left == 1 => return &text[at + 1..end],
+            Some(at) if left == 1 => return Some(&text[at + 1..end]),
             Some(at) => start = at,
-            None => return &text[..end],
+            None => return Some(&text[..end]),
         }
         left = left.saturating_sub(1);
     }
 }
 
-/// As [`field`] for words, which are never empty. What is left when words run out reaches to the end of the text.
+/// As [`field`] for words, which are never empty; empty when there is no such word. What is left when words run out reaches to the end of the text.
 fn word(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bool) -> &[u8] {
     let mut skip = index.unsigned_abs() - 1;
     let mut left = count;

@@ -149,7 +149,8 @@ pub(super) const ROWS: &[Row] = &[
         made(Constant::Hostname)
     }),
     row("int", &[Int], 1, Type::Int, Places::EVERYWHERE, "the number", |args| {
-        fixed(Fixed::Int(args.int(0)?.unwrap_or(0)))
+        let number = args.int(0)?;
+        number.map_or_else(|| Err(args.error(0, "'int' expects a whole number")), |n| fixed(Fixed::Int(n)))
     }),
     row("ipv4", &[Ipv4], 1, Type::Ipv4, Places::EVERYWHERE, "the address", |args| {
         fixed(Fixed::Ipv4(args.ipv4(0)?))

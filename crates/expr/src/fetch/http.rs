@@ -255,11 +255,11 @@ fn fields<'x, R>(
 ) -> ControlFlow<R> {
     match (name, whole) {
         (Some(name), true) => head.values(name).try_for_each(visit),
-        (Some(name), false) => head.list_values(name).filter(|value| !value.is_empty()).try_for_each(visit),
+        (Some(name), false) => head.list_values(name).try_for_each(visit),
         (None, true) => head.fields().try_for_each(|field| visit(field.value)),
-        (None, false) => head.fields().try_for_each(|field| {
-            manylane_http::List::new(field.value).filter(|value| !value.is_empty()).try_for_each(&mut visit)
-        }),
+        (None, false) => {
+            head.fields().try_for_each(|field| manylane_http::List::new(field.value).try_for_each(&mut visit))
+        }
     }
 }
 
@@ -501,7 +501,8 @@ impl Http {
             }
             Self::Hash { url, source } => {
                 let path = if *url { path_query(head) } else { head.path() }.unwrap_or_default();
-                let value = hash::avalanche(hash::sdbm_onto(hash::sdbm_onto(0, host), path));
+                let sum = hash::sdbm_onto(hash::sdbm_onto(0, host), path);
+                let value = if *url { hash::avalanche(sum) } else { hash::spread(sum) };
                 if !source {
                     return found(Value::Int(i64::from(value)));
                 }

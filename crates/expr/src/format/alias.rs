@@ -253,6 +253,11 @@ impl Alias {
         ALIASES.iter().filter(|(_, alias)| alias.is_ok()).map(|(name, _)| *name)
     }
 
+    /// Whether it writes nothing, not even a sign, when there is nothing: the spaces around it are one then.
+    pub(super) fn may_vanish(self) -> bool {
+        matches!(self, A::RequestFields | A::ResponseFields | A::RequestFieldList | A::ResponseFieldList)
+    }
+
     /// Writes it. Outside of log lines what only they know is missing.
     pub(super) fn write(self, env: &Env<'_>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
         let none = LogFacts::default();
@@ -282,10 +287,7 @@ impl Alias {
                 None => text(bad_request(env), out),
             },
             A::QueryString => match line {
-                Some(line) => match split_query(line.target).1 {
-                    b"" => text(None, out),
-                    query => put_encoded(&[query], flags, out),
-                },
+                Some(line) => put_encoded(&[split_query(line.target).1], flags, out),
                 None => text(bad_request(env), out),
             },
             A::Uri => match line {
@@ -349,13 +351,13 @@ impl Alias {
             }
             A::Server => text(Some(env.server.server.map_or(log.no_server, |(_, name)| name)), out),
             A::ClientIp => put_ip(env.client.source, flags, usage, out),
-            A::ClientPort => put_port(env.client.source, flags, out),
+            A::ClientPort => put_port(env.client.source, flags, usage, out),
             A::FrontendIp => put_ip(env.client.destination, flags, usage, out),
-            A::FrontendPort => put_port(env.client.destination, flags, out),
+            A::FrontendPort => put_port(env.client.destination, flags, usage, out),
             A::BackendIp => put_ip(env.server.source, flags, usage, out),
-            A::BackendPort => put_port(env.server.source, flags, out),
+            A::BackendPort => put_port(env.server.source, flags, usage, out),
             A::ServerIp => put_ip(env.server.destination, flags, usage, out),
-            A::ServerPort => put_port(env.server.destination, flags, out),
+            A::ServerPort => put_port(env.server.destination, flags, usage, out),
             A::RequestFields => put_captures(env.stream.request_captures, out),
             A::ResponseFields => put_captures(env.stream.response_captures, out),
             A::RequestFieldList => put_capture_list(env.stream.request_captures, flags, out),
@@ -394,8 +396,11 @@ fn put_ip(addr: Option<SocketAddr>, flags: Flags, usage: Use, out: &mut Writer<'
     }
 }
 
-fn put_port(addr: Option<SocketAddr>, flags: Flags, out: &mut Writer<'_>) -> Option<()> {
-    put_int(addr.map_or(0, |addr| i64::from(addr.port())), flags, out)
+fn put_port(addr: Option<SocketAddr>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
+    match addr {
+        Some(addr) => put_int(i64::from(addr.port()), flags, out),
+        None => put_text(None, flags, usage, out),
+    }
 }
 
 /// The target up to its question mark, and from it on.

@@ -175,7 +175,8 @@ impl Format {
     ///
     /// Cost: no allocation; samples use the scratch one after another.
     pub fn write(&self, env: &Env<'_>, scratch: &mut Scratch<'_>, out: &mut Writer<'_>) {
-        let mut after_space = false;
+        // A space at the beginning is none.
+        let mut after_space = true;
         for part in &self.parts {
             let mut scratch = scratch.reborrow();
             let written = out.len();
@@ -198,8 +199,9 @@ impl Format {
                     put_text(text, *flags, self.usage, out);
                 }
             }
-            // An alias that writes nothing does not make a second space of those around it.
-            after_space &= out.len() == written;
+            let vanished =
+                matches!(part, Part::Alias(alias, _) if alias.may_vanish()) && out.len() == written;
+            after_space &= vanished;
         }
     }
 

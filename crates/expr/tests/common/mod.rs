@@ -254,3 +254,5 @@ impl World {
         })
     }
 }
+
+pub mod haproxy;

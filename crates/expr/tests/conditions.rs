@@ -1,0 +1,335 @@
+//! ACLs and conditions.
+
+mod common;
+use common::{World, request, response};
+use manylane_expr::*;
+
+/// Conditions of which haproxy answered the same (`tests/differential.rs`).
+const CONDITIONS: &[(&str, bool)] = &[
+    ("TRUE", true),
+    ("!TRUE", false),
+    ("! ! TRUE", true),
+    ("FALSE or TRUE", true),
+    ("FALSE || FALSE", false),
+    ("TRUE FALSE or TRUE", true),
+    ("METH_GET", true),
+    ("METH_POST", false),
+    ("HTTP_URL_SLASH !HTTP_URL_STAR HTTP_1.1 LOCALHOST", true),
+    ("{ src 127.0.0.0/8 }", true),
+    ("{ src 10.0.0.0/8 127.1/8 }", true),
+    ("{ src ::ffff:127.0.0.1 }", true),
+    ("{ src ::1 2001:db8::/32 }", false),
+    ("{ path /a/b }", true),
+    ("{ path /A/B }", false),
+    ("{ path -i /A/B }", true),
+    ("{ path_beg /a /x }", true),
+    ("{ path_beg -i /A/ }", true),
+    ("{ path_end b }", true),
+    ("{ path_end -i .gif /B }", true),
+    ("{ path_dir a }", true),
+    ("{ path_dir /a/b/ }", true),
+    ("{ path_dir a/ }", true),
+    ("{ path_sub /a/b c }", true),
+    ("{ path_sub -i A/B }", true),
+    ("{ path_len 4 }", true),
+    ("{ path_len gt 4 }", false),
+    ("{ path_len 2:4 }", true),
+    ("{ path_reg ^/[a-z]/b$ }", true),
+    ("{ path_reg -i ^/A }", true),
+    ("{ path -m beg /a }", true),
+    ("{ path_beg -m end /b }", true),
+    ("{ path,upper -m str /A/B }", true),
+    ("{ path_beg,upper /A/B }", true),
+    ("{ url_dom b }", true),
+    ("{ str(http://www1.dc-eu.example.com:80/blah) -m dom dc-eu.example }", true),
+    ("{ str(http://www1.dc-eu.example.com:80/blah) -m dom :www1: }", true),
+    ("{ str(http://www1.dc-eu.example.com:80/blah) -m dom eu }", false),
+    ("{ hdr(a) two }", true),
+    ("{ hdr(a) \"x,y\" }", true),
+    ("{ hdr(a,1) two }", false),
+    ("{ req.fhdr(a) -m beg one, }", true),
+    ("{ hdr(a) -m found }", true),
+    ("{ hdr(nothere) -m found }", false),
+    ("{ req.hdr(e) -m found }", true),
+    ("{ req.hdr_cnt(e) 1 }", true),
+    ("{ req.hdr_cnt(g) 3 }", true),
+    ("{ hdr(g,2) -m len 0 }", true),
+    ("{ req.fhdr(e) -m found }", true),
+    ("{ req.hdr_cnt(a) 5 }", true),
+    ("{ req.hdr_cnt(a) gt 5 }", false),
+    ("{ req.hdr_cnt(a) ge 5 lt 0 }", true),
+    ("{ hdr_val(n) 10:20 }", true),
+    ("{ hdr_ip(p) 1.2.3.0/24 }", true),
+    ("{ cook(c) 4 }", true),
+    ("{ cook(c) 5 }", false),
+    ("{ cook_val(c) gt 5 }", true),
+    ("{ urlp(x) 1 }", true),
+    ("{ urlp_val(y) 2 }", true),
+    ("{ int(5) -m int 1:9 }", true),
+    ("{ int(5) -m str 5 }", true),
+    ("{ int(0) -m bool }", false),
+    ("{ bool(1) -m int 1 }", true),
+    ("{ bin(48656c6c6f) -m bin 48656C6C6F }", true),
+    ("{ str(1.2.3.4) -m ip 1.2.3.0/255.255.255.0 }", true),
+    ("{ str(-i) -m str -- -i }", true),
+    ("{ method GET HEAD }", true),
+    ("{ always_false } || { always_true }", true),
+    ("{ var(txn.none) -m found }", false),
+    ("{ int(3) eq 3 4 }", true),
+    ("{ int(3) le 2 3 }", true),
+    ("{ int(-3) lt 0 }", true),
+];
+
+fn world() -> World {
+    let mut world = World::new();
+    world.request = Some(request(
+        "GET",
+        "/a/b?x=1&y=2",
+        &[
+            ("host", "127.0.0.1:18099"),
+            ("a", "one, two ,three"),
+            ("a", "\"x,y\", four"),
+            ("e", ""),
+            ("g", "x,,y"),
+            ("n", "12abc"),
+            ("p", "1.2.3.4:80"),
+            ("cookie", "c=1; d=\"23\"; c=4"),
+            ("cookie", "c=9"),
+        ],
+    ));
+    world
+}
+
+#[test]
+fn conditions_hold_as_the_manual_says() {
+    let mut world = world();
+    let mut wrong = Vec::new();
+    for (condition, expected) in CONDITIONS {
+        if world.verdict(condition) != (if *expected { Verdict::Pass } else { Verdict::Fail }) {
+            wrong.push(*condition);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Runs the same through the installed program, which answers each with a header field.
+#[test]
+fn the_installed_haproxy_agrees_on_every_condition() {
+    let lines: Vec<String> = CONDITIONS
+        .iter()
+        .enumerate()
+        .map(|(n, (condition, _))| {
+            let condition = condition.replace('"', "\\\"");
+            format!("    http-request set-header x-{n} yes if {condition}\n")
+        })
+        .collect();
+    let mut wrong = Vec::new();
+    for (start, part) in (0..).step_by(30).zip(lines.chunks(30)) {
+        let names: Vec<String> = (start..start + part.len()).map(|n| format!("x-{n}")).collect();
+        let Some(answers) = common::haproxy::run(&part.concat(), &names) else { return };
+        for (n, answer) in (start..).zip(answers) {
+            if (answer == b"yes") != CONDITIONS[n].1 {
+                wrong.push(CONDITIONS[n].0);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
+    let mut world = world();
+    let mut acls = Acls::new();
+    let condition = world.compiling(|compiler| {
+        acls.add(b"two", &[b"path", b"/x"], compiler).unwrap();
+        acls.add(b"two", &[b"path", b"/a/b"], compiler).unwrap();
+        acls.add(b"no", &[b"always_false"], compiler).unwrap();
+        Condition::compile(true, &[b"two", b"!no"], &mut acls, Places::HTTP_REQUEST, compiler).unwrap()
+    });
+    assert!(world.with(|env, scratch| !condition.holds(env, scratch)), "unless turns the answer");
+}
+
+#[test]
+fn errors_of_conditions_tell_the_word_and_the_offset() {
+    let mut world = world();
+    for (condition, word, at, part) in [
+        ("nope", 0, 0, "unknown ACL 'nope'"),
+        ("METH_GET !METH_GTE", 1, 1, "did you mean 'METH_GET' maybe ?"),
+        ("{ path", 0, 0, "not closed"),
+        ("{ }", 0, 0, "criterion is expected"),
+        ("TRUE or", 1, 0, "an ACL or a criterion"),
+        ("or TRUE", 0, 0, "an ACL or a criterion"),
+        ("TRUE !", 1, 1, "behind '!'"),
+        ("{ pth /a }", 1, 0, "did you mean 'path' maybe ?"),
+        ("{ path -m begg /a }", 3, 0, "did you mean 'beg' maybe ?"),
+        ("{ path -x /a }", 2, 0, "unknown flag '-x'"),
+        ("{ path -f none.lst }", 3, 0, "cannot read"),
+        ("{ src 1.2.3.400 }", 2, 0, "no address"),
+        ("{ src_port 5:1 }", 2, 0, "wrong way round"),
+        ("{ src_port gt x }", 3, 0, "no whole number"),
+        ("{ src_port gt }", 2, 0, "number is expected"),
+        ("{ path_reg ( }", 2, 0, "refused"),
+        ("{ bin(00) 00 }", 1, 0, "say one with -m"),
+        ("{ src -m bool }", 1, 0, "cannot be compared"),
+        ("{ hdr_beg(x }", 1, 9, "closing parenthesis"),
+        ("{ path_beg,lowr /x }", 1, 9, "did you mean 'lower' maybe ?"),
+        ("RDP_COOKIE", 0, 0, "not built yet"),
+        ("{ ssl_fc_sni_end .org }", 1, 0, "TLS is not built yet"),
+    ] {
+        let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
+        let error = world.compiling(|compiler| {
+            Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler).unwrap_err()
+        });
+        assert!(error.message.contains(part), "{condition}: {}", error.message);
+        assert_eq!((error.word, error.at), (word, at), "{condition}: {}", error.message);
+    }
+}
+
+#[test]
+fn a_condition_that_can_never_match_where_it_stands_is_a_warning() {
+    let mut world = world();
+    world.compiling(|compiler| {
+        Condition::compile(
+            false,
+            &[b"TRUE", b"{", b"path", b"/a", b"}"],
+            &mut Acls::new(),
+            Places::CONNECTION,
+            compiler,
+        )
+        .unwrap();
+    });
+    assert_eq!(world.warnings.len(), 1);
+    assert!(world.warnings[0].message.contains("never matches"), "{}", world.warnings[0].message);
+}
+
+#[test]
+fn what_has_not_been_received_makes_a_content_rule_wait() {
+    let mut world = World::new();
+    world.request = None;
+    world.is_final = false;
+    world.complete = false;
+    let check = |world: &mut World, condition: &str, expected| {
+        assert_eq!(world.verdict(condition), expected, "{condition}");
+    };
+    check(&mut world, "{ req.len gt 3 }", Verdict::Wait);
+    check(&mut world, "!{ req.len gt 3 }", Verdict::Wait);
+    check(&mut world, "{ req.payload(0,3) -m bin 010203 }", Verdict::Wait);
+    check(&mut world, "WAIT_END", Verdict::Wait);
+    check(&mut world, "{ req.ssl_hello_type 1 }", Verdict::Wait);
+    check(&mut world, "{ req.payload(0,3) -m found } or TRUE", Verdict::Pass);
+    check(&mut world, "{ req.payload(0,3) -m found } FALSE", Verdict::Fail);
+    world.request_bytes.append(&[1, 2]).unwrap();
+    check(&mut world, "{ req.payload(0,2) -m bin 0102 }", Verdict::Pass);
+    check(&mut world, "{ req.payload(0,2) -m bin 0103 }", Verdict::Fail);
+    check(&mut world, "{ req.payload(0,0) -m bin 0103 }", Verdict::Wait);
+    check(&mut world, "{ req.ssl_hello_type 1 }", Verdict::Fail);
+    world.is_final = true;
+    check(&mut world, "{ req.len gt 3 }", Verdict::Fail);
+    check(&mut world, "!{ req.len gt 3 }", Verdict::Pass);
+    check(&mut world, "{ req.payload(0,3) -m found }", Verdict::Fail);
+    check(&mut world, "WAIT_END", Verdict::Pass);
+}
+
+#[test]
+fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
+    let mut world = world();
+    let list = b"# comment\n\n  /a/b  x\r\n/c\n \t# kept\n".to_vec();
+    world.names.files.insert(b"paths.lst".to_vec(), list);
+    world.names.files.insert(b"m.map".to_vec(), b"/a/b  first value \n/a  second\n/a/b third\n".to_vec());
+    assert_eq!(world.verdict("{ str(/c) -f paths.lst }"), Verdict::Pass);
+    assert_eq!(world.verdict("{ str(/C) -f paths.lst }"), Verdict::Fail);
+    assert_eq!(world.verdict("{ str(/C) -i -f paths.lst }"), Verdict::Pass);
+    assert_eq!(world.text("str('/a/b  x'),length").as_deref(), Some("7"));
+    assert_eq!(world.text("path,map(m.map)").as_deref(), Some("first value"));
+    assert_eq!(world.text("path,map_beg(m.map)").as_deref(), Some("first value"));
+    assert_eq!(world.text("str(/a/),map_beg(m.map)").as_deref(), Some("second"));
+    assert_eq!(world.text("str(x),map(m.map,none)").as_deref(), Some("none"));
+    assert_eq!(world.text("str(x),map(m.map)"), None);
+    assert!(
+        world.refusal("path,map_str_int(m.map)").1.contains("line 1 of 'm.map' has the value 'first value'")
+    );
+    assert_eq!(world.references.iter().count(), 2);
+
+    let map = world.references.get(b"m.map", true).unwrap();
+    map.set(b"/a/b", b"new").unwrap();
+    assert_eq!(world.text("path,map(m.map)").as_deref(), Some("new"));
+    map.set(b"/n", b"added").unwrap();
+    assert_eq!(world.text("str(/n),map(m.map)").as_deref(), Some("added"));
+    assert_eq!(map.remove(b"/a/b"), 2);
+    assert_eq!(world.text("path,map(m.map)"), None);
+    let list = world.references.get(b"paths.lst", false).unwrap();
+    list.add(b"/a/b", b"").unwrap();
+    assert_eq!(world.verdict("{ path -f paths.lst }"), Verdict::Pass);
+}
+
+#[test]
+fn a_change_that_a_view_refuses_changes_nothing() {
+    let mut world = world();
+    world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
+    assert_eq!(world.verdict("{ src -f nets }"), Verdict::Fail);
+    let nets = world.references.get(b"nets", false).unwrap();
+    assert!(nets.add(b"not an address", b"").unwrap_err().contains("no address"));
+    nets.add(b"127.0.0.0/8", b"").unwrap();
+    assert_eq!(world.verdict("{ src -f nets }"), Verdict::Pass);
+    world.names.files.insert(b"bad".to_vec(), b"10.0.0.0/8\n10.0.0.0/99\n".to_vec());
+    let words: Vec<&[u8]> = vec![b"{", b"src", b"-f", b"bad", b"}"];
+    let error = world.compiling(|compiler| {
+        Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler).unwrap_err()
+    });
+    assert!(error.message.starts_with("line 2 of 'bad'"), "{}", error.message);
+}
+
+#[test]
+fn maps_of_every_kind_find_their_value() {
+    let mut world = world();
+    for (file, bytes) in [
+        ("ip", "10.0.0.0/8 wide\n10.1.0.0/16 fine\n2001:db8::/32 six\n"),
+        ("int", "5 five\n6:9 more\n"),
+        ("end", ".example.org two\nexample.org one\n"),
+        ("dom", "example a\n"),
+        ("dir", "img a\n"),
+        ("sub", "bc first\nab second\n"),
+        ("reg", "^/(.)/(.) \\2\\1!\n"),
+        ("addr", "x 1.2.3.4\n"),
+    ] {
+        world.names.files.insert(file.into(), bytes.into());
+    }
+    for (expression, expected) in [
+        ("ipv4(10.1.2.3),map_ip(ip)", Some("fine")),
+        ("ipv4(10.2.2.3),map_ip(ip)", Some("wide")),
+        ("ipv6(2001:db8::1),map_ip(ip)", Some("six")),
+        ("ipv6(::ffff:10.1.0.1),map_ip(ip)", Some("fine")),
+        ("ipv4(1.1.1.1),map_ip(ip)", None),
+        ("int(5),map_int(int)", Some("five")),
+        ("int(8),map_int(int)", Some("more")),
+        ("str(www.example.org),map_end(end)", Some("two")),
+        ("str(www.example.com),map_dom(dom)", Some("a")),
+        ("str(/x/img/y),map_dir(dir)", Some("a")),
+        ("str(xabcx),map_sub(sub)", Some("first")),
+        ("path,map_regm(reg)", Some("ba!")),
+        ("path,map_reg(reg)", Some("\\\\2\\\\1!")),
+        ("str(x),map_str_ip(addr),ipmask(8)", Some("1.0.0.0")),
+        ("str(y),map_str_int(int,7),add(1)", Some("8")),
+    ] {
+        if expression.contains("map_str_int") {
+            assert!(world.refusal(expression).1.contains("whole number"));
+            continue;
+        }
+        assert_eq!(world.text(expression).as_deref(), expected, "{expression}");
+    }
+}
+
+#[test]
+fn conditions_on_responses_look_at_the_response() {
+    let mut world = world();
+    world.direction = Direction::Response;
+    world.response = Some(response(503, &[("x", "1")]));
+    for (condition, expected) in [
+        ("{ status 500:599 }", Verdict::Pass),
+        ("{ status 200 }", Verdict::Fail),
+        ("{ res.hdr(x) 1 }", Verdict::Pass),
+        ("{ shdr_beg(x) 1 }", Verdict::Pass),
+    ] {
+        assert_eq!(world.verdict(condition), expected, "{condition}");
+    }
+}

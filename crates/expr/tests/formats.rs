@@ -1,0 +1,202 @@
+//! Log formats.
+
+mod common;
+use common::World;
+use manylane_expr::*;
+
+fn logging() -> World {
+    let mut world = World::new();
+    world.direction = Direction::Response;
+    world.server = ServerFacts {
+        backend: Some(ProxyFacts { id: 2, name: b"b", default_backend: b"" }),
+        server: Some((1, b"s1")),
+        source: Some("127.0.0.1:50000".parse().unwrap()),
+        destination: Some("10.0.0.1:80".parse().unwrap()),
+        ..ServerFacts::default()
+    };
+    world.log = Some(LogFacts {
+        request_date: Timestamp { seconds: 1_500_000_001, micros: 7_000 },
+        request: 3,
+        queue: 1,
+        connect: 2,
+        response: 5,
+        active: 12,
+        total: 30,
+        bytes_read: 1234,
+        status: 200,
+        process_connections: 4,
+        frontend_connections: 3,
+        backend_connections: 2,
+        server_connections: 1,
+        ..LogFacts::default()
+    });
+    world
+}
+
+#[test]
+fn the_lines_of_options_are_those_of_the_manual() {
+    let mut world = logging();
+    assert_eq!(
+        world.format(HTTP_LOG, Use::Log),
+        "127.0.0.1:40000 [14/Jul/2017:02:40:01.007] f b/s1 3/1/2/5/12 200 1234 - - ---- 4/3/2/1/0 0/0 \
+         \"GET /a/b?x=1&y=2 HTTP/1.1\""
+    );
+    assert_eq!(
+        world.format(TCP_LOG, Use::Log),
+        "127.0.0.1:40000 [14/Jul/2017:02:40:00.123] f b/s1 1/2/30 1234 -- 4/3/2/1/0 0/0"
+    );
+    assert_eq!(
+        world.format(CLF_LOG, Use::Log),
+        "127.0.0.1 - - [14/Jul/2017:02:40:01 +0000] \"GET /a/b?x=1&y=2 HTTP/1.1\" 200 1234 \"\" \"\" 40000 123 \
+         \"f\" \"b\" \"s1\" 3 1 2 5 12 ---- 4 3 2 1 0 0 0 \"\" \"\" "
+    );
+    assert_eq!(
+        world.format(PLAIN_TCP_LOG, Use::Log),
+        "Connect from 127.0.0.1:40000 to 127.0.0.1:18099 (f/TCP)"
+    );
+}
+
+#[test]
+fn captures_stand_between_braces_and_their_marks_are_encoded() {
+    let mut world = logging();
+    static CAPTURES: [Option<&[u8]>; 3] = [Some(b"a|b\""), None, Some(b"c\n")];
+    world.stream.request_captures = &CAPTURES;
+    assert_eq!(world.format("x %hr %hs y", Use::Log), "x {a#7Cb#22||c#0A} y");
+    assert_eq!(world.format("%hrl", Use::Log), "a#7Cb#22 - c#0A");
+    assert_eq!(world.format("%{+Q}hrl", Use::Log), "\"a#7Cb#22\" \"\" \"c#0A\"");
+    assert_eq!(world.format("%[capture.req.hdr(0)]", Use::Log), "a|b\"");
+    assert_eq!(world.format("%[capture.req.hdr(2)]", Use::Log), "c#0A");
+    assert_eq!(world.format("%[capture.req.hdr(2)]", Use::Header), "c%0A");
+    assert_eq!(world.format("%[capture.req.hdr(1)]", Use::Log), "-");
+    assert_eq!(world.format("%[capture.req.hdr(1)]", Use::Header), "");
+}
+
+#[test]
+fn flags_quote_escape_and_give_hexadecimal_digits() {
+    let mut world = logging();
+    assert_eq!(world.format("%{+X}ci:%{+X}cp", Use::Log), "7F000001:9C40");
+    assert_eq!(world.format("%{+X}o%Ts %{-X}Ts", Use::Log), "59682F00 1500000000");
+    assert_eq!(world.format("%{+E}[str('a]b')]", Use::Log), "a\\\\]b");
+    assert_eq!(world.format("%(client)ci %(n:sint)[int(1)]", Use::Log), "127.0.0.1 1");
+    assert_eq!(world.format("%{+Q}s", Use::Log), "\"s1\"");
+}
+
+/// As the installed haproxy logs it for a request that no server answered.
+#[test]
+fn what_is_missing_is_a_dash_in_log_lines() {
+    let mut world = World::new();
+    world.stream.request_line = Some(RequestLine { method: b"GET", target: b"/x", version: b"1.1" });
+    world.log = Some(LogFacts { request: 0, ..LogFacts::default() });
+    assert_eq!(
+        world.format(
+            "%ci %{+Q}[var(txn.no)] %[var(txn.no)] %ID %si %sp %bi %bp %CC %Tq %Td %HQ %fi",
+            Use::Log
+        ),
+        "127.0.0.1 \"\" - - - - - - - 0 -1  127.0.0.1"
+    );
+    assert_eq!(world.format("  a  %hr %hs  z", Use::Log), "a z");
+}
+
+#[test]
+fn totals_of_a_line_that_is_written_early_have_a_plus() {
+    let mut world = logging();
+    world.log.as_mut().unwrap().partial = true;
+    world.log.as_mut().unwrap().redispatched = true;
+    world.log.as_mut().unwrap().retries = 2;
+    assert_eq!(world.format("%Ta %Tt %B %rc %Tr", Use::Log), "+12 +30 +1234 +2 5");
+}
+
+#[test]
+fn errors_of_formats_tell_the_offset() {
+    let mut world = World::new();
+    for (format, at, part) in [
+        ("a %", 3, "is expected behind '%'"),
+        ("a %zz", 3, "unknown log format alias 'zz'"),
+        ("%cii", 1, "did you mean 'ci' maybe ?"),
+        ("%sslv", 1, "TLS is not built yet"),
+        ("%[src", 5, "']' is expected"),
+        ("%[srx]", 2, "did you mean 'src' maybe ?"),
+        ("ab%[src,lowr]", 8, "did you mean 'lower' maybe ?"),
+        ("%{+Z}ci", 3, "unknown flag 'Z'"),
+        ("%{Q}ci", 2, "begins with '+' or '-'"),
+        ("%{+Q", 1, "not closed"),
+        ("%{+json}o", 3, "it is not built yet"),
+        ("%(n:int)ci", 4, "unknown type 'int'"),
+        ("%(n", 1, "not closed"),
+    ] {
+        let compile = |compiler: &mut Compiler<'_>| {
+            Format::compile(format.as_bytes(), Use::Log, Places::LOG, compiler).unwrap_err()
+        };
+        let error = world.compiling(compile);
+        assert!(error.message.contains(part), "{format}: {}", error.message);
+        assert_eq!(error.at, at, "{format}: {}", error.message);
+    }
+}
+
+#[test]
+fn a_line_that_does_not_fit_is_cut_and_says_so() {
+    let mut world = logging();
+    let format = world
+        .compiling(|compiler| Format::compile(HTTP_LOG.as_bytes(), Use::Log, Places::LOG, compiler))
+        .unwrap();
+    world.with(|env, scratch| {
+        let mut buffer = [0; 20];
+        let mut out = Writer::new(&mut buffer);
+        format.write(env, scratch, &mut out);
+        assert!(out.is_full());
+        assert!(out.written().starts_with(b"127.0.0.1:40000 ["));
+    });
+}
+
+#[test]
+fn variables_live_in_their_scopes_and_all_types_come_back() {
+    let mut world = World::new();
+    world.variable_names.resolve(b"proc.v").unwrap();
+    for (value, kind) in [
+        ("int(-5)", Type::Int),
+        ("bool(true)", Type::Bool),
+        ("str(abc)", Type::Str),
+        ("bin(00ff)", Type::Bin),
+        ("ipv4(1.2.3.4)", Type::Ipv4),
+        ("ipv6(::1)", Type::Ipv6),
+        ("method", Type::Method),
+    ] {
+        for scope in ["sess", "txn", "proc"] {
+            let set = world.compiled(&format!("{value},set-var({scope}.v)"));
+            let get = world.compiled(&format!("var({scope}.v)"));
+            world.process.get_or_insert_with(|| ProcessVariables::new(&world.variable_names));
+            world.with(|env, scratch| {
+                let mut scratch = scratch.reborrow();
+                let put = set.eval(env, &mut scratch).unwrap().value;
+                assert_eq!(put.kind(), kind);
+                assert_eq!(get.eval(env, &mut scratch).unwrap().value, put, "{value} in {scope}");
+            });
+        }
+        assert!(world.text("int(1),unset-var(txn.v)").is_some());
+        assert_eq!(world.text("var(txn.v)"), None);
+        assert_eq!(world.text("var(txn.v,none)").as_deref(), Some("none"));
+    }
+    // A scope that does not exist now takes nothing and gives nothing.
+    assert_eq!(world.text("int(1),set-var(res.v)").as_deref(), Some("1"));
+    assert_eq!(world.text("var(res.v)"), None);
+}
+
+#[test]
+fn variables_are_set_under_conditions() {
+    let mut world = World::new();
+    for (expression, expected) in [
+        ("str(a),set-var(txn.c,ifexists)", None),
+        ("str(b),set-var(txn.c,ifnotexists)", Some("b")),
+        ("str(c),set-var(txn.c,ifnotexists)", Some("b")),
+        ("str(),set-var(txn.c,ifnotempty)", Some("b")),
+        ("str(d),set-var(txn.c,ifnotempty,ifset)", Some("d")),
+        ("int(5),set-var(txn.c)", Some("5")),
+        ("int(4),set-var(txn.c,ifgt)", Some("4")),
+        ("int(5),set-var(txn.c,ifgt)", Some("4")),
+        ("int(5),set-var(txn.c,iflt)", Some("5")),
+    ] {
+        world.text(expression);
+        assert_eq!(world.text("var(txn.c)").as_deref(), expected, "{expression}");
+    }
+    assert!(world.refusal("str(a),set-var(txn.c,ifexist)").1.contains("did you mean 'ifexists' maybe ?"));
+}

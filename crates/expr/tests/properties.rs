@@ -1,0 +1,148 @@
+//! What holds for any input.
+
+mod common;
+use common::World;
+use manylane_expr::*;
+use proptest::prelude::*;
+
+/// Pieces of which hostile expressions are made.
+fn piece() -> impl Strategy<Value = String> {
+    let names: Vec<&str> = fetches().map(|row| row.name).chain(converters().map(|row| row.name)).collect();
+    prop_oneof![
+        4 => prop::sample::select(names).prop_map(str::to_owned),
+        3 => prop::sample::select(vec!["(", ")", ",", "'", "\"", "\\", "[", "]", "%", "{", "}", " ", "!", "||", "-m", "-i", "--", "%["]).prop_map(str::to_owned),
+        2 => "[a-z0-9./:_*+?-]{0,6}",
+        1 => any::<String>(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_text_compiles_or_is_refused_inside_of_it(pieces in prop::collection::vec(piece(), 0..10)) {
+        let text = pieces.concat();
+        let mut world = World::new();
+        let compiled = world.compiling(|compiler| Expression::compile(text.as_bytes(), Places::EVERYWHERE, compiler));
+        match compiled {
+            Ok(expression) => {
+                world.with(|env, scratch| {
+                    let mut scratch = scratch.reborrow();
+                    let value = expression.eval(env, &mut scratch);
+                    // What the signature promises.
+                    if let (Ok(sample), kind) = (value, expression.gives()) {
+                        let given = sample.value.kind();
+                        let promised = match kind {
+                            Type::Any | Type::Same => true,
+                            Type::Addr => matches!(given, Type::Ipv4 | Type::Ipv6),
+                            // A mask over an address may give the other family.
+                            kind => given == kind,
+                        };
+                        assert!(promised, "{text} gives {given}, not {kind}");
+                    }
+                });
+            }
+            Err(error) => {
+                prop_assert!(error.at <= text.len(), "{} at {}", error.message, error.at);
+                prop_assert!(!error.message.is_empty());
+            }
+        }
+        let format = world.compiling(|compiler| Format::compile(text.as_bytes(), Use::Log, Places::LOG, compiler));
+        match format {
+            Ok(format) => {
+                world.with(|env, scratch| format.eval(env, &mut scratch.reborrow()).map(<[u8]>::len));
+            }
+            Err(error) => prop_assert!(error.at <= text.len(), "{} at {}", error.message, error.at),
+        }
+    }
+
+    #[test]
+    fn any_words_are_a_condition_or_refused_inside_of_them(words in prop::collection::vec(piece(), 0..10)) {
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        let mut world = World::new();
+        let compiled = world.compiling(|compiler| Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler));
+        match compiled {
+            Ok(condition) => {
+                let verdict = world.with(|env, scratch| condition.eval(env, &mut scratch.reborrow()));
+                prop_assert_ne!(verdict, Verdict::Wait);
+            }
+            Err(error) => {
+                prop_assert!(error.word <= words.len().saturating_sub(1));
+                prop_assert!(error.at <= words.get(error.word).map_or(0, |word| word.len()), "{} at {}:{}", error.message, error.word, error.at);
+            }
+        }
+    }
+
+    #[test]
+    fn encodings_come_back(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        let mut world = World::new();
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        for pair in ["base64,b64dec", "ub64enc,ub64dec", "url_enc,url_dec"] {
+            prop_assert_eq!(world.bytes(&format!("bin({digits}),{pair}")), Some(bytes.clone()), "{}", pair);
+        }
+        prop_assert_eq!(world.text(&format!("bin({digits}),hex")), Some(digits.to_uppercase()));
+    }
+
+    /// Every kind of matching against the plain meaning of it.
+    #[test]
+    fn indexes_answer_as_a_scan_of_the_list(
+        patterns in prop::collection::vec("[abAB./]{1,4}", 1..8),
+        text in "[abAB./]{0,10}",
+        fold: bool,
+    ) {
+        let mut world = World::new();
+        let lower = |text: &str| if fold { text.to_ascii_lowercase() } else { text.to_owned() };
+        let sample = lower(&text);
+        let between = |pattern: &str, set: &[char]| {
+            let pattern = pattern.trim_matches(set);
+            !pattern.is_empty() && (0..sample.len()).any(|at| {
+                sample[at..].starts_with(pattern)
+                    && (at == 0 || sample[..at].ends_with(set))
+                    && (at + pattern.len() == sample.len() || sample[at + pattern.len()..].starts_with(set))
+            })
+        };
+        for (kind, name) in MatchKind::ALL {
+            let expected = patterns.iter().map(|pattern| lower(pattern)).any(|pattern| match kind {
+                MatchKind::Str => sample == pattern,
+                MatchKind::Beg => sample.starts_with(&pattern),
+                MatchKind::End => sample.ends_with(&pattern),
+                MatchKind::Sub => sample.contains(&pattern),
+                MatchKind::Dir => between(&pattern, &['/', '?']),
+                MatchKind::Dom => between(&pattern, &['/', '?', '.', ':']),
+                _ => false,
+            });
+            if !matches!(kind, MatchKind::Str | MatchKind::Beg | MatchKind::End | MatchKind::Sub | MatchKind::Dir | MatchKind::Dom) {
+                continue;
+            }
+            let flag = if fold { "-i " } else { "" };
+            let condition = format!("{{ str('{text}') -m {name} {flag}-- {} }}", patterns.join(" "));
+            prop_assert_eq!(world.verdict(&condition) == Verdict::Pass, expected, "{}", condition);
+        }
+    }
+
+    /// A run of sets, unsets and clears against a map.
+    #[test]
+    fn variables_keep_what_was_set_last_within_their_limit(
+        steps in prop::collection::vec((0usize..4, prop::option::of(prop::collection::vec(any::<u8>(), 0..40))), 0..60),
+    ) {
+        let mut names = VariableNames::default();
+        let ids: Vec<VariableId> = (0..4).map(|n| names.resolve(format!("txn.v{n}").as_bytes()).unwrap()).collect();
+        let mut variables = Variables::with_limit(64);
+        let mut model: Vec<Option<Vec<u8>>> = vec![None; 4];
+        for (which, value) in steps {
+            let others: usize = model.iter().enumerate().filter(|(n, _)| *n != which).filter_map(|(_, v)| v.as_ref()).map(Vec::len).sum();
+            match &value {
+                Some(bytes) => {
+                    let fits = others + bytes.len() <= 64;
+                    prop_assert_eq!(variables.set(ids[which], Value::Bin(bytes)), fits);
+                    model[which] = fits.then(|| bytes.clone());
+                }
+                None => {
+                    variables.unset(ids[which]);
+                    model[which] = None;
+                }
+            }
+            for (id, expected) in ids.iter().zip(&model) {
+                prop_assert_eq!(variables.get(*id), expected.as_deref().map(Value::Bin));
+            }
+        }
+    }
+}
