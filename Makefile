@@ -29,7 +29,7 @@ LONG_FUZZ_SECONDS ?= 600
 	long-properties long-budgets long-soak long-fuzz tsan check bench fuzz doc install
 
 help: ## list what can be made
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 24
 
 setup:
 	@scripts/setup build
@@ -58,7 +58,8 @@ test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virt
 	$(SIM) cargo test --profile model $(SIMULATED) --test 'sim_*'
 
 test-long: setup ## what the bounds of `make test` leave out; about 100 minutes on 2 free cores
-	@$(MAKE) --no-print-directory long-models long-properties long-budgets tsan long-soak long-fuzz
+	@$(MAKE) --no-print-directory long-models long-properties long-budgets tsan
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync long-soak long-fuzz
 
 # Each model says what of it was tried: all, or, ended by the clock, all with at most 3 preemptions.
 long-models: ## models without a bound on switches, each ended by the clock after LONG_MODEL_SECONDS (60)
