@@ -1,17 +1,20 @@
 //! Tasks: started and completed, waking themselves, handed to another lane.
 //!
-//! Everyone runs the same futures. A started task ends by counting down a number that its starter looks at, since not everyone has
-//! join handles; what is a peer's own way to start a task is in [`Runtime`].
+//! Everyone runs the same futures, which do next to nothing themselves: counters are reached by plain references, since counting
+//! references to them, and between threads the line where those are counted, would be a good part of the figure. A started task ends by
+//! counting down a number that its starter looks at, since not everyone has join handles; what is a peer's own way to start a
+//! task is in [`Runtime`].
 
 use super::{Contest, Contestant, Effort, Row, Target, measure};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind, ThreadPoller, Time};
+use manylane_sync::CachePadded;
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const TOKIO: &str = "tokio, one worker";
@@ -143,40 +146,49 @@ impl Runtime for TokioLocal {
     }
 }
 
-/// Wakes the task that polls it, once.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
+/// Wakes the task that polls it so many times, once in each poll.
+struct Wakes(u64);
+
+impl Future for Wakes {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(left) = self.0.checked_sub(1) else { return Poll::Ready(()) };
+        self.0 = left;
         context.waker().wake_by_ref();
         Poll::Pending
-    })
-    .await;
+    }
 }
 
 /// Tasks that are left of a batch, and who waits for the last one.
+#[derive(Default)]
 struct Left {
     count: Cell<u64>,
     waiter: Cell<Option<Waker>>,
 }
 
-/// Starts a batch of what `make` gives and waits for its end. It sleeps meanwhile: some runtimes run nothing else while their main
-/// future wakes itself.
-async fn batch<R: Runtime, F: Future<Output = ()> + 'static>(make: impl Fn() -> F) {
-    let left = Rc::new(Left { count: Cell::new(BATCH), waiter: Cell::new(None) });
+impl Left {
+    /// Lives as long as the process, as contestants do.
+    fn leak() -> &'static Self {
+        Box::leak(Box::default())
+    }
+
+    fn one_less(&self) {
+        self.count.set(self.count.get() - 1);
+        if self.count.get() == 0
+            && let Some(waiter) = self.waiter.take()
+        {
+            waiter.wake();
+        }
+    }
+}
+
+/// Starts a batch of what `task` gives and waits until each has counted itself off. It sleeps meanwhile: some runtimes run
+/// nothing else while their main future wakes itself.
+async fn batch<R: Runtime, F: Future<Output = ()> + 'static>(left: &'static Left, task: impl Fn() -> F) {
+    left.count.set(BATCH);
     for _ in 0..BATCH {
-        let (task, left) = (make(), left.clone());
-        R::spawn(async move {
-            task.await;
-            left.count.set(left.count.get() - 1);
-            if left.count.get() == 0
-                && let Some(waiter) = left.waiter.take()
-            {
-                waiter.wake();
-            }
-        });
+        R::spawn(task());
     }
     poll_fn(|context| {
         if left.count.get() == 0 {
@@ -190,34 +202,34 @@ async fn batch<R: Runtime, F: Future<Output = ()> + 'static>(make: impl Fn() -> 
 
 fn contestant<R: Runtime, F: Future<Output = ()> + 'static>(
     longer: u64,
-    work: impl Fn(u64) -> F + 'static,
+    work: impl Fn(u64, &'static Left) -> F + 'static,
 ) -> Option<Contestant> {
     let mut runtime = R::new()?;
+    let left = Left::leak();
     let work = move |operations: u64| {
         let started = Instant::now();
-        runtime.block_on(work(operations * longer));
+        runtime.block_on(work(operations * longer, left));
         started.elapsed() / longer as u32
     };
     Some(if R::OURS { Contestant::timed_ours(R::NAME, work) } else { Contestant::timed_peer(R::NAME, work) })
 }
 
 fn spawn_and_complete<R: Runtime>() -> Option<Contestant> {
-    contestant::<R, _>(1, |operations| async move {
+    contestant::<R, _>(1, |operations, left| async move {
         for _ in 0..operations.div_ceil(BATCH) {
-            batch::<R, _>(|| async {}).await;
+            batch::<R, _>(left, || async { left.one_less() }).await;
         }
     })
 }
 
 fn self_wake<R: Runtime>() -> Option<Contestant> {
-    contestant::<R, _>(LONGER, |operations| async move {
+    contestant::<R, _>(LONGER, |operations, left| async move {
         let wakes = operations.div_ceil(BATCH);
-        batch::<R, _>(|| async move {
-            for _ in 0..wakes {
-                yield_now().await;
-            }
-        })
-        .await;
+        let task = || async move {
+            Wakes(wakes).await;
+            left.one_less();
+        };
+        batch::<R, _>(left, task).await;
     })
 }
 
@@ -230,13 +242,20 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     vec![Row::new("task: handed to another, busy lane, and completed there", Some(target), figures)]
 }
 
+/// Tasks that ran, on a line of its own: the starter looks at it only when it has started all.
+type Ran = &'static CachePadded<AtomicU64>;
+
+fn ran() -> Ran {
+    Box::leak(Box::default())
+}
+
 /// What a task does: one thread at a time counts.
-fn count(ran: &AtomicU64) {
+fn count(ran: Ran) {
     ran.store(ran.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
 /// Starts `operations` tasks and waits until they have run.
-fn hand_over(operations: u64, ran: &AtomicU64, spawn: impl Fn()) -> Duration {
+fn hand_over(operations: u64, ran: Ran, spawn: impl Fn()) -> Duration {
     ran.store(0, Ordering::Relaxed);
     let started = Instant::now();
     for _ in 0..operations {
@@ -298,20 +317,19 @@ fn to_lane() -> Contestant {
         },
     );
     let remote = told.recv().expect("the lane starts");
-    let ran = Arc::new(AtomicU64::new(0));
+    let ran = ran();
     Contestant::timed_ours("manylane Remote::spawn", move |operations| {
         let spawn = || {
-            let ran = ran.clone();
-            remote.spawn(&KIND, Class::Normal, async move { count(&ran) }).expect("it runs");
+            remote.spawn(&KIND, Class::Normal, async move { count(ran) }).expect("it runs");
         };
-        busy.during(|| hand_over(operations, &ran, spawn))
+        busy.during(|| hand_over(operations, ran, spawn))
     })
 }
 
 fn to_tokio() -> Contestant {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
     let runtime = runtime.expect("there is a thread");
-    let ran = Arc::new(AtomicU64::new(0));
+    let ran = ran();
     Contestant::timed_peer(TOKIO, move |operations| {
         let off = Arc::new(AtomicBool::new(false));
         let (tell, is_on) = mpsc::channel();
@@ -319,14 +337,11 @@ fn to_tokio() -> Contestant {
         drop(runtime.spawn(async move {
             tell.send(()).expect("the starter listens");
             while !stop.load(Ordering::Relaxed) {
-                yield_now().await;
+                Wakes(1).await;
             }
         }));
         is_on.recv().expect("the worker starts");
-        let took = hand_over(operations, &ran, || {
-            let ran = ran.clone();
-            drop(runtime.spawn(async move { count(&ran) }));
-        });
+        let took = hand_over(operations, ran, || drop(runtime.spawn(async move { count(ran) })));
         off.store(true, Ordering::Relaxed);
         took
     })
@@ -343,13 +358,10 @@ fn to_async_executor() -> Contestant {
             }
         },
     );
-    let ran = Arc::new(AtomicU64::new(0));
+    let ran = ran();
     Contestant::timed_peer("async-executor", move |operations| {
-        let spawn = || {
-            let ran = ran.clone();
-            executor.spawn(async move { count(&ran) }).detach();
-        };
-        busy.during(|| hand_over(operations, &ran, spawn))
+        let spawn = || executor.spawn(async move { count(ran) }).detach();
+        busy.during(|| hand_over(operations, ran, spawn))
     })
 }
 
@@ -364,19 +376,16 @@ mod tests {
                 println!("{} does not work here", R::NAME);
                 return;
             };
-            let polls = Rc::new(Cell::new(0));
-            let count = polls.clone();
+            let (left, polls) = (Left::leak(), &*Box::leak(Box::new(Cell::new(0))));
             runtime.block_on(async move {
-                batch::<R, _>(|| {
-                    let count = count.clone();
-                    async move {
-                        for _ in 0..3 {
-                            count.update(|n| n + 1);
-                            yield_now().await;
-                        }
+                let task = || async move {
+                    for _ in 0..3 {
+                        polls.update(|n| n + 1);
+                        Wakes(1).await;
                     }
-                })
-                .await;
+                    left.one_less();
+                };
+                batch::<R, _>(left, task).await;
             });
             assert_eq!(polls.get(), 3 * BATCH, "{}", R::NAME);
         }
