@@ -17,18 +17,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Whether every or some value of type `from` has a form of type `to`. `Any` on the left is decided when it is evaluated.
 pub fn is_castable(from: Type, to: Type) -> bool {
     use Type::*;
-    match (from, to) {
-        (_, Any | Same) | (Any | Same, _) => true,
-        (Bool, Bool | Int | Str | Bin) => true,
-        (Int, Bool | Int | Addr | Ipv4 | Ipv6 | Str | Bin) => true,
-        (Ipv4, Int | Addr | Ipv4 | Ipv6 | Str | Bin) => true,
-        (Ipv6, Addr | Ipv4 | Ipv6 | Str | Bin) => true,
-        (Addr, Int | Addr | Ipv4 | Ipv6 | Str | Bin) => true,
-        (Str, _) => true,
-        (Bin, Str | Bin) => true,
-        (Method, Str | Bin | Method) => true,
-        _ => false,
-    }
+    matches!(
+        (from, to),
+        (_, Any | Same)
+            | (Any | Same | Str, _)
+            | (Bool, Bool | Int | Str | Bin)
+            | (Int, Bool | Int | Addr | Ipv4 | Ipv6 | Str | Bin)
+            | (Addr | Ipv4, Int | Addr | Ipv4 | Ipv6 | Str | Bin)
+            | (Ipv6, Addr | Ipv4 | Ipv6 | Str | Bin)
+            | (Bin, Str | Bin)
+            | (Method, Str | Bin | Method)
+    )
 }
 
 /// The value as `to`; nothing when it has no such form, or when its text does not fit into the scratch.

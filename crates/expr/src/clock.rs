@@ -163,7 +163,7 @@ impl Civil {
     }
 
     fn field(&self, letter: u8, out: &mut Writer<'_>) -> Option<()> {
-        let hour12 = if self.hour % 12 == 0 { 12 } else { self.hour % 12 };
+        let hour12 = if self.hour.is_multiple_of(12) { 12 } else { self.hour % 12 };
         let full_day = DAYS[usize::from(self.weekday)];
         let full_month = MONTHS[usize::from(self.month) - 1];
         match letter {

@@ -1,5 +1,7 @@
 //! Log formats.
 
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
 mod common;
 use common::World;
 use manylane_expr::*;

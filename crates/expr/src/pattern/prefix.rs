@@ -97,7 +97,7 @@ mod tests {
                     expected.push((key.len(), i as u32));
                 }
             }
-            expected.sort_by(|a, b| b.0.cmp(&a.0));
+            expected.sort_by_key(|found| std::cmp::Reverse(found.0));
             prop_assert_eq!(found, expected);
         }
     }
