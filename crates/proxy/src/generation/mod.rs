@@ -11,6 +11,7 @@ mod log;
 mod process;
 mod proxies;
 mod refuse;
+mod rules;
 mod server;
 
 pub use balance::BalanceKey;
@@ -18,11 +19,15 @@ pub use bind::{Listener, Shards};
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use process::{Owner, Process};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
+pub use rules::{
+    Action, ConnectionAction, Expressions, Redirect, RedirectKind, Reply, Rule, Rules, Target,
+};
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 
 use crate::places::Places;
 use manylane_config::diag::Diagnostics;
 use manylane_config::tree::{Config, Mode};
+use manylane_expr::Zone;
 use refuse::Refuse;
 
 /// One configuration, built for running.
@@ -36,6 +41,10 @@ pub struct Generation {
     pub backends: Vec<Backend>,
     /// Number of servers in all backends.
     pub servers: usize,
+    /// What expressions share.
+    pub expressions: Expressions,
+    /// The local time zone.
+    pub zone: Zone,
     /// `maxconn` of `global`.
     pub places: Places,
 }
@@ -59,8 +68,8 @@ impl Generation {
         let Config {
             global,
             proxies: _,
-            userlists: _, // read by rules, which are refused
-            http_errors: _,
+            userlists,
+            http_errors: _, // read where a proxy names one
             resolvers,
             rings,
             environment: _, // for programs that are started, and none are
@@ -72,6 +81,9 @@ impl Generation {
         for section in resolvers {
             refuse.keyword(section.name.pos(), "resolvers", "names are resolved at the start only");
         }
+        for section in userlists {
+            refuse.keyword(section.name.pos(), "userlist", "users are not built yet");
+        }
         for section in rings {
             refuse.keyword(section.name.pos(), "ring", "logs are not built yet");
         }
@@ -81,7 +93,16 @@ impl Generation {
             listeners.for_each(|listener| listener.options.reuse_port = false);
         }
         let places = Places::new(process.maxconn.unwrap_or(0));
-        Self { process, frontends: proxies.frontends, backends: proxies.backends, servers: proxies.servers, places }
+        let expressions = proxies.expressions.take().expect("the proxies were read");
+        Self {
+            process,
+            frontends: proxies.frontends,
+            backends: proxies.backends,
+            servers: proxies.servers,
+            expressions,
+            zone: Zone::system(),
+            places,
+        }
     }
 
     /// Whether anything listens.

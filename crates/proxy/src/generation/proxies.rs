@@ -5,6 +5,7 @@ use super::bind::{self, Listener, text};
 use super::http::{self, Http};
 use super::process::Process;
 use super::refuse::Refuse;
+use super::rules::{Directory, Expressions, RuleReader, Rules};
 use super::server::{self, Server};
 use crate::counts::{BackendCounts, FrontendCounts};
 use crate::places::Places;
@@ -36,6 +37,8 @@ pub struct Frontend {
     pub default_backend: Option<usize>,
     /// What `mode http` adds.
     pub http: Http,
+    /// Its rules.
+    pub rules: Arc<Rules>,
     /// Where waiting ends.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
@@ -82,6 +85,8 @@ pub struct Backend {
     pub depot: Arc<Depot>,
     /// What `mode http` adds.
     pub http: Http,
+    /// Its rules; those of a `listen` run in its frontend.
+    pub rules: Arc<Rules>,
     /// `retry-on` has `conn-failure`.
     pub retries_connect: bool,
     /// Chooses among them.
@@ -172,6 +177,7 @@ pub(super) struct Proxies {
     pub(super) frontends: Vec<Frontend>,
     pub(super) backends: Vec<Backend>,
     pub(super) servers: usize,
+    pub(super) expressions: Option<Expressions>,
 }
 
 pub(super) fn proxies(config: &Config, process: &Process, refuse: &mut Refuse<'_>) -> Proxies {
@@ -184,10 +190,12 @@ pub(super) fn proxies(config: &Config, process: &Process, refuse: &mut Refuse<'_
         let number = names.len();
         names.insert(proxy.name.bytes().to_vec(), number);
     }
+    let mut reader = RuleReader::new(Directory::new(config, started));
     let mut ids = Ids::new(config.proxies.iter().filter_map(|proxy| proxy.id).map(|set| set.value));
     for proxy in config.proxies.iter().filter(started) {
-        one(proxy, config, process, &names, &mut ids, &mut all, refuse);
+        one(proxy, config, process, &names, &mut reader, &mut ids, &mut all, refuse);
     }
+    all.expressions = Some(reader.finish());
     all
 }
 
@@ -213,11 +221,13 @@ impl Ids {
     }
 }
 
-fn one(
-    proxy: &Proxy,
+#[allow(clippy::too_many_arguments)] // what all proxies share, and where they go
+fn one<'c>(
+    proxy: &'c Proxy,
     config: &Config,
     process: &Process,
     names: &HashMap<Vec<u8>, usize>,
+    reader: &mut RuleReader<'c>,
     ids: &mut Ids,
     all: &mut Proxies,
     refuse: &mut Refuse<'_>,
@@ -234,24 +244,17 @@ fn one(
         description,
         binds,
         servers,
-        acls: _, // names only; what uses them is refused
-        rules,
-        use_backend,
-        use_server,
+        acls: _, // read with the rules
+        rules: _,
+        use_backend: _,
+        use_server: _,
         captures,
         monitor_fail,
         force_persist,
         ignore_persist,
     } = proxy;
-    let rule = "rules are not built yet";
-    for rule in rules {
-        refuse.keyword(rule.pos, rule.list.name(), "rules are not built yet");
-    }
-    for (choice, keyword) in
-        use_backend.iter().map(|c| (c, "use_backend")).chain(use_server.iter().map(|c| (c, "use-server")))
-    {
-        refuse.keyword(choice.pos, keyword, rule);
-    }
+    let rule = "it is not built yet";
+    let rules = Arc::new(reader.rules(proxy, refuse));
     for capture in captures {
         refuse.keyword(capture.pos, "capture", "logs are not built yet");
     }
@@ -290,6 +293,7 @@ fn one(
             listeners,
             default_backend,
             http: http::http(settings, process, config, refuse),
+            rules: rules.clone(),
             timeouts: FrontendTimeouts {
                 client: time(Timeout::Client),
                 client_fin: time(Timeout::ClientFin),
@@ -326,6 +330,7 @@ fn one(
             }))),
             retries_connect: http.retry_on.connect,
             http,
+            rules,
             id,
             name: text(name),
             description,
@@ -408,7 +413,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         http_errors: _,
         http_reuse: _,
         http_send_name_header: _,
-        inspect_request: _, // of rules, which are refused
+        inspect_request: _, // of content rules, which are refused
         inspect_response: _,
         load_server_state,
         log,

@@ -7,7 +7,8 @@
 use super::pump::{Broken, Ends, Pump};
 use super::{Session, answer, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
-use crate::generation::{Backend, CloseMode, Reuse};
+use crate::generation::{Backend, CloseMode, Reuse, Target};
+use crate::rules::{Answer, Moment, Verdict, apply};
 use crate::run::Idle;
 use crate::server::{self, Attempt, Hold, Wanted};
 use crate::tcp::Pair;
@@ -19,7 +20,7 @@ use manylane_h1::{
     Asked, Body, From, Persist, Request, Response, ResponseParser, frame_for, restrict_names, restrict_te,
     set_body, set_connection,
 };
-use manylane_http::{Head, Method, Version};
+use manylane_http::{EditError, Head, Method, Version};
 use manylane_net::Connection;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -74,6 +75,8 @@ enum Failed {
     Again(Termination, u16),
     /// The client is gone.
     Client,
+    /// A rule has another answer than the server's.
+    Ruled(Answer),
 }
 
 impl Session<'_> {
@@ -97,7 +100,22 @@ impl Session<'_> {
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
             return self.answer(&asking, None, 200, bodyless).await;
         }
-        let Some(backend) = frontend.default_backend.map(|number| &self.local.generation.backends[number])
+        self.scopes.next_request();
+        let rules = &*frontend.rules;
+        if !rules.request.is_empty() {
+            let verdict = apply(&self.facts(), Moment::default(), &rules.request, &mut request.head, false);
+            if let Some(after) = self.ruled(&asking, None, verdict, bodyless).await {
+                return after;
+            }
+        }
+        let chosen = if rules.use_backend.is_empty() {
+            None
+        } else {
+            let moment = Moment { request: Some(&request.head), ..Moment::default() };
+            Target::backend(&rules.use_backend, &self.facts(), moment)
+        };
+        let Some(backend) =
+            chosen.or(frontend.default_backend).map(|number| &self.local.generation.backends[number])
         else {
             return self.fail(&asking, None, 503, none, bodyless).await;
         };
@@ -109,7 +127,17 @@ impl Session<'_> {
         let refused = Termination::new(Cause::Refused, Phase::Request);
         let fine = restrict_names(&mut request.head, frontend.http.names)
             && restrict_names(&mut request.head, backend.http.names);
-        let after = if !fine {
+        let own_rules = !std::ptr::eq(&*backend.rules, rules) && !backend.rules.request.is_empty();
+        let ruled = if own_rules {
+            let moment = Moment { backend: Some(backend), ..Moment::default() };
+            let verdict = apply(&self.facts(), moment, &backend.rules.request, &mut request.head, false);
+            self.ruled(&asking, Some(backend), verdict, bodyless).await
+        } else {
+            None
+        };
+        let after = if let Some(after) = ruled {
+            after
+        } else if !fine {
             self.fail(&asking, Some(backend), 403, refused, bodyless).await
         } else if self.prepare(&mut request, &mut asking, backend).is_err() {
             self.fail(&asking, Some(backend), 400, refused, bodyless).await
@@ -120,13 +148,59 @@ impl Session<'_> {
         after
     }
 
+    /// Answers what rules decided should be; none if the request goes on.
+    async fn ruled(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        verdict: Result<Verdict, EditError>,
+        bodyless: bool,
+    ) -> Option<After> {
+        match verdict {
+            Ok(Verdict::Continue) => None,
+            Ok(Verdict::Answer(Answer::Usual(status))) => {
+                self.frontend.counts.own().requests_denied.add(1);
+                Some(self.answer(asking, backend, status, bodyless).await)
+            }
+            Ok(Verdict::Answer(Answer::Own(head, body))) => {
+                Some(self.own_answer(asking, backend, *head, body, bodyless).await)
+            }
+            Err(_) => Some(self.answer(asking, backend, 500, bodyless).await),
+        }
+    }
+
+    /// Sends an answer that rules made.
+    async fn own_answer(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        mut head: Head,
+        mut body: Chain,
+        bodyless: bool,
+    ) -> After {
+        let keep = asking.keep && bodyless;
+        let persist = if keep { Persist::KeepAlive } else { Persist::Close };
+        let mut out = Chain::new();
+        let status = head.status();
+        let length = body.len() as u64;
+        let written = set_body(&mut head, Body::None, Body::Length(length))
+            .and_then(|()| set_connection(&mut head, manylane_h1::Connection::default(), persist))
+            .and_then(|()| head.emit(&mut out, None))
+            .is_ok()
+            && (asking.method == Method::Head || out.append_chain(&mut body).is_ok());
+        if !written {
+            return After::Close;
+        }
+        self.send_answer(backend, status, out, keep).await
+    }
+
     /// What is changed in a request wherever it goes.
     fn prepare(
         &self,
         request: &mut Request,
         asking: &mut Asking,
         backend: &Backend,
-    ) -> Result<(), manylane_http::EditError> {
+    ) -> Result<(), EditError> {
         let head = &mut request.head;
         if let Some(cookie) = &backend.http.cookie {
             asking.told = edit::told(head, cookie, backend);
@@ -164,6 +238,15 @@ impl Session<'_> {
                 Err(Failed::Answer(status, ended)) => {
                     return self.fail(asking, Some(backend), status, ended, bodyless).await;
                 }
+                Err(Failed::Ruled(answer)) => {
+                    self.frontend.counts.own().responses_denied.add(1);
+                    return match answer {
+                        Answer::Usual(status) => self.answer(asking, Some(backend), status, bodyless).await,
+                        Answer::Own(head, body) => {
+                            self.own_answer(asking, Some(backend), *head, body, bodyless).await
+                        }
+                    };
+                }
                 Err(Failed::Client) => {
                     self.frontend.counts.own().request_errors.add(1);
                     return After::Close;
@@ -182,9 +265,18 @@ impl Session<'_> {
             .filter(|(number, _)| backend.http.prefer_last && *number == backend.number)
             .map(|(_, index)| index)
             .filter(serves);
+        let by_rule = if backend.rules.use_server.is_empty() {
+            None
+        } else {
+            let moment = Moment { request: Some(head), backend: Some(backend), ..Moment::default() };
+            let named = |name: &[u8]| servers.by_name(std::str::from_utf8(name).ok()?).map(Index::get);
+            Target::choose(&backend.rules.use_server, &self.facts(), moment, named)
+                .and_then(|number| servers.index(number))
+                .filter(serves)
+        };
         Wanted {
             key: backend.key.of_request(self.client.source, head),
-            server: by_cookie.or(by_habit).filter(|index| avoid != Some(*index)),
+            server: by_cookie.or(by_rule).or(by_habit).filter(|index| avoid != Some(*index)),
             avoid,
         }
     }
@@ -380,6 +472,21 @@ impl Session<'_> {
         let status = response_head.status();
         count_status!(self.frontend.counts.own(), status);
         count_status!(backend.counts.own(), status);
+        let rules = [&backend.rules, &self.frontend.rules];
+        let twice = std::ptr::eq(&*backend.rules, &*self.frontend.rules);
+        for rules in rules.into_iter().take(if twice { 1 } else { 2 }).filter(|rules| !rules.response.is_empty()) {
+            let moment = Moment {
+                request: Some(&request.head),
+                backend: Some(backend),
+                server: Some(hold.server()),
+                ..Moment::default()
+            };
+            match apply(&self.facts(), moment, &rules.response, &mut response_head, true) {
+                Ok(Verdict::Continue) => {}
+                Ok(Verdict::Answer(answer)) => return Err(Failed::Ruled(answer)),
+                Err(_) => return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))),
+            }
+        }
         let server_persists = said.persists(response_head.version())
             && !matches!(body, Body::UntilClose | Body::Tunnel)
             && asking.mode == CloseMode::KeepAlive;
@@ -497,6 +604,10 @@ impl Session<'_> {
         if written.is_err() {
             return After::Close;
         }
+        self.send_answer(backend, status, out, keep).await
+    }
+
+    async fn send_answer(&mut self, backend: Option<&Backend>, status: u16, mut out: Chain, keep: bool) -> After {
         count_status!(self.frontend.counts.own(), status);
         if let Some(backend) = backend {
             count_status!(backend.counts.own(), status);

@@ -8,6 +8,7 @@ mod request;
 
 use crate::flow::{Patience, Splicing};
 use crate::generation::{Backend, Frontend, Listener};
+use crate::rules::{Facts, Scopes};
 use crate::run::{Idle, Local};
 use crate::session::Client;
 use exchange::After;
@@ -27,11 +28,13 @@ struct Session<'a> {
     last: Option<(usize, Index)>,
     /// A connection that is this session's alone: of this backend and server.
     private: Option<(usize, Index, Idle)>,
+    /// Variables of rules.
+    scopes: Scopes,
 }
 
 /// Serves a connection until it ends.
 pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client) {
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None };
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, scopes: Scopes::default() };
     loop {
         match session.next_request().await {
             Ok(request) => {
@@ -55,6 +58,19 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
 }
 
 impl Session<'_> {
+    /// What rules may look at.
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            local: self.local,
+            frontend: self.frontend,
+            listener: self.listener,
+            source: self.client.source,
+            destination: self.client.destination(),
+            first_request: self.requests == 0,
+            scopes: &self.scopes,
+        }
+    }
+
     /// Tells the counters of bytes from the client, and to it.
     fn count(&self, backend: &Backend, server: Option<Index>, up: u64, down: u64) {
         let server = server.map(|index| backend.servers[index.get()].counts.own());

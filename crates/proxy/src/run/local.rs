@@ -28,6 +28,8 @@ pub struct Local {
     pub(crate) stopping: Event,
     /// The lane's access to what is published; one for all generations.
     reader: Rc<RefCell<Reader>>,
+    /// Where expressions write.
+    pub(crate) memory: RefCell<manylane_expr::Lane>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
     sessions: Cell<usize>,
     /// Called when the last session ends while it stops.
@@ -62,6 +64,7 @@ impl Local {
             generation.backends.iter().map(|backend| RefCell::new(Shelf::new(backend.depot.clone()))).collect();
         let reader = SERVED.with_borrow(|served| served.first().map(|local| local.reader.clone()));
         let reader = reader.unwrap_or_else(|| Rc::new(RefCell::new(Reader::new())));
+        let seed = (manylane_sync::lane::current().index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let local = Rc::new(Self {
             io,
             generation,
@@ -69,6 +72,7 @@ impl Local {
             shelves,
             stopping: Event::default(),
             reader,
+            memory: RefCell::new(manylane_expr::Lane::new(seed)),
             sessions: Cell::new(0),
             emptied: Box::new(emptied),
             _presence: Presence::new(),

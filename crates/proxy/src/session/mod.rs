@@ -6,6 +6,7 @@ mod greeting;
 pub(crate) use client::Client;
 
 use crate::run::{Local, Ticket};
+use crate::rules::{self, Facts, Scopes};
 use crate::{http, tcp};
 use manylane_config::tree::Mode;
 use manylane_net::Incoming;
@@ -28,6 +29,22 @@ pub(crate) async fn run(local: &Rc<Local>, incoming: Incoming, ticket: &Ticket) 
     if listener.accept_proxy && greeting::read(local, frontend, &mut client).await.is_err() {
         frontend.counts.own().request_errors.add(1);
         return;
+    }
+    if !frontend.rules.connection.is_empty() {
+        let scopes = Scopes::default();
+        let facts = Facts {
+            local,
+            frontend,
+            listener,
+            source: client.source,
+            destination: client.destination(),
+            first_request: true,
+            scopes: &scopes,
+        };
+        if !rules::connection(&facts, &frontend.rules.connection) {
+            frontend.counts.own().connections_denied.add(1);
+            return;
+        }
     }
     match frontend.mode {
         Mode::Tcp => tcp::run(local, frontend, listener, client).await,

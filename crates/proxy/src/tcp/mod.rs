@@ -5,7 +5,8 @@ mod forward;
 pub(crate) use forward::Pair;
 
 use crate::flow::{Patience, Splicing};
-use crate::generation::{Backend, Frontend, Listener};
+use crate::generation::{Backend, Frontend, Listener, Target};
+use crate::rules::{Facts, Moment, Scopes};
 use crate::run::Local;
 use crate::server::{self, Attempt, Wanted};
 use crate::session::Client;
@@ -24,7 +25,24 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
 }
 
 async fn stream(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client) -> Termination {
-    let Some(backend) = frontend.default_backend.map(|number| &local.generation.backends[number]) else {
+    let chosen = if frontend.rules.use_backend.is_empty() {
+        None
+    } else {
+        let scopes = Scopes::default();
+        let facts = Facts {
+            local,
+            frontend,
+            listener,
+            source: client.source,
+            destination: client.destination(),
+            first_request: true,
+            scopes: &scopes,
+        };
+        Target::backend(&frontend.rules.use_backend, &facts, Moment::default())
+    };
+    let Some(backend) =
+        chosen.or(frontend.default_backend).map(|number| &local.generation.backends[number])
+    else {
         return Termination::new(Cause::ServerLeft, Phase::Connect);
     };
     backend.counts.own().streams.add(1);

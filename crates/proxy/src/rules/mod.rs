@@ -1,0 +1,7 @@
+//! Rules at work: conditions and formats evaluated against a session, actions done to heads.
+
+mod apply;
+mod facts;
+
+pub(crate) use apply::{Answer, Verdict, apply, connection};
+pub(crate) use facts::{Facts, Moment, Scopes};

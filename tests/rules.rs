@@ -1,0 +1,155 @@
+//! Rules and conditions, end to end.
+
+mod common;
+
+use common::{DEFAULTS, Manylane, check, connect, fd, listener, named, origin, read_all};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+
+/// An origin that answers with the head that it got, and a name.
+fn mirror(name: &'static str) -> SocketAddr {
+    origin(move |mut stream| {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            if stream.read(&mut byte).unwrap_or(0) == 0 {
+                return;
+            }
+            head.push(byte[0]);
+        }
+        let body = format!("{name}\n{}", String::from_utf8_lossy(&head));
+        let _ = write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nX-Powered-By: me\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+    })
+}
+
+/// What comes back for a request with these lines behind `Host`.
+fn ask(address: SocketAddr, line: &str, more: &str) -> String {
+    let mut client = connect(address);
+    write!(client, "{line} HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n{more}\r\n").unwrap();
+    read_all(&mut client)
+}
+
+fn start(rules: &str) -> (Manylane, SocketAddr, std::net::TcpListener) {
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n{rules}\n default_backend main\n\
+         backend main\n server s {}\nbackend api\n server s {}\n",
+        fd(&socket),
+        mirror("main"),
+        mirror("api")
+    );
+    (Manylane::start(&config), address, socket)
+}
+
+#[test]
+fn conditions_choose_the_backend() {
+    let (_program, address, _socket) = start(
+        " acl api path_beg /api\n acl beta hdr(X-Beta) -i yes\n use_backend api if api !beta or { path /always }\n \
+          use_backend %[req.hdr(x-to)] if { req.hdr(x-to) -m found }",
+    );
+    for (line, more, backend) in [
+        ("GET /", "", "main"),
+        ("GET /api/x", "", "api"),
+        ("GET /api/x", "X-Beta: YES\r\n", "main"),
+        ("GET /always", "", "api"),
+        ("GET /", "X-To: api\r\n", "api"),
+        ("GET /", "X-To: nowhere\r\n", "main"),
+    ] {
+        let answer = ask(address, line, more);
+        assert!(answer.contains(&format!("\r\n\r\n{backend}\n")), "{line} {more}: {answer}");
+    }
+}
+
+#[test]
+fn heads_are_edited() {
+    let (_program, address, _socket) = start(
+        " http-request set-header X-From %[src]\n http-request add-header X-Two b\n http-request del-header X-Secret\n \
+          http-request set-var(txn.old) path\n http-request set-path /new%[path] if { path_beg /old }\n \
+          http-request set-query a=%[var(txn.old)] if { var(txn.old) -m found }\n \
+          http-response set-header X-Path %[var(txn.old)]\n http-response del-header X-Powered-By\n \
+          http-response set-status 201 reason Made if { status 200 }",
+    );
+    let answer = ask(address, "GET /old/x?q", "X-Secret: s\r\nX-Two: a\r\n");
+    assert!(answer.starts_with("HTTP/1.1 201 Made\r\n"), "{answer}");
+    let lower = answer.to_lowercase();
+    assert!(lower.contains("x-path: /old/x\r\n") && !lower.contains("x-powered-by"), "{answer}");
+    assert!(answer.contains("GET /new/old/x?a=/old/x HTTP/1.1\r\n"), "{answer}");
+    assert!(
+        lower.contains("x-from: 127.0.0.1\r\n")
+            && lower.contains("x-two: a\r\n")
+            && lower.contains("x-two: b\r\n")
+    );
+    assert!(!lower.contains("x-secret"), "{answer}");
+}
+
+#[test]
+fn requests_are_denied_answered_and_redirected() {
+    let (_program, address, _socket) = start(
+        " http-request deny if { method DELETE }\n http-request deny deny_status 429 if { path /busy }\n \
+          http-request return status 200 content-type text/plain lf-string \"hello %[path]\" hdr x-own yes if { path_beg /own }\n \
+          http-request redirect scheme https code 301 if { path_beg /secure }\n \
+          redirect location /elsewhere if { path /moved }\n redirect prefix http://other drop-query if { path_beg /prefix }",
+    );
+    for (line, begin, contains) in [
+        ("DELETE /", "HTTP/1.1 403 ", "content-length"),
+        ("GET /busy", "HTTP/1.1 429 ", ""),
+        ("GET /own/x", "HTTP/1.1 200 ", "\r\n\r\nhello /own/x"),
+        ("GET /secure?a=b", "HTTP/1.1 301 ", "location: https://example.org/secure?a=b\r\n"),
+        ("GET /moved", "HTTP/1.1 302 ", "location: /elsewhere\r\n"),
+        ("GET /prefix/a?b", "HTTP/1.1 302 ", "location: http://other/prefix/a\r\n"),
+        ("GET /fine", "HTTP/1.1 200 ", "main\n"),
+    ] {
+        let answer = ask(address, line, "");
+        assert!(answer.starts_with(begin) && answer.contains(contains), "{line}: {answer}");
+    }
+}
+
+#[test]
+fn connections_are_chosen_by_their_addresses() {
+    let (socket, address) = listener();
+    let config = |rule: &str| {
+        format!(
+            "{DEFAULTS}frontend f\n bind {}\n{rule}\n default_backend a\nbackend a\n server s {}\nbackend b\n server s {}\n",
+            fd(&socket),
+            named("a"),
+            named("b")
+        )
+    };
+    for (rule, expected) in [
+        (" use_backend b if { src 127.0.0.0/8 }", "b"),
+        (" use_backend b if { src 10.0.0.0/8 }", "a"),
+        (" tcp-request connection reject if { src 127.0.0.1 }", ""),
+        (" tcp-request connection accept if { src 127.0.0.1 }\n tcp-request connection reject", "a"),
+    ] {
+        let _program = Manylane::start(&config(rule));
+        assert_eq!(read_all(&mut connect(address)), expected, "{rule}");
+    }
+}
+
+#[test]
+fn mistakes_in_rules_are_told_with_their_place() {
+    for (line, column, part) in [
+        (" acl a pth_beg /x", 8, "path_beg"),
+        (" http-request set-header x %[srcc]", 30, "src"),
+        (" use_backend b if nothing", 19, "nothing"),
+        (
+            " http-request tarpit",
+            2,
+            "'http-request tarpit' is a keyword of HAProxy that this program refuses",
+        ),
+    ] {
+        let outcome = check(
+            &format!(
+                "{DEFAULTS} mode http\nfrontend f\n bind :80\n default_backend b\n{line}\nbackend b\n server s 127.0.0.1:1\n"
+            ),
+            &[],
+        );
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert_eq!(outcome.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains(&format!("at column {column}:")) && said.contains(part), "{line}: {said}");
+    }
+}
