@@ -32,13 +32,7 @@ pub const MAX_BINDS: usize = 100_000;
 pub const MAX_INHERITED: usize = 1_000_000;
 /// Findings that are kept. A file of garbage has one a line; nobody reads the ten-thousandth.
 pub const MAX_DIAGNOSTICS: usize = 1000;
-/// Bytes of a word that a message repeats.
-pub const MAX_SHOWN_BYTES: usize = 128;
 /// Columns of the source line that a message shows around its caret.
 pub const MAX_CONTEXT_COLUMNS: usize = 120;
-/// Bytes of a word for which a nearest known word is looked for; no keyword is longer.
-pub const MAX_GUESSED_BYTES: usize = 64;
-/// Edits between a mistyped word and the one that is proposed.
-pub const MAX_EDITS: usize = 3;
 /// Milliseconds of the longest time a timer holds: HAProxy's 2^31 - 1, about 24.8 days.
 pub const MAX_TIMER_MS: u64 = i32::MAX as u64;

@@ -1,7 +1,7 @@
 //! The reference manual and `--help KEYWORD`, made from the table.
 
 use crate::cond::Predicate;
-use crate::nearest::nearest;
+use crate::nearest;
 use crate::table::{Arg, Count, Keyword, Kind, Repeat, Shape, Status, Table};
 use std::fmt::Write;
 

@@ -1,9 +1,9 @@
 //! Values: times, sizes, integers. What a number is and in which unit is never guessed: a wrong unit, a sign, a fraction or
 //! anything after the value is an error that shows where.
 
+use crate::Shown;
 use crate::lex::Word;
 use crate::limits::MAX_TIMER_MS;
-use crate::show::Shown;
 use std::time::Duration;
 
 /// Why a word is no value, and at which of its bytes.

@@ -2,9 +2,9 @@
 //! do not fit together.
 
 use super::Builder;
+use crate::Shown;
 use crate::diag::Severity;
 use crate::lex::Word;
-use crate::show::Shown;
 use crate::source::Pos;
 use crate::table::Timeout;
 use crate::tree::{LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Userlist};

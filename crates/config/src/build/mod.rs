@@ -15,7 +15,7 @@ use crate::cond::Build;
 use crate::diag::Diagnostics;
 use crate::lex::{Environment, Word};
 use crate::limits::{MAX_BINDS, MAX_SERVERS};
-use crate::nearest::nearest;
+use crate::nearest;
 use crate::read::{Item, Reader};
 use crate::source::{Pos, Sources};
 use crate::table::{BindOptions, Place, ServerOptions};

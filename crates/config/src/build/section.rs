@@ -1,9 +1,9 @@
 //! Sections: their headers, and what is at work between two of them.
 
 use super::{Builder, proposal};
+use crate::Shown;
 use crate::lex::Word;
 use crate::limits::{MAX_INHERITED, MAX_SECTIONS};
-use crate::show::Shown;
 use crate::table::{Place, Status, Table};
 use crate::tree::{Config, HttpErrors, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist};
 

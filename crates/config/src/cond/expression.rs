@@ -1,10 +1,10 @@
 //! Reading and evaluating conditions.
 
 use super::{Build, Predicate};
+use crate::Shown;
 use crate::lex::{Argument, Budget, Environment, Scope, Word, arguments, split};
 use crate::limits::MAX_EXPRESSION_DEPTH;
-use crate::nearest::nearest;
-use crate::show::Shown;
+use crate::nearest;
 use crate::source::{FileId, Pos};
 
 /// Why a condition cannot be evaluated, and at which byte (from 0).

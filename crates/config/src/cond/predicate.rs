@@ -1,8 +1,8 @@
 //! The predicates of conditions: one table.
 
 use super::{Build, LibraryVersion, Version};
+use crate::Shown;
 use crate::lex::{Argument, Environment};
-use crate::show::Shown;
 
 /// A predicate of the manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

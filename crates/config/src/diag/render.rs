@@ -1,9 +1,10 @@
 //! Findings as text.
 
 use super::{Diagnostic, Diagnostics, Severity};
+use crate::Shown;
 use crate::limits::MAX_CONTEXT_COLUMNS;
-use crate::show::{Shown, is_harmful};
 use crate::source::{Pos, Sources};
+use manylane_expr::is_harmful;
 use std::fmt::Write;
 
 impl Diagnostics {

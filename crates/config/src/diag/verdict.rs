@@ -2,7 +2,7 @@
 
 use super::render::line;
 use super::{Diagnostics, Severity};
-use crate::show::Shown;
+use crate::Shown;
 use crate::source::{FileId, Sources};
 use std::collections::BTreeSet;
 

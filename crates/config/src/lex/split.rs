@@ -2,9 +2,9 @@
 
 use super::variable::PSEUDO;
 use super::{LexError, Scope, Word};
+use crate::Shown;
 use crate::limits::{MAX_EXPANDED_BYTES, MAX_EXPANSION_TOTAL, MAX_LINE_BYTES, MAX_WORDS};
-use crate::nearest::nearest;
-use crate::show::Shown;
+use crate::nearest;
 use crate::source::Pos;
 
 /// What variables may still add to the run.

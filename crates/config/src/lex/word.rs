@@ -1,6 +1,6 @@
 //! A word, and where each of its bytes was written.
 
-use crate::show::Shown;
+use crate::Shown;
 use crate::source::Pos;
 
 /// A word after quotes, escapes and variables, with the place of each of its bytes.

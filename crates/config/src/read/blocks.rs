@@ -4,7 +4,7 @@ use crate::cond::{Build, evaluate};
 use crate::diag::{Diagnostics, Severity};
 use crate::lex::{Environment, Word};
 use crate::limits::MAX_CONDITION_DEPTH;
-use crate::nearest::nearest;
+use crate::nearest;
 use crate::source::Pos;
 
 /// The open blocks, outermost first.

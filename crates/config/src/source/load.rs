@@ -1,8 +1,8 @@
 //! Reading files and folders.
 
 use super::{FileId, Sources};
+use crate::Shown;
 use crate::limits::{MAX_FILE_BYTES, MAX_FILES};
-use crate::show::Shown;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;

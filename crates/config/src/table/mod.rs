@@ -30,7 +30,7 @@ pub use timeouts::Timeout;
 pub use tune::Tune;
 
 use crate::build::{Builder, Line};
-use crate::nearest::nearest;
+use crate::nearest;
 use crate::value::Unit;
 use std::collections::HashMap;
 use std::sync::LazyLock;

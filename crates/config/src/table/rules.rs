@@ -240,7 +240,7 @@ fn acl(b: &mut Builder<'_>, line: &Line<'_>) {
     if let Some(at) = parse::bad_name_byte(name.bytes()) {
         let message = format!(
             "character '{}' is not permitted in ACL name '{}'",
-            crate::show::Shown(&name.bytes()[at..=at]),
+            crate::Shown(&name.bytes()[at..=at]),
             name.shown()
         );
         return b.found.alert(name.pos_at(at), message);

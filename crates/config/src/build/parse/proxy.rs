@@ -102,7 +102,7 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
         b.found.alert(line.end(), format!("'balance {}' expects {what}", word.shown()));
     };
     if open.is_some() && !matches!(name, b"hdr" | b"random" | b"rdp-cookie") {
-        let message = format!("'balance {}' takes no argument in parentheses", crate::show::Shown(name));
+        let message = format!("'balance {}' takes no argument in parentheses", crate::Shown(name));
         return b.found.alert(word.pos_at(name.len()), message);
     }
     let (algorithm, allowed): (Algorithm, fn(&mut Builder<'_>, &Line<'_>) -> bool) = match name {

@@ -1,8 +1,8 @@
 //! `server`, `default-server`, `server-template`, name servers, and options of servers with more than one value.
 
 use super::{Builder, Line, address, bad_name_byte, options};
+use crate::Shown;
 use crate::lex::{Word, arguments};
-use crate::show::Shown;
 use crate::table::Place;
 use crate::tree::{Nameserver, Server, Source};
 use crate::value;
