@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod demo;
 mod say;
 mod start;
 mod supervise;
@@ -16,7 +17,13 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match arguments::Arguments::read(std::env::args_os().skip(1)) {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if let [first, rest @ ..] = &words[..]
+        && first == "demo"
+    {
+        return demo::run(rest);
+    }
+    match arguments::Arguments::read(words) {
         Ok(arguments) => start::start(&arguments),
         Err(error) => {
             say::alert(error);

@@ -174,7 +174,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             say::notice(format_args!("{lanes} lanes are ready"));
         }
     };
-    let work = Work { generation: Arc::new(generation), bound, lanes, driver, quiet };
+    let work = Work { generation: Arc::new(generation), bound, lanes, driver, quiet, services: None };
     match supervise::run(work, started) {
         Ending::Done => Ok(ExitCode::SUCCESS),
         Ending::Failed(error) => Err(error),

@@ -4,7 +4,7 @@
 //! thread that waits for signals, sends it a task that puts an event into its list.
 
 use crate::say;
-use manylane_io::{Choice, Driver};
+use manylane_io::{Choice, Driver, Io};
 use manylane_net::load;
 use manylane_proxy::{BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
@@ -84,7 +84,6 @@ pub(crate) enum Ending {
 }
 
 /// What the lanes need.
-#[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) generation: Arc<Generation>,
     pub(crate) bound: Vec<BoundListener>,
@@ -92,7 +91,12 @@ pub(crate) struct Work {
     pub(crate) driver: Choice,
     /// No messages but errors.
     pub(crate) quiet: bool,
+    /// What else the first lane serves.
+    pub(crate) services: Option<Services>,
 }
+
+/// Starts services on a lane.
+pub(crate) type Services = Box<dyn FnOnce(&Io) -> Result<(), String>>;
 
 fn config(generation: &Generation) -> Config {
     let config = Config::new().low_latency(generation.process.low_latency);
@@ -103,7 +107,7 @@ fn config(generation: &Generation) -> Config {
 }
 
 /// Runs until the process is told to end. `started` is called when all lanes accept.
-pub(crate) fn run(work: Work, started: impl FnOnce() + 'static) -> Ending {
+pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     let mut lane = match Lane::new(config(&work.generation)) {
         Ok(lane) => lane,
         Err(error) => return Ending::Failed(error.to_string()),
@@ -118,6 +122,11 @@ pub(crate) fn run(work: Work, started: impl FnOnce() + 'static) -> Ending {
     }
     let emptied = move || tell(supervisor, Event::Emptied);
     let local = Local::install(driver.io(), work.generation.clone(), emptied);
+    if let Some(services) = work.services.take()
+        && let Err(error) = services(&driver.io())
+    {
+        return Ending::Failed(error);
+    }
     let mut threads = Vec::new();
     for number in 1..work.lanes {
         match start_lane(number, &work, supervisor) {
@@ -184,7 +193,7 @@ fn order(
 }
 
 async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
-    let Work { generation, bound, lanes: count, quiet, driver: _ } = work;
+    let Work { generation, bound, lanes: count, quiet, driver: _, services: _ } = work;
     let supervisor = here.remote();
     let mut lanes = vec![here.lane()];
     let ending = 'running: {
