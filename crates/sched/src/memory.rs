@@ -48,7 +48,7 @@ const fn class_of(layout: Layout) -> Option<usize> {
 }
 
 /// Memory for a task. Models take it from the allocator: the pool has models of its own.
-#[inline]
+#[inline(always)] // the layout is a constant where it is called: one pool, and no result in memory
 pub(crate) fn take(layout: Layout) -> Result<NonNull<u8>, SpawnError> {
     #[cfg(not(loom))]
     if let Some(class) = class_of(layout) {
@@ -69,7 +69,7 @@ pub(crate) fn take(layout: Layout) -> Result<NonNull<u8>, SpawnError> {
 ///
 /// # Safety
 /// `memory` came from [`take`] with the same layout, and nobody uses it any more.
-#[inline]
+#[inline(always)] // as above
 pub(crate) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
     #[cfg(not(loom))]
     if let Some(class) = class_of(layout) {
