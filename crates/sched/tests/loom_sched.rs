@@ -5,10 +5,10 @@
 
 mod token;
 
-use manylane_sched::{Class, Config, Here, Lane, TaskId, TaskKind, Time, isolate};
+use manylane_sched::{Class, Config, Here, Lane, Remote, TaskId, TaskKind, Time, isolate};
 use manylane_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use manylane_sync::cell::UnsafeCell;
-use manylane_sync::{Arc, model, thread};
+use manylane_sync::{Arc, model, relax, thread};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -104,23 +104,46 @@ fn a_task_from_afar_reaches_a_lane_that_falls_asleep() {
     });
 }
 
+/// Counts how often it is dropped.
+struct Counts(Arc<AtomicUsize>);
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends a task that counts its end.
+fn sends(remote: Remote, drops: &Arc<AtomicUsize>) -> thread::JoinHandle<()> {
+    let held = Counts(drops.clone());
+    thread::spawn(move || {
+        let _ = remote.spawn(&KIND, Class::Normal, async move { drop(held) });
+    })
+}
+
 #[test]
 fn a_task_sent_to_a_lane_that_ends_is_dropped_once() {
     model(|| {
         let lane = lane();
-        let remote = lane.remote();
         let drops = Arc::new(AtomicUsize::new(0));
-        struct Counts(Arc<AtomicUsize>);
-        impl Drop for Counts {
-            fn drop(&mut self) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        let held = Counts(drops.clone());
-        let sender = thread::spawn(move || {
-            let _ = remote.spawn(&KIND, Class::Normal, async move { drop(held) });
-        });
+        let sender = sends(lane.remote(), &drops);
         drop(lane);
+        sender.join().unwrap();
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// The wake-up is stacked on the mark of the end, which stays.
+#[test]
+fn a_wake_up_beside_the_end_of_a_lane_lets_no_task_in() {
+    model(|| {
+        let lane = lane();
+        let id = lane.here().spawn(&KIND, Class::Normal, std::future::pending()).unwrap();
+        let drops = Arc::new(AtomicUsize::new(0));
+        let waker = thread::spawn(move || id.wake());
+        let sender = sends(lane.remote(), &drops);
+        drop(lane);
+        waker.join().unwrap();
         sender.join().unwrap();
         assert_eq!(drops.load(Ordering::Relaxed), 1);
     });
@@ -187,16 +210,38 @@ fn two_lanes_that_ask_at_the_same_time_take_turns() {
 #[test]
 fn a_sleeping_lane_counts_as_stopped() {
     model(|| {
+        let witness = Arc::new(Witness(UnsafeCell::new(0)));
         let mut lane = lane();
         let remote = lane.remote();
+        let in_rounds = witness.clone();
+        let task = async move { in_rounds.touch() };
+        lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        let isolated = witness.clone();
         let asker = thread::spawn(move || {
-            let seen = isolate(|| 1);
+            isolate(|| isolated.touch());
             remote.stop().unwrap();
-            seen
         });
         lane.run(&mut Token::new()).unwrap();
         drop(lane);
-        assert_eq!(asker.join().unwrap(), 1);
+        asker.join().unwrap();
+        assert_eq!(witness.read(), 2);
+    });
+}
+
+/// Rule 4: nobody waits for a lane that goes on making rounds.
+#[test]
+fn a_lane_that_never_sleeps_steps_aside_between_two_rounds() {
+    model(|| {
+        let done = Arc::new(AtomicBool::new(false));
+        let mut lane = lane();
+        let tell = done.clone();
+        let asker = thread::spawn(move || isolate(|| tell.store(true, Ordering::Relaxed)));
+        while !done.load(Ordering::Relaxed) {
+            lane.round(Time::ZERO);
+            relax();
+        }
+        drop(lane);
+        asker.join().unwrap();
     });
 }
 
