@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ static SERVER: TaskKind = TaskKind::new("soak server");
 
 /// Lanes of a process.
 const LANES: usize = 2;
+/// How long a machine that is busy may take to have all connections open, above the run's length.
+const MOST_LATE: Duration = Duration::from_secs(60);
 /// Tells the second process that it is that, and with which driver.
 const CHILD: &str = "MANYLANE_SOAK_CHILD";
 
@@ -79,13 +81,20 @@ impl Random {
     }
 }
 
-/// What a process has open, and the most that it had.
+/// What a process has open, the most that it had, and whether the other has had as many as it has to.
 struct Together {
     open: AtomicUsize,
     most: AtomicUsize,
+    other_is_full: AtomicBool,
 }
 
-static TOGETHER: Together = Together { open: AtomicUsize::new(0), most: AtomicUsize::new(0) };
+static TOGETHER: Together =
+    Together { open: AtomicUsize::new(0), most: AtomicUsize::new(0), other_is_full: AtomicBool::new(false) };
+
+enum Event {
+    LaneIsOver,
+    OtherIsOver,
+}
 
 /// Counts while it lives.
 struct Counted;
@@ -119,8 +128,15 @@ struct Soak {
 }
 
 impl Soak {
+    /// Whether both processes have had as many connections as they have to. Nobody goes before, and the run goes on until then.
+    fn is_full(&self) -> bool {
+        TOGETHER.most.load(Ordering::Relaxed) >= self.plan.together
+            && TOGETHER.other_is_full.load(Ordering::Relaxed)
+    }
+
     fn is_over(&self) -> bool {
-        Instant::now() >= self.ends
+        let late = Instant::now().checked_duration_since(self.ends);
+        late.is_some_and(|late| self.is_full() || late > MOST_LATE)
     }
 
     /// One connection after the other.
@@ -146,6 +162,11 @@ impl Soak {
         let Ok(Ok(stream)) = here.timeout(Duration::from_millis(patience), connecting).await else { return };
         let _counted = Counted::new();
         self.connected.set(self.connected.get() + 1);
+        while !self.is_full() && !self.is_over() {
+            if matches!(here.timeout(self.plan.still, stream.recv()).await, Ok(Ok(None) | Err(_))) {
+                break;
+            }
+        }
         for _ in 0..random.below(20) {
             if self.is_over()
                 || matches!(
@@ -185,6 +206,7 @@ impl Soak {
                     let _ =
                         here.timeout(Duration::from_millis(random.below(50)), stream.send(&mut chain)).await;
                 }
+                Err(_) if !self.is_full() && !self.is_over() => {}
                 _ => break,
             }
         }
@@ -217,7 +239,7 @@ async fn part(stream: Stream, random: &Random) {
     }
 }
 
-/// A lane with a listener and clients; how many connections it made. `over` is told when its clients are; it goes on serving until
+/// A lane with a listener and clients; how many connections it made. `happens` is told when its clients are over; it goes on serving until
 /// `stop` says that those of the other process are.
 fn lane(
     kind: Kind,
@@ -225,7 +247,7 @@ fn lane(
     plan: Plan,
     others: &[SocketAddr],
     own: TcpListener,
-    over: &mpsc::Sender<()>,
+    happens: &mpsc::Sender<Event>,
     stop: UnixStream,
 ) -> u64 {
     let mut lane = Lane::new(Config::new()).unwrap();
@@ -255,7 +277,7 @@ fn lane(
         here.spawn(&CLIENT, Class::Normal, soak.clone().client()).unwrap();
     }
     let connected = soak.connected.clone();
-    let (over, stop) = (over.clone(), io.stream(stop).unwrap());
+    let (happens, stop) = (happens.clone(), io.stream(stop).unwrap());
     let main = async move {
         std::future::poll_fn(|context| {
             if soak.clients.get() == 0 {
@@ -265,7 +287,7 @@ fn lane(
             Poll::Pending
         })
         .await;
-        over.send(()).unwrap();
+        happens.send(Event::LaneIsOver).unwrap();
         assert!(stop.recv().await.unwrap().is_none());
         here.abort(accepting);
     };
@@ -316,12 +338,13 @@ fn half(kind: Kind, seed: u64, mut other: &UnixStream) {
         .collect();
     let own: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
     other.write_all(format!("{}\n", own.join(" ")).as_bytes()).unwrap();
-    let mut lines = BufReader::new(other).lines();
-    let mut line = || lines.next().expect("the other process goes on").unwrap();
-    let others: Vec<SocketAddr> = line().split(' ').map(|address| address.parse().unwrap()).collect();
+    let mut lines = BufReader::new(other).lines().map(|line| line.expect("the other process goes on"));
+    let line = lines.next().expect("the other process says where it listens");
+    let others: Vec<SocketAddr> = line.split(' ').map(|address| address.parse().unwrap()).collect();
 
     TOGETHER.most.store(0, Ordering::Relaxed);
-    let (over, is_over) = mpsc::channel();
+    TOGETHER.other_is_full.store(false, Ordering::Relaxed);
+    let (happens, events) = mpsc::channel();
     let mut samples = Vec::new();
     let connections: u64 = std::thread::scope(|scope| {
         let mut stops = Vec::new();
@@ -331,21 +354,39 @@ fn half(kind: Kind, seed: u64, mut other: &UnixStream) {
             .map(|(n, own)| {
                 let (stop, stopped) = UnixStream::pair().unwrap();
                 stops.push(stop);
-                let (over, others) = (over.clone(), &others[..]);
-                scope.spawn(move || lane(kind, seed + n as u64, plan, others, own, &over, stopped))
+                let (happens, others) = (happens.clone(), &others[..]);
+                scope.spawn(move || lane(kind, seed + n as u64, plan, others, own, &happens, stopped))
             })
             .collect();
-        drop(over);
-        let mut left = LANES;
-        while left > 0 {
-            match is_over.recv_timeout(plan.length / 100) {
-                Ok(()) => left -= 1,
+        scope.spawn(move || {
+            for line in lines {
+                if line == "over" {
+                    return happens.send(Event::OtherIsOver).unwrap();
+                }
+                assert_eq!(line, "full");
+                TOGETHER.other_is_full.store(true, Ordering::Relaxed);
+            }
+        });
+        let (mut left, mut other_is_over, mut said) = (LANES, false, false);
+        while left > 0 || !other_is_over {
+            match events.recv_timeout(Duration::from_millis(100)) {
+                Ok(Event::LaneIsOver) => {
+                    left -= 1;
+                    if left == 0 {
+                        other.write_all(b"over\n").unwrap();
+                    }
+                }
+                Ok(Event::OtherIsOver) => other_is_over = true,
                 Err(mpsc::RecvTimeoutError::Timeout) => samples.push(TOGETHER.open.load(Ordering::Relaxed)),
-                Err(mpsc::RecvTimeoutError::Disconnected) => panic!("a lane has failed"),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    panic!("a lane, or the other process, has failed")
+                }
+            }
+            if !said && TOGETHER.most.load(Ordering::Relaxed) >= plan.together {
+                said = true;
+                other.write_all(b"full\n").unwrap();
             }
         }
-        other.write_all(b"over\n").unwrap();
-        assert_eq!(line(), "over");
         drop(stops);
         lanes.into_iter().map(|lane| lane.join().unwrap()).sum()
     });
