@@ -143,6 +143,8 @@ mod raw {
     use crate::lock::word::ClassedWord;
     use std::marker::PhantomData;
 
+    /// In this order: the word stands directly before the value, so that one line can have both.
+    #[repr(C)]
     pub(super) struct Inner<T> {
         word: ClassedWord,
         value: UnsafeCell<T>,

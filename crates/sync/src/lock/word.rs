@@ -161,6 +161,7 @@ impl Default for LockWord {
 /// A lock word and its class: all of a lock but the value, so that the slow paths are not generic and load the
 /// class themselves.
 #[cfg(not(loom))]
+#[repr(C)] // the word comes last, beside the lock's value
 pub(super) struct ClassedWord {
     pub(super) class: &'static LockClass,
     pub(super) word: LockWord,
