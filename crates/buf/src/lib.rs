@@ -29,6 +29,6 @@ pub use cluster::Cluster;
 pub use cursor::Cursor;
 pub use error::{Error, OutOfRange, PushError};
 pub use external::{External, FreeFn, FreeIndex, MAX_FREE_FNS, Refused, RegisterError};
-pub use parcel::Parcel;
+pub use parcel::{PackedSegment, Parcel};
 pub use segment::{ReadOnly, Segment};
 pub use store::{CLUSTER_SIZES, MAX_CLUSTER, MAX_SEGMENTS};

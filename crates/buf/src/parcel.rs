@@ -1,6 +1,7 @@
-//! Chains on their way from lane to lane.
+//! Chains and segments on their way from lane to lane.
 
 use crate::chain::Chain;
+use crate::segment::Segment;
 use std::fmt;
 
 /// A chain that belongs to no lane. It can be sent, and opened or dropped where it arrives.
@@ -65,5 +66,60 @@ impl From<Parcel> for Chain {
 impl fmt::Debug for Parcel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parcel").field("len", &self.len()).finish()
+    }
+}
+
+/// A segment that belongs to no lane: a [`Parcel`] of one, in 24 bytes. It can be sent, and opened or dropped where it arrives.
+///
+/// ```
+/// # fn main() -> Result<(), manylane_buf::Error> {
+/// use manylane_buf::{Cluster, PackedSegment};
+/// let packed = PackedSegment::from(Cluster::with(b"hello")?.into_segment());
+/// let len = std::thread::spawn(move || packed.open().len()).join().expect("no panic");
+/// assert_eq!(len, 5);
+/// # Ok(()) }
+/// ```
+pub struct PackedSegment(Segment);
+
+// SAFETY: rule 1 of the count: as a parcel, of one segment.
+unsafe impl Send for PackedSegment {}
+// SAFETY: as for a parcel: a number can be read through a shared one, which does not change.
+unsafe impl Sync for PackedSegment {}
+
+#[cfg(not(any(loom, manylane_sim)))]
+const _: () = assert!(size_of::<Option<PackedSegment>>() == 24);
+
+impl PackedSegment {
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The segment, of the calling lane. Cannot fail.
+    #[inline]
+    pub fn open(mut self) -> Segment {
+        self.0.unpack();
+        self.0
+    }
+}
+
+impl From<Segment> for PackedSegment {
+    #[inline]
+    fn from(mut segment: Segment) -> Self {
+        segment.pack();
+        Self(segment)
+    }
+}
+
+impl fmt::Debug for PackedSegment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PackedSegment").field("len", &self.len()).finish()
     }
 }
