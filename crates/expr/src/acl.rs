@@ -198,10 +198,8 @@ impl Test {
             }
         };
         // Behind converters only the type counts.
-        let converted =
-            criterion[behind..].rsplit(|byte| *byte == b')').next().unwrap_or_default().contains(&b',');
         let mut kind = match own {
-            Some((_, kind)) if !converted => Some(kind),
+            Some((_, kind)) if !parsed.is_converted() => Some(kind),
             _ => MatchKind::default_of(parsed.gives()),
         };
         let mut ignore_case = false;
@@ -432,8 +430,12 @@ impl Acls {
     }
 
     /// Adds a line: `words` are what follows the name, from the criterion on, and the error's word counts from there. A name that is
-    /// there already gets an alternative.
+    /// there already gets an alternative; an error when a condition was compiled with it, which would not see that.
     pub fn add(&mut self, name: &[u8], words: &[&[u8]], compiler: &mut Compiler<'_>) -> Result<(), Error> {
+        if self.done.contains_key(name) {
+            let message = format!("a condition before this line uses the ACL '{}' already", Shown(name));
+            return Err(Error::new(0, message));
+        }
         let test = Test::compile(words, compiler)?;
         self.open.entry(name.to_vec()).or_default().push(test);
         Ok(())

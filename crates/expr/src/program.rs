@@ -133,6 +133,11 @@ impl Expression {
         self.places
     }
 
+    /// Whether there is a converter behind the fetch.
+    pub(crate) fn is_converted(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
     /// Whether its value is fixed by the configuration.
     pub fn is_constant(&self) -> bool {
         self.fetch.is_constant() && self.steps.is_empty()

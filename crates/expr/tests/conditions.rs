@@ -40,6 +40,10 @@ const CONDITIONS: &[(&str, bool)] = &[
     ("{ path_beg -m end /b }", true),
     ("{ path,upper -m str /A/B }", true),
     ("{ path_beg,upper /A/B }", true),
+    ("{ path_beg,upper /A }", false),
+    ("{ path_beg,field(2,/) a }", true),
+    ("{ path_beg,field(2,/) -m beg a }", true),
+    ("{ path_end,regsub(/b,) /a }", true),
     ("{ url_dom b }", true),
     ("{ str(http://www1.dc-eu.example.com:80/blah) -m dom dc-eu.example }", true),
     ("{ str(http://www1.dc-eu.example.com:80/blah) -m dom :www1: }", true),
@@ -147,6 +151,9 @@ fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
         Condition::compile(true, &[b"two", b"!no"], &mut acls, Places::HTTP_REQUEST, compiler).unwrap()
     });
     assert!(world.with(|env, scratch| !condition.holds(env, scratch)), "unless turns the answer");
+    // The condition holds what it was compiled with, so a further line is refused instead of being without effect.
+    let late = world.compiling(|compiler| acls.add(b"two", &[b"path", b"/y"], compiler).unwrap_err());
+    assert!(late.message.contains("uses the ACL 'two' already"), "{}", late.message);
 }
 
 #[test]

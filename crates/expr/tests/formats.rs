@@ -125,6 +125,7 @@ fn errors_of_formats_tell_the_offset() {
         ("%{+json}o", 3, "it is not built yet"),
         ("%(n:int)ci", 4, "unknown type 'int'"),
         ("%(n", 1, "not closed"),
+        ("x%[path]", 3, "nothing to take this sample from in logs"),
     ] {
         let compile = |compiler: &mut Compiler<'_>| {
             Format::compile(format.as_bytes(), Use::Log, Places::LOG, compiler).unwrap_err()

@@ -114,14 +114,7 @@ impl Format {
                     if text.get(parsed.end) != Some(&b']') {
                         return Err(Error::new(parsed.end, "']' is expected behind the expression"));
                     }
-                    if usage == Use::Log {
-                        // A log line sees what is left of the stream: HAProxy warns only, since the value is just missing.
-                        if let Err(error) = parsed.expression.check_place(head.at + 1, place) {
-                            compiler.warnings.push(error);
-                        }
-                    } else {
-                        parsed.expression.check_place(head.at + 1, place)?;
-                    }
+                    parsed.expression.check_place(head.at + 1, place)?;
                     parts.push(Part::Sample(Box::new(parsed.expression), head.flags));
                     at = parsed.end + 1;
                 } else {

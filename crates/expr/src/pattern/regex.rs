@@ -6,7 +6,7 @@ use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::{Input, meta, util::syntax};
 
 /// Bytes that one compiled expression may take: a bound on what a line of a file can ask for.
-pub const MAX_REGEX_BYTES: usize = 16 << 20;
+pub const MAX_REGEX_BYTES: usize = 4 << 20;
 
 /// Groups that `\0` to `\9` can name.
 const GROUPS: usize = 10;
@@ -31,7 +31,7 @@ impl Regex {
                 .map_err(|_| "a regular expression must be UTF-8; write other bytes as \\xNN".to_owned())?;
         let config = meta::Config::new()
             .nfa_size_limit(Some(MAX_REGEX_BYTES))
-            .onepass_size_limit(Some(MAX_REGEX_BYTES / 8))
+            .onepass_size_limit(Some(MAX_REGEX_BYTES / 4))
             .hybrid_cache_capacity(1 << 20)
             .utf8_empty(false);
         let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(ignore_case);

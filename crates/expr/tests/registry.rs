@@ -1,0 +1,112 @@
+//! The tables of names: complete, consistent, and the same as those of the installed haproxy.
+
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_expr::{Described, MatchKind, Places, converters, criteria, fetches};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Stdio};
+
+fn check(kind: &str, rows: impl Iterator<Item = Described>) -> (usize, usize) {
+    let mut names = BTreeSet::new();
+    let mut built = 0;
+    for row in rows {
+        assert!(names.insert(row.name), "{kind} {} is there twice", row.name);
+        assert!(!row.help.is_empty() && !row.help.ends_with('.'), "{kind} {}", row.name);
+        match row.refused {
+            Some(reason) => assert!(reason.len() > 10, "{kind} {}", row.name),
+            None => built += 1,
+        }
+    }
+    (names.len(), built)
+}
+
+#[test]
+fn every_name_is_there_once_with_help_or_a_reason() {
+    let (all, built) = check("fetch", fetches());
+    assert!(built >= 178 && all > 480, "{built} of {all}");
+    let (all, built) = check("converter", converters());
+    assert!(built >= 93 && all > 160, "{built} of {all}");
+    let names: Vec<String> = criteria().map(|(name, ..)| name).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    for (kind, name) in MatchKind::ALL {
+        assert_eq!(kind.name(), name);
+    }
+}
+
+/// One list of the program's registered keywords.
+fn dump(list: &str) -> Option<String> {
+    let folder = std::env::temp_dir().join(format!("manylane-expr-registry-{}-{list}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = folder.join("cfg");
+    std::fs::write(&config, "frontend f\n    mode http\n    bind 127.0.0.1:1\n    timeout client 1s\n")
+        .unwrap();
+    let out = Command::new("haproxy")
+        .args([&format!("-dK{list}"), "-c", "-f"])
+        .arg(&config)
+        .stdin(Stdio::null())
+        .output();
+    std::fs::remove_dir_all(&folder).unwrap();
+    match out {
+        Ok(out) => Some(String::from_utf8_lossy(&out.stdout).into_owned()),
+        Err(_) => {
+            eprintln!("haproxy is not installed: its registered names are not compared with the tables");
+            None
+        }
+    }
+}
+
+/// The first word of a signature.
+fn name(signature: &str) -> &str {
+    signature.split(['(', ':']).next().unwrap().trim()
+}
+
+#[test]
+fn every_fetch_of_the_installed_haproxy_is_known_and_legal_at_the_same_places() {
+    let Some(dump) = dump("smp") else { return };
+    let ours: BTreeMap<&str, Described> = fetches().map(|row| (row.name, row)).collect();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for line in dump.lines().filter(|line| line.starts_with("[ ")) {
+        let (marks, signature) = line[1..].split_once(']').unwrap();
+        count += 1;
+        let name = name(signature);
+        let Some(row) = ours.get(name) else {
+            wrong.push(format!("{name} is unknown"));
+            continue;
+        };
+        if row.refused.is_some() {
+            continue;
+        }
+        for (mark, (place, where_)) in marks.split_whitespace().zip(Places::ALL) {
+            if row.places.unwrap().meets(*place) != (mark == "Y") {
+                wrong.push(format!("{name} in {where_}: theirs {mark}"));
+            }
+        }
+    }
+    assert!(count > 400, "the list was not found: {count}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_converter_and_acl_of_the_installed_haproxy_is_known() {
+    let Some(converters_) = dump("cnv") else { return };
+    let ours: BTreeSet<&str> = converters().map(|row| row.name).collect();
+    let theirs: Vec<&str> = converters_.lines().filter(|line| line.contains(" => ")).map(name).collect();
+    assert!(theirs.len() > 100, "the list was not found: {}", theirs.len());
+    let missing: Vec<&&str> = theirs.iter().filter(|name| !ours.contains(**name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+
+    let acls = dump("acl").unwrap();
+    let ours: BTreeMap<String, (&str, MatchKind)> =
+        criteria().map(|(name, fetch, kind)| (name, (fetch, kind))).collect();
+    let mut count = 0;
+    for line in acls.lines().filter(|line| line.contains(" -m ")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (name, fetch, kind) = (words[0], words[2], words[4]);
+        count += 1;
+        // A method is a text here.
+        let expected = ours.get(name).map(|(fetch, kind)| (*fetch, kind.name()));
+        assert!(expected == Some((fetch, kind)) || (name == "method" && expected.is_none()), "{line}");
+    }
+    assert!(count > 50, "the list was not found: {count}");
+}
