@@ -44,6 +44,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("balance",   Refused,  ThroughSync),
     room("check",     Refused,  ThroughSync),
     room("stick",     Refused,  ThroughSync),
+    room("logs",      Refused,  ThroughSync),
     room("config",    Refused,  ThroughSync),
     room("expr",      Refused,  ThroughSync),
     room("h1",        Refused,  ThroughSync),

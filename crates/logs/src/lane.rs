@@ -1,0 +1,82 @@
+//! A lane's part: lines in, batches out.
+
+use crate::civil::Clock;
+use crate::line::Line;
+use crate::outbox::Outbox;
+use crate::sender;
+use crate::target::Target;
+use crate::zone::Zone;
+use manylane_io::Io;
+use manylane_sched::{BlockingPool, Class, Here, TaskKind};
+use manylane_sync::Arc;
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+
+static SENDER: TaskKind = TaskKind::new("log sender");
+
+/// The logs of one lane, for the targets of one generation. Dropped, it lets what waits be sent while the lane runs.
+pub struct LaneLogs {
+    here: Here,
+    io: Io,
+    pool: Arc<BlockingPool>,
+    clock: RefCell<Clock>,
+    scratch: RefCell<Vec<u8>>,
+    outboxes: Box<[Rc<Outbox>]>,
+}
+
+impl LaneLogs {
+    /// For these targets, known by their places from here on. `pool` writes to descriptors that may block.
+    pub fn new(
+        here: Here,
+        io: Io,
+        pool: Arc<BlockingPool>,
+        zone: Zone,
+        targets: impl IntoIterator<Item = Arc<Target>>,
+    ) -> Self {
+        Self {
+            here,
+            io,
+            pool,
+            clock: RefCell::new(Clock::new(zone)),
+            scratch: RefCell::default(),
+            outboxes: targets.into_iter().map(|target| Rc::new(Outbox::new(target))).collect(),
+        }
+    }
+
+    /// Logs a line to the target at this place. It never waits: what finds no room is lost and counted.
+    ///
+    /// Cost: the line is written once into the lane's batch; the first of a batch also wakes the lane's sender.
+    ///
+    /// # Panics
+    /// When there is no such target.
+    pub fn log(&self, target: usize, line: &Line<'_>) {
+        let outbox = &self.outboxes[target];
+        if outbox.put(line, &mut self.clock.borrow_mut(), &mut self.scratch.borrow_mut()) {
+            let task = sender::run(outbox.clone(), self.here, self.io.clone(), self.pool.clone());
+            if self.here.spawn(&SENDER, Class::Normal, task).is_err() {
+                outbox.unserved();
+            }
+        }
+    }
+
+    /// Lines that wait on this lane for the target at this place.
+    ///
+    /// # Panics
+    /// When there is no such target.
+    pub fn waiting(&self, target: usize) -> usize {
+        self.outboxes[target].waiting()
+    }
+}
+
+impl Drop for LaneLogs {
+    fn drop(&mut self) {
+        self.outboxes.iter().for_each(|outbox| outbox.close());
+    }
+}
+
+impl fmt::Debug for LaneLogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneLogs").field("outboxes", &self.outboxes).finish_non_exhaustive()
+    }
+}

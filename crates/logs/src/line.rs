@@ -1,0 +1,245 @@
+//! One line: what it says, and how each format writes it.
+
+use crate::civil::Clock;
+use std::time::Duration;
+
+/// How important a line is, as syslog has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // the words themselves
+#[repr(u8)]
+pub enum Level {
+    Emerg,
+    Alert,
+    Crit,
+    Err,
+    Warning,
+    Notice,
+    Info,
+    Debug,
+}
+
+impl Level {
+    const ALL: [Self; 8] = [
+        Self::Emerg,
+        Self::Alert,
+        Self::Crit,
+        Self::Err,
+        Self::Warning,
+        Self::Notice,
+        Self::Info,
+        Self::Debug,
+    ];
+
+    /// The level with this number, 0 to 7; larger ones are [`Debug`](Self::Debug).
+    pub fn new(number: u8) -> Self {
+        Self::ALL[usize::from(number.min(7))]
+    }
+}
+
+/// Where a line comes from, as syslog has it: 0 (kern) to 23 (local7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Facility(u8);
+
+impl Facility {
+    /// The facility with this number; none above 23.
+    pub const fn new(number: u8) -> Option<Self> {
+        if number < 24 { Some(Self(number)) } else { None }
+    }
+}
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// `<134>Nov 21 07:24:06 tag[12]: text`
+    Local,
+    /// `<134>Nov 21 07:24:06 host tag[12]: text`
+    Rfc3164,
+    /// `<134>1 2026-11-21T07:24:06.270201+00:00 host tag 12 - - text`
+    Rfc5424,
+    /// `<134>text`
+    Priority,
+    /// `<6>text`
+    Short,
+    /// `<6>2026-11-21T07:24:06.270201+00:00 text`
+    Timed,
+    /// `2026-11-21T07:24:06.270201+00:00 text`
+    Iso,
+    /// `text`
+    Raw,
+}
+
+impl Format {
+    /// The format with this name in a configuration.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "local" => Self::Local,
+            "rfc3164" => Self::Rfc3164,
+            "rfc5424" => Self::Rfc5424,
+            "priority" => Self::Priority,
+            "short" => Self::Short,
+            "timed" => Self::Timed,
+            "iso" => Self::Iso,
+            "raw" => Self::Raw,
+            _ => return None,
+        })
+    }
+}
+
+/// A line, before a target's format is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// How important it is.
+    pub level: Level,
+    /// `log-tag`: who writes it.
+    pub tag: &'a [u8],
+    /// The process.
+    pub pid: u32,
+    /// `log-send-hostname`, or the system's name; empty for none.
+    pub host: &'a [u8],
+    /// `log-format-sd`: structured data of `rfc5424`, with its brackets; empty for none.
+    pub structured: &'a [u8],
+    /// Since 1970.
+    pub time: Duration,
+    /// What it says.
+    pub text: &'a [u8],
+}
+
+fn number(into: &mut Vec<u8>, n: u32) {
+    let mut digits = [0; 10];
+    let mut at = digits.len();
+    let mut left = n;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    into.extend_from_slice(&digits[at..]);
+}
+
+fn or_nil<'a>(text: &'a [u8]) -> &'a [u8] {
+    if text.is_empty() { b"-" } else { text }
+}
+
+impl Line<'_> {
+    /// Appends the line as `format` writes it, cut to `length` bytes, without an end of line. A line is one line: ends of lines within its text
+    /// are written as spaces, so that no text forges a second one.
+    pub(crate) fn write(
+        &self,
+        into: &mut Vec<u8>,
+        clock: &mut Clock,
+        format: Format,
+        level: Level,
+        facility: Facility,
+        length: usize,
+    ) {
+        let begin = into.len();
+        let priority = match format {
+            Format::Local | Format::Rfc3164 | Format::Rfc5424 | Format::Priority => {
+                Some(u32::from(facility.0) * 8 + level as u32)
+            }
+            Format::Short | Format::Timed => Some(level as u32),
+            Format::Iso | Format::Raw => None,
+        };
+        if let Some(priority) = priority {
+            into.push(b'<');
+            number(into, priority);
+            into.push(b'>');
+        }
+        match format {
+            Format::Local | Format::Rfc3164 => {
+                into.extend_from_slice(clock.bsd(self.time));
+                into.push(b' ');
+                if format == Format::Rfc3164 {
+                    into.extend_from_slice(or_nil(self.host));
+                    into.push(b' ');
+                }
+                into.extend_from_slice(self.tag);
+                into.push(b'[');
+                number(into, self.pid);
+                into.extend_from_slice(b"]: ");
+            }
+            Format::Rfc5424 => {
+                into.extend_from_slice(b"1 ");
+                into.extend_from_slice(clock.iso(self.time));
+                for part in [or_nil(self.host), or_nil(self.tag)] {
+                    into.push(b' ');
+                    into.extend_from_slice(part);
+                }
+                into.push(b' ');
+                number(into, self.pid);
+                into.extend_from_slice(b" - ");
+                into.extend_from_slice(or_nil(self.structured));
+                into.push(b' ');
+            }
+            Format::Timed | Format::Iso => {
+                into.extend_from_slice(clock.iso(self.time));
+                into.push(b' ');
+            }
+            Format::Priority | Format::Short | Format::Raw => {}
+        }
+        let room = length.saturating_sub(into.len() - begin);
+        into.extend_from_slice(&self.text[..self.text.len().min(room)]);
+        into.truncate(begin + length);
+        for byte in &mut into[begin..] {
+            if matches!(*byte, b'\n' | b'\r' | 0) {
+                *byte = b' ';
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::Zone;
+
+    fn written(line: Line<'_>, format: Format, length: usize) -> String {
+        let mut into = b"before".to_vec();
+        let local0 = Facility::new(16).expect("local0");
+        line.write(&mut into, &mut Clock::new(Zone::UTC), format, line.level, local0, length);
+        String::from_utf8(into.split_off(6)).expect("text")
+    }
+
+    const LINE: Line<'static> = Line {
+        level: Level::Info,
+        tag: b"mytag",
+        pid: 13_868,
+        host: b"",
+        structured: b"",
+        time: Duration::new(1_795_245_846, 270_201_000),
+        text: b"GET /abc",
+    };
+
+    /// What HAProxy 2.6 sends, as run.
+    #[test]
+    fn each_format_is_written_as_haproxy_writes_it() {
+        for (format, expected) in [
+            (Format::Local, "<134>Nov 21 07:24:06 mytag[13868]: GET /abc"),
+            (Format::Rfc5424, "<134>1 2026-11-21T07:24:06.270201+00:00 - mytag 13868 - - GET /abc"),
+            (Format::Raw, "GET /abc"),
+            (Format::Short, "<6>GET /abc"),
+            (Format::Timed, "<6>2026-11-21T07:24:06.270201+00:00 GET /abc"),
+            (Format::Iso, "2026-11-21T07:24:06.270201+00:00 GET /abc"),
+            (Format::Priority, "<134>GET /abc"),
+        ] {
+            assert_eq!(written(LINE, format, 1024), expected);
+        }
+        let named = Line { host: b"here", structured: b"[a@1 b=\"c\"]", ..LINE };
+        assert_eq!(written(named, Format::Rfc3164, 1024), "<134>Nov 21 07:24:06 here mytag[13868]: GET /abc");
+        assert_eq!(
+            written(named, Format::Rfc5424, 1024),
+            "<134>1 2026-11-21T07:24:06.270201+00:00 here mytag 13868 - [a@1 b=\"c\"] GET /abc"
+        );
+    }
+
+    #[test]
+    fn a_line_is_cut_to_its_length_and_stays_one_line() {
+        assert_eq!(written(LINE, Format::Local, 38), "<134>Nov 21 07:24:06 mytag[13868]: GET");
+        assert_eq!(written(LINE, Format::Local, 10), "<134>Nov 2");
+        let forged = Line { text: b"a\n<0>b\r\0c", ..LINE };
+        assert_eq!(written(forged, Format::Raw, 1024), "a <0>b  c");
+    }
+}

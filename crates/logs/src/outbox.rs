@@ -1,0 +1,240 @@
+//! One lane's lines for one target: a batch that fills while the one before is sent.
+
+use crate::civil::Clock;
+use crate::line::Line;
+use crate::target::{Framing, Sample, Target};
+use manylane_sync::Arc;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+/// Bytes of lines that wait on one lane for one target at most; what comes on top is lost, and counted.
+pub const MOST_BYTES: usize = 256 * 1024;
+/// The same in lines.
+pub const MOST_LINES: usize = 4096;
+
+/// Lines, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) bytes: Vec<u8>,
+    /// Where each ends.
+    pub(crate) ends: Vec<usize>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+}
+
+pub(crate) struct Outbox {
+    pub(crate) target: Arc<Target>,
+    filling: RefCell<Batch>,
+    /// The other batch, while it is not on its way.
+    spare: RefCell<Batch>,
+    waker: Cell<Option<Waker>>,
+    /// Whether a task sends.
+    served: Cell<bool>,
+    closed: Cell<bool>,
+    /// Lines that came, for the sample: the number in the round, from 0.
+    number: Cell<u32>,
+}
+
+impl Outbox {
+    pub(crate) fn new(target: Arc<Target>) -> Self {
+        Self {
+            target,
+            filling: RefCell::default(),
+            spare: RefCell::default(),
+            waker: Cell::new(None),
+            served: Cell::new(false),
+            closed: Cell::new(false),
+            number: Cell::new(0),
+        }
+    }
+
+    /// Whether the sample has this line; counts it.
+    fn is_sampled(&self, sample: &Sample) -> bool {
+        let number = self.number.get() % sample.size + 1;
+        self.number.set(number % sample.size);
+        sample.ranges.iter().any(|&(low, high)| (low..=high).contains(&number))
+    }
+
+    /// Puts a line into the batch. True: nobody sends yet, a task is needed.
+    pub(crate) fn put(&self, line: &Line<'_>, clock: &mut Clock, scratch: &mut Vec<u8>) -> bool {
+        let target = &*self.target;
+        let Some(level) = target.admits(line.level) else { return false };
+        if target.sample.as_ref().is_some_and(|sample| !self.is_sampled(sample)) {
+            return false;
+        }
+        scratch.clear();
+        line.write(scratch, clock, target.format, level, target.facility, target.length);
+        let batch = &mut *self.filling.borrow_mut();
+        if batch.ends.len() == MOST_LINES || batch.bytes.len() + scratch.len() > MOST_BYTES {
+            self.lose(1);
+            return false;
+        }
+        if target.framing == Some(Framing::OctetCount) {
+            batch.bytes.extend_from_slice(scratch.len().to_string().as_bytes());
+            batch.bytes.push(b' ');
+            batch.bytes.extend_from_slice(scratch);
+        } else {
+            batch.bytes.extend_from_slice(scratch);
+            batch.bytes.push(b'\n');
+        }
+        batch.ends.push(batch.bytes.len());
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+        !self.served.replace(true)
+    }
+
+    /// Counts lines as lost.
+    pub(crate) fn lose(&self, lines: usize) {
+        self.target.counts().own().lost.add(lines as u64);
+    }
+
+    /// There is no task after all: what waits is lost.
+    pub(crate) fn unserved(&self) {
+        self.served.set(false);
+        self.lose(self.filling.borrow().ends.len());
+        self.filling.borrow_mut().clear();
+    }
+
+    /// Lines that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.filling.borrow().ends.len()
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Waits for lines and takes them; `None` when the outbox is closed and empty.
+    pub(crate) async fn next(&self) -> Option<Batch> {
+        poll_fn(|context| {
+            if self.waiting() > 0 {
+                let spare = self.spare.take();
+                return Poll::Ready(Some(self.filling.replace(spare)));
+            }
+            if self.is_closed() {
+                return Poll::Ready(None);
+            }
+            self.waker.set(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The batch is sent but for `lost` lines.
+    pub(crate) fn done(&self, mut batch: Batch, lost: usize) {
+        let own = self.target.counts().own();
+        own.sent.add((batch.ends.len() - lost) as u64);
+        own.lost.add(lost as u64);
+        batch.clear();
+        self.spare.replace(batch);
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outbox({} lines wait for {:?})", self.waiting(), self.target.way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Facility, Format, Level, Sink, TargetSpec, Zone};
+    use std::time::Duration;
+
+    fn outbox(sample: Option<Sample>, level: Level, min_level: Level) -> Outbox {
+        let spec = TargetSpec {
+            sink: Sink::Udp(([127, 0, 0, 1], 9).into()),
+            format: Format::Short,
+            length: 80,
+            facility: Facility::new(0).expect("kern"),
+            level,
+            min_level,
+            sample,
+        };
+        Outbox::new(Arc::new(Target::new(spec).expect("it is good")))
+    }
+
+    fn put(outbox: &Outbox, level: Level, text: &[u8]) -> bool {
+        let line = Line { level, tag: b"", pid: 1, host: b"", structured: b"", time: Duration::ZERO, text };
+        outbox.put(&line, &mut Clock::new(Zone::UTC), &mut Vec::new())
+    }
+
+    fn lines(outbox: &Outbox) -> Vec<String> {
+        outbox
+            .filling
+            .borrow()
+            .lines()
+            .map(|line| String::from_utf8_lossy(line).trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_sample_takes_its_numbers_of_each_round() {
+        let outbox =
+            outbox(Some(Sample { ranges: vec![(1, 1), (3, 4)], size: 5 }), Level::Debug, Level::Emerg);
+        for n in 1..=12 {
+            put(&outbox, Level::Info, n.to_string().as_bytes());
+        }
+        assert_eq!(lines(&outbox), ["<6>1", "<6>3", "<6>4", "<6>6", "<6>8", "<6>9", "<6>11"]);
+    }
+
+    #[test]
+    fn levels_leave_lines_out_and_make_others_less_important() {
+        let outbox = outbox(None, Level::Notice, Level::Err);
+        assert!(put(&outbox, Level::Emerg, b"a"), "the first needs a task");
+        assert!(!put(&outbox, Level::Warning, b"b"));
+        assert!(!put(&outbox, Level::Info, b"c"));
+        assert_eq!(lines(&outbox), ["<3>a", "<4>b"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_lost_by_count() {
+        let outbox = outbox(None, Level::Debug, Level::Emerg);
+        for _ in 0..MOST_LINES + 5 {
+            put(&outbox, Level::Info, b"x");
+        }
+        assert_eq!(outbox.waiting(), MOST_LINES);
+        assert_eq!(outbox.target.counts().read_cheap(), [0, 5]);
+        outbox.unserved();
+        assert_eq!(outbox.target.counts().read_cheap(), [0, MOST_LINES as u64 + 5]);
+    }
+
+    #[test]
+    fn bad_targets_are_refused_with_the_reason() {
+        let bad = |length, sample, sink| {
+            let facility = Facility::new(23).expect("local7");
+            let (level, min_level) = (Level::Debug, Level::Emerg);
+            let spec = TargetSpec { sink, format: Format::Raw, length, facility, level, min_level, sample };
+            Target::new(spec).expect_err("it is bad").to_string()
+        };
+        let udp = || Sink::Udp(([127, 0, 0, 1], 9).into());
+        assert_eq!(bad(79, None, udp()), "log lines of 79 bytes are out of range: use 80 to 65535");
+        let sample = Sample { ranges: vec![(2, 4)], size: 3 };
+        assert_eq!(
+            bad(80, Some(sample), udp()),
+            "the sample's ranges have to lie within 1 to 3, each with its lower end first"
+        );
+        assert!(bad(80, None, Sink::Unix("x".repeat(200).into())).contains("shorter than 108 bytes"));
+    }
+}

@@ -1,0 +1,163 @@
+//! The task that sends one outbox's batches, each in as few calls as there can be.
+
+use crate::outbox::{Batch, Outbox};
+use crate::target::Way;
+use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
+use manylane_io::{Datagrams, Io, Outgoing, Stream, tcp_socket};
+use manylane_sched::{BlockingPool, Here};
+use manylane_sync::{Arc, Mutex};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, socket_with};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a target that could not be reached is left alone. Lines wait meanwhile, as far as there is room.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Sends until the outbox is closed and empty.
+pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPool>) {
+    let mut datagrams = None;
+    let mut stream = None;
+    while let Some(mut batch) = outbox.next().await {
+        let sent = match &outbox.target.way {
+            Way::Datagrams(address) => {
+                let open = || socket(address.address_family(), SocketType::DGRAM);
+                send_datagrams(&mut datagrams, open, Some(address), &batch, &io).await
+            }
+            Way::Connected(fd) => {
+                let open = || fd.try_clone().map_err(|_| Errno::MFILE);
+                send_datagrams(&mut datagrams, open, None, &batch, &io).await
+            }
+            Way::Tcp(address) => match connected(&mut stream, async || {
+                io.connect(tcp_socket(address).ok()?, *address).await.ok()
+            })
+            .await
+            {
+                Some(stream) => send_stream(stream, &batch).await,
+                None => None,
+            },
+            Way::UnixStream(address) => match connected(&mut stream, async || {
+                io.connect(socket(AddressFamily::UNIX, SocketType::STREAM).ok()?, address.clone()).await.ok()
+            })
+            .await
+            {
+                Some(stream) => send_stream(stream, &batch).await,
+                None => None,
+            },
+            Way::File(file) => write(file, &mut batch, &pool).await,
+        };
+        let lines = batch.ends.len();
+        outbox.done(batch, lines - sent.unwrap_or(0));
+        if sent.is_none() && stream.take().is_none() && !outbox.is_closed() && is_stream(&outbox.target.way) {
+            here.sleep(RETRY).await;
+        }
+    }
+    if let Some(stream) = stream {
+        // What the kernel has not taken is lost with the connection: there is no answer to wait for.
+        let _ = stream.close().await;
+    }
+}
+
+fn is_stream(way: &Way) -> bool {
+    matches!(way, Way::Tcp(_) | Way::UnixStream(_))
+}
+
+fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
+    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
+
+async fn connected(
+    stream: &mut Option<Stream>,
+    connect: impl AsyncFnOnce() -> Option<Stream>,
+) -> Option<&Stream> {
+    if stream.is_none() {
+        *stream = connect().await;
+    }
+    stream.as_ref()
+}
+
+/// The lines as chains over few clusters, each line its own.
+fn chains(batch: &Batch) -> Option<VecDeque<Chain>> {
+    let mut chains = VecDeque::with_capacity(batch.ends.len());
+    let mut lines = batch.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.len() > MAX_CLUSTER {
+            let mut chain = Chain::new();
+            for part in line.chunks(MAX_CLUSTER) {
+                chain.push_back(Cluster::with(part).ok()?.into_segment()).ok()?;
+            }
+            chains.push_back(chain);
+            continue;
+        }
+        // As many of the next lines as fit beside it.
+        let mut cluster = Cluster::alloc(MAX_CLUSTER).ok()?;
+        cluster.put(line);
+        let mut ends = vec![line.len()];
+        while let Some(line) = lines.next_if(|line| line.len() <= cluster.spare_len()) {
+            cluster.put(line);
+            ends.push(cluster.len());
+        }
+        let segment = cluster.into_segment();
+        let mut start = 0;
+        for end in ends {
+            chains.push_back(segment.slice(start..end).ok()?.into());
+            start = end;
+        }
+    }
+    Some(chains)
+}
+
+/// Lines that were sent; none when the target cannot be reached. One that is too long for its way is left out alone.
+async fn send_datagrams(
+    socket: &mut Option<Datagrams>,
+    open: impl FnOnce() -> Result<OwnedFd, Errno>,
+    to: Option<&SocketAddrAny>,
+    batch: &Batch,
+    io: &Io,
+) -> Option<usize> {
+    if socket.is_none() {
+        *socket = io.datagrams(open().ok()?).ok();
+    }
+    let socket = socket.as_ref()?;
+    let outgoing = chains(batch)?.into_iter().map(|bytes| Outgoing { bytes, to: to.cloned() });
+    let mut outgoing: VecDeque<Outgoing> = outgoing.collect();
+    let mut sent = 0;
+    while !outgoing.is_empty() {
+        match socket.send_batch(&mut outgoing).await {
+            Ok(some) => sent += some,
+            Err(error) if error.errno() == Some(Errno::MSGSIZE) => {
+                outgoing.pop_front();
+            }
+            // Nobody is there: the rest would meet the same.
+            Err(_) => return Some(sent),
+        }
+    }
+    Some(sent)
+}
+
+/// As above; `None`: the connection is of no more use.
+async fn send_stream(stream: &Stream, batch: &Batch) -> Option<usize> {
+    let mut chain = Chain::new();
+    for part in batch.bytes.chunks(MAX_CLUSTER) {
+        chain.push_back(Cluster::with(part).ok()?.into_segment()).ok()?;
+    }
+    stream.send(&mut chain).await.ok()?;
+    Some(batch.ends.len())
+}
+
+/// As above. The lane goes on meanwhile: a thread that may block writes.
+async fn write(file: &Arc<Mutex<File>>, batch: &mut Batch, pool: &BlockingPool) -> Option<usize> {
+    let file = file.clone();
+    let bytes = std::mem::take(&mut batch.bytes);
+    let job = pool.run(move || {
+        let written = file.lock().write_all(&bytes);
+        (bytes, written.is_ok())
+    });
+    let (bytes, written) = job.ok()?.await;
+    batch.bytes = bytes;
+    written.then_some(batch.ends.len())
+}

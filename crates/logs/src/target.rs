@@ -1,0 +1,220 @@
+//! Where lines go, and which.
+
+use crate::line::{Facility, Format, Level};
+use manylane_stats::{CounterGroup, counters};
+use manylane_sync::{Arc, LockClass, Mutex};
+use rustix::net::{SocketAddrAny, SocketAddrUnix, SocketType, sockopt};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+/// The shortest `len`.
+pub const MIN_LENGTH: usize = 80;
+/// The longest `len`.
+pub const MAX_LENGTH: usize = 65_535;
+
+static FILE: LockClass = LockClass::new("log file", 70);
+
+/// How lines are told apart on a stream (RFC 6587).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// Each ends with an end of line.
+    #[default]
+    Lines,
+    /// Before each stands its length: `log-proto octet-count`.
+    OctetCount,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub enum Sink {
+    /// A syslog server's UDP address.
+    Udp(SocketAddr),
+    /// A syslog daemon's socket, as `/dev/log`. It need not be there yet, and may be made anew.
+    Unix(PathBuf),
+    /// The same in the abstract namespace.
+    Abstract(Vec<u8>),
+    /// A syslog server's TCP address.
+    Tcp(SocketAddr, Framing),
+    /// A local stream socket.
+    UnixStream(PathBuf, Framing),
+    /// `stdout`, `stderr`, `fd@`: a pipe, a terminal, a file, a socket.
+    Descriptor(OwnedFd),
+}
+
+impl Sink {
+    /// `stdout`: a duplicate of it.
+    ///
+    /// # Errors
+    /// What the system says: it is closed, or there are no descriptors.
+    pub fn stdout() -> io::Result<Self> {
+        Ok(Self::Descriptor(io::stdout().as_fd().try_clone_to_owned()?))
+    }
+
+    /// `stderr`: a duplicate of it.
+    ///
+    /// # Errors
+    /// As [`stdout`](Self::stdout).
+    pub fn stderr() -> io::Result<Self> {
+        Ok(Self::Descriptor(io::stderr().as_fd().try_clone_to_owned()?))
+    }
+}
+
+/// `sample`: which lines of each round are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Ranges of numbers from 1 on, both ends included.
+    pub ranges: Vec<(u32, u32)>,
+    /// Lines of a round.
+    pub size: u32,
+}
+
+/// A `log` line of a configuration.
+#[derive(Debug)]
+pub struct TargetSpec {
+    /// Where to.
+    pub sink: Sink,
+    /// `format`
+    pub format: Format,
+    /// `len`: bytes of a line, [`MIN_LENGTH`] to [`MAX_LENGTH`]; 1024 is usual.
+    pub length: usize,
+    /// Where it comes from.
+    pub facility: Facility,
+    /// Less important lines are left out.
+    pub level: Level,
+    /// More important lines are sent as this.
+    pub min_level: Level,
+    /// `sample`
+    pub sample: Option<Sample>,
+}
+
+/// Why there is no such target.
+#[derive(Debug)]
+pub enum BadTarget {
+    /// `len` is out of range.
+    Length(usize),
+    /// The path of a socket is too long, or holds a byte of zero.
+    Path(PathBuf),
+    /// A sample's ranges do not fit its size.
+    Sample(Sample),
+}
+
+impl fmt::Display for BadTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Length(length) => {
+                write!(f, "log lines of {length} bytes are out of range: use {MIN_LENGTH} to {MAX_LENGTH}")
+            }
+            Self::Path(path) => write!(
+                f,
+                "`{}` cannot be a socket's path: it has to be shorter than 108 bytes, without zeroes",
+                path.display()
+            ),
+            Self::Sample(sample) => write!(
+                f,
+                "the sample's ranges have to lie within 1 to {}, each with its lower end first",
+                sample.size
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BadTarget {}
+
+counters! {
+    /// What became of a target's lines.
+    pub struct Counts {
+        /// Lines that the system took.
+        pub sent,
+        /// Lines that are lost: the target was slower than they came, refused them, or was not there.
+        pub lost,
+    }
+}
+
+/// A target of a configuration's generation, for all lanes.
+#[derive(Debug)]
+pub struct Target {
+    pub(crate) way: Way,
+    pub(crate) framing: Option<Framing>,
+    pub(crate) format: Format,
+    pub(crate) length: usize,
+    pub(crate) facility: Facility,
+    pub(crate) level: Level,
+    pub(crate) min_level: Level,
+    pub(crate) sample: Option<Sample>,
+    counts: CounterGroup<Counts>,
+}
+
+/// How lines are brought to a target.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// Each a datagram, to this address.
+    Datagrams(SocketAddrAny),
+    /// Each a datagram on this connected socket, of which each lane has a duplicate.
+    Connected(OwnedFd),
+    /// A TCP connection of each lane.
+    Tcp(SocketAddr),
+    /// A local connection of each lane.
+    UnixStream(SocketAddrUnix),
+    /// Written by threads that may block, one batch at a time.
+    File(Arc<Mutex<File>>),
+}
+
+impl Target {
+    /// Checks the specification.
+    ///
+    /// # Errors
+    /// [`BadTarget`]
+    pub fn new(spec: TargetSpec) -> Result<Self, BadTarget> {
+        if !(MIN_LENGTH..=MAX_LENGTH).contains(&spec.length) {
+            return Err(BadTarget::Length(spec.length));
+        }
+        if let Some(sample) = &spec.sample {
+            let good = |&(low, high): &(u32, u32)| 1 <= low && low <= high && high <= sample.size;
+            if sample.ranges.is_empty() || !sample.ranges.iter().all(good) {
+                return Err(BadTarget::Sample(sample.clone()));
+            }
+        }
+        let unix = |path: PathBuf| SocketAddrUnix::new(&path).map_err(|_| BadTarget::Path(path));
+        let (way, framing) = match spec.sink {
+            Sink::Udp(address) => (Way::Datagrams(address.into()), None),
+            Sink::Unix(path) => (Way::Datagrams(unix(path)?.into()), None),
+            Sink::Abstract(name) => {
+                let address = SocketAddrUnix::new_abstract_name(&name).map_err(|_| {
+                    BadTarget::Path(PathBuf::from(String::from_utf8_lossy(&name).into_owned()))
+                })?;
+                (Way::Datagrams(address.into()), None)
+            }
+            Sink::Tcp(address, framing) => (Way::Tcp(address), Some(framing)),
+            Sink::UnixStream(path, framing) => (Way::UnixStream(unix(path)?), Some(framing)),
+            Sink::Descriptor(fd) => match sockopt::socket_type(&fd) {
+                Ok(SocketType::DGRAM) => (Way::Connected(fd), None),
+                _ => (Way::File(Arc::new(Mutex::new(&FILE, File::from(fd)))), Some(Framing::Lines)),
+            },
+        };
+        Ok(Self {
+            way,
+            framing,
+            format: spec.format,
+            length: spec.length,
+            facility: spec.facility,
+            level: spec.level,
+            min_level: spec.min_level,
+            sample: spec.sample,
+            counts: CounterGroup::new(),
+        })
+    }
+
+    /// What became of its lines, on all lanes.
+    pub fn counts(&self) -> &CounterGroup<Counts> {
+        &self.counts
+    }
+
+    /// The level that a line is sent with; `None`: it is left out.
+    pub(crate) fn admits(&self, level: Level) -> Option<Level> {
+        (level <= self.level).then(|| level.max(self.min_level))
+    }
+}

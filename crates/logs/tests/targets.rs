@@ -1,0 +1,294 @@
+//! Lines to real sockets and pipes.
+#![allow(clippy::unwrap_used)]
+
+use manylane_io::{Choice, Driver, Io, Kind};
+use manylane_logs::{
+    Facility, Format, Framing, LaneLogs, Level, Line, MOST_LINES, Sink, Target, TargetSpec, Zone,
+};
+use manylane_sched::{BlockingPool, Config, Here, Lane};
+use manylane_sync::Arc;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::time::Duration;
+
+fn spec(sink: Sink) -> TargetSpec {
+    TargetSpec {
+        sink,
+        format: Format::Short,
+        length: 1024,
+        facility: Facility::new(16).unwrap(),
+        level: Level::Debug,
+        min_level: Level::Emerg,
+        sample: None,
+    }
+}
+
+fn line(text: &[u8]) -> Line<'_> {
+    Line { level: Level::Info, tag: b"t", pid: 1, host: b"", structured: b"", time: Duration::ZERO, text }
+}
+
+/// Runs `body` on a lane of its own that logs to `target`.
+fn on_lane<F: Future<Output = ()> + 'static>(
+    spec: TargetSpec,
+    body: impl FnOnce(Here, LaneLogs, Arc<Target>) -> F,
+) -> Arc<Target> {
+    let target = Arc::new(Target::new(spec).unwrap());
+    let mut lane = Lane::new(Config::new()).unwrap();
+    let here = lane.here();
+    let mut driver = Driver::new(here, Choice::Only(Kind::Epoll)).unwrap();
+    let io: Io = driver.io();
+    let logs = LaneLogs::new(here, io, Arc::new(BlockingPool::default()), Zone::UTC, [target.clone()]);
+    lane.block_on(&mut driver, body(here, logs, target.clone())).unwrap();
+    target
+}
+
+fn counts(target: &Target) -> (u64, u64) {
+    let counts = target.counts().read_cheap();
+    (counts[0], counts[1])
+}
+
+/// Until so many lines were sent or lost.
+async fn until(here: Here, target: &Target, lines: u64) {
+    while counts(target).0 + counts(target).1 < lines {
+        here.yield_now().await;
+    }
+}
+
+/// Logs `count` numbered lines and waits for their end.
+fn log_numbers(spec: TargetSpec, count: u64) -> Arc<Target> {
+    on_lane(spec, move |here, logs, target| async move {
+        for n in 0..count {
+            logs.log(0, &line(format!("line {n}").as_bytes()));
+        }
+        until(here, &target, count).await;
+    })
+}
+
+fn folder(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("manylane-logs-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn each_line_is_a_datagram_over_udp() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = log_numbers(spec(Sink::Udp(server.local_addr().unwrap())), 100);
+    assert_eq!(counts(&target), (100, 0));
+    let mut bytes = [0; 2048];
+    for n in 0..100 {
+        let length = server.recv(&mut bytes).unwrap();
+        assert_eq!(bytes[..length], *format!("<6>line {n}\n").as_bytes());
+    }
+}
+
+#[test]
+fn each_line_is_a_datagram_to_a_local_socket_by_path_and_by_abstract_name() {
+    let folder = folder("datagrams");
+    let path = folder.join("log");
+    let name = format!("manylane-logs-{}", std::process::id());
+    let address = {
+        use std::os::linux::net::SocketAddrExt;
+        std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap()
+    };
+    for (server, sink) in [
+        (UnixDatagram::bind(&path).unwrap(), Sink::Unix(path.clone())),
+        (UnixDatagram::bind_addr(&address).unwrap(), Sink::Abstract(name.clone().into_bytes())),
+    ] {
+        let target = log_numbers(spec(sink), 5);
+        assert_eq!(counts(&target), (5, 0));
+        let mut bytes = [0; 2048];
+        for n in 0..5 {
+            let length = server.recv(&mut bytes).unwrap();
+            assert_eq!(bytes[..length], *format!("<6>line {n}\n").as_bytes());
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_daemon_that_is_not_there_loses_lines_by_count_and_gets_them_when_it_is() {
+    let folder = folder("absent");
+    let path = folder.join("log");
+    let bound = path.clone();
+    let target = on_lane(spec(Sink::Unix(path)), |here, logs, target| async move {
+        for _ in 0..3 {
+            logs.log(0, &line(b"in vain"));
+        }
+        until(here, &target, 3).await;
+        assert_eq!(counts(&target), (0, 3));
+        let server = UnixDatagram::bind(&bound).unwrap();
+        logs.log(0, &line(b"heard"));
+        until(here, &target, 4).await;
+        let mut bytes = [0; 64];
+        let length = server.recv(&mut bytes).unwrap();
+        assert_eq!(bytes[..length], *b"<6>heard\n");
+    });
+    assert_eq!(counts(&target), (1, 3));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_daemon_that_does_not_read_stops_no_lane_and_loses_what_finds_no_room() {
+    let folder = folder("blocked");
+    let path = folder.join("log");
+    let server = UnixDatagram::bind(&path).unwrap();
+    let target = on_lane(spec(Sink::Unix(path)), |here, logs, target| async move {
+        // Far more than the socket and a batch hold; each line finds the lane at work.
+        let all = 3 * MOST_LINES as u64;
+        for n in 0..all {
+            logs.log(0, &line(b"flood"));
+            if n % 100 == 0 {
+                here.yield_now().await;
+            }
+        }
+        let (sent, lost) = counts(&target);
+        assert!(lost > 0, "{sent} sent, {lost} lost");
+        // Somebody reads: what waited arrives, and every line is accounted for.
+        server.set_nonblocking(true).unwrap();
+        let mut received = 0;
+        let mut bytes = [0; 64];
+        while counts(&target).0 + counts(&target).1 < all || received < counts(&target).0 {
+            match server.recv(&mut bytes) {
+                Ok(length) => {
+                    assert_eq!(bytes[..length], *b"<6>flood\n");
+                    received += 1;
+                }
+                Err(_) => here.yield_now().await,
+            }
+        }
+        assert_eq!(received, counts(&target).0);
+    });
+    let (sent, lost) = counts(&target);
+    assert_eq!(sent + lost, 3 * MOST_LINES as u64);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn lines_go_over_tcp_by_ends_of_line_and_by_lengths() {
+    for (framing, first) in
+        [(Framing::Lines, "<6>line 0\n<6>line 1\n"), (Framing::OctetCount, "9 <6>line 09 <6>line 1")]
+    {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut text = String::new();
+            server.accept().unwrap().0.read_to_string(&mut text).unwrap();
+            text
+        });
+        let target = on_lane(spec(Sink::Tcp(address, framing)), |here, logs, target| async move {
+            for n in 0..2000 {
+                logs.log(0, &line(format!("line {n}").as_bytes()));
+            }
+            until(here, &target, 2000).await;
+        });
+        assert_eq!(counts(&target), (2000, 0));
+        let text = reading.join().unwrap();
+        assert!(text.starts_with(first), "{text:.40}");
+        assert!(text.trim_end().ends_with("<6>line 1999"));
+        assert_eq!(text.matches("<6>line").count(), 2000);
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_is_opened_again() {
+    let folder = folder("stream");
+    let path = folder.join("log");
+    let server = UnixListener::bind(&path).unwrap();
+    let target = on_lane(spec(Sink::UnixStream(path, Framing::Lines)), |here, logs, target| async move {
+        logs.log(0, &line(b"one"));
+        until(here, &target, 1).await;
+        let (first, _) = server.accept().unwrap();
+        let mut reader = BufReader::new(first);
+        let mut text = String::new();
+        reader.read_line(&mut text).unwrap();
+        assert_eq!(text, "<6>one\n");
+        drop(reader);
+        // Until the break is noticed lines are lost; then one arrives.
+        server.set_nonblocking(true).unwrap();
+        let mut logged = 1;
+        let second = loop {
+            logs.log(0, &line(b"again"));
+            logged += 1;
+            until(here, &target, logged).await;
+            if let Ok((second, _)) = server.accept() {
+                break second;
+            }
+        };
+        second.set_nonblocking(false).unwrap();
+        let mut text = String::new();
+        BufReader::new(second).read_line(&mut text).unwrap();
+        assert_eq!(text, "<6>again\n");
+        assert!(counts(&target).1 > 0, "the break lost at least one");
+    });
+    assert!(counts(&target).0 >= 2);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_pipe_gets_whole_lines_and_one_that_nobody_reads_stops_no_lane() {
+    let (mut read, write) = std::io::pipe().unwrap();
+    let target = on_lane(spec(Sink::Descriptor(write.into())), |here, logs, target| async move {
+        let long = [b'x'; 900];
+        for _ in 0..2000 {
+            logs.log(0, &line(&long));
+            here.yield_now().await; // the lane goes on, whatever the pipe does
+        }
+        let (sent, lost) = counts(&target);
+        assert!(lost > 0, "a pipe holds less than 1.8 MB: {sent} sent, {lost} lost");
+        rustix::io::ioctl_fionbio(&read, true).unwrap(); // the lane must go on to count what was written
+        let mut bytes = vec![0; 1 << 16];
+        let mut text = Vec::new();
+        while counts(&target).0 + counts(&target).1 < 2000 || text.len() < counts(&target).0 as usize * 904 {
+            match read.read(&mut bytes) {
+                Ok(length) => text.extend_from_slice(&bytes[..length]),
+                Err(_) => here.yield_now().await,
+            }
+        }
+        let lines = text.split_inclusive(|&b| b == b'\n');
+        assert!(lines.clone().all(|line| line.len() == 904 && line.starts_with(b"<6>xxx")));
+        assert_eq!(lines.count() as u64, counts(&target).0);
+    });
+    assert_eq!(counts(&target).0 + counts(&target).1, 2000);
+}
+
+#[test]
+fn a_descriptor_that_is_a_datagram_socket_is_sent_datagrams() {
+    let (server, client) = UnixDatagram::pair().unwrap();
+    let target = log_numbers(spec(Sink::Descriptor(client.into())), 3);
+    assert_eq!(counts(&target), (3, 0));
+    let mut bytes = [0; 64];
+    for n in 0..3 {
+        let length = server.recv(&mut bytes).unwrap();
+        assert_eq!(bytes[..length], *format!("<6>line {n}\n").as_bytes());
+    }
+}
+
+#[test]
+fn lines_longer_than_a_cluster_arrive_whole_and_too_long_ones_are_lost_alone() {
+    let folder = folder("long");
+    let path = folder.join("log");
+    let server = UnixDatagram::bind(&path).unwrap();
+    let long = TargetSpec { length: 65_535, ..spec(Sink::Unix(path)) };
+    on_lane(long, |here, logs, target| async move {
+        let text = vec![b'y'; 40_000];
+        logs.log(0, &line(&text));
+        logs.log(0, &line(b"short"));
+        until(here, &target, 2).await;
+        assert_eq!(counts(&target), (2, 0));
+        let mut bytes = vec![0; 1 << 17];
+        assert_eq!(server.recv(&mut bytes).unwrap(), 40_004);
+        assert_eq!(server.recv(&mut bytes).unwrap(), 9);
+    });
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let long = TargetSpec { length: 65_535, ..spec(Sink::Udp(udp.local_addr().unwrap())) };
+    let target = on_lane(long, |here, logs, target| async move {
+        let text = vec![b'y'; 65_535]; // more than a datagram of UDP holds
+        logs.log(0, &line(&text));
+        logs.log(0, &line(b"short"));
+        until(here, &target, 2).await;
+    });
+    assert_eq!(counts(&target), (1, 1));
+    std::fs::remove_dir_all(folder).unwrap();
+}
