@@ -230,10 +230,7 @@ type Read = (usize, u64);
 /// Reads one segment and passes the chunks on as they are, up to the last size's line that is complete and not the last chunk's.
 fn keep(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, Refusal> {
     let mut data = 0;
-    let (read, line) = chunks.read(front, |_, len| {
-        data += len as u64;
-        len
-    })?;
+    let (read, line) = chunks.read(front, |_, len| data += len as u64)?;
     let last = chunks.is_last();
     let keep = if chunks.rewind() || last { line } else { read };
     let kept = front.slice(0..keep).map_err(no_memory)?;
@@ -248,7 +245,6 @@ fn join(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, R
     let read = chunks.read(front, |at, len| {
         data += len as u64;
         joiner.add(at, len);
-        len
     });
     joiner.flush();
     if joiner.failed {

@@ -56,20 +56,45 @@ fn hex(byte: u8) -> Option<u64> {
     (letter < 6).then_some(u64::from(letter) + 10)
 }
 
+/// Data and length of a chunk that is whole at `at`, in the usual form: up to seven digits, no extension.
+#[inline(always)] // one caller, and the closure in it should be part of its loop
+fn whole(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let rest = bytes.get(at..)?;
+    let mut size = hex(*rest.first()?)? as usize;
+    let mut digits = 1;
+    while let Some(digit) = hex(*rest.get(digits)?) {
+        if digits == 7 {
+            return None;
+        }
+        size = size << 4 | digit as usize;
+        digits += 1;
+    }
+    let [b'\r', b'\n', data @ ..] = &rest[digits..] else { return None };
+    let [b'\r', b'\n', ..] = data.get(size..)? else { return None };
+    (size > 0).then_some((at + digits + 2, size))
+}
+
 impl Chunks {
     /// Reads over `bytes` until they end or the last chunk's line does, and hands the data to `data`, piece by piece: where it begins and
-    /// how long it is. `data` takes less than it is offered to stop there. How many bytes were read, and where the last size's line
-    /// that was begun in them begins.
+    /// how long it is. How many bytes were read, and where the last size's line that was begun in them begins.
     #[inline]
     pub(crate) fn read(
         &mut self,
         bytes: &[u8],
-        mut data: impl FnMut(usize, usize) -> usize,
+        mut data: impl FnMut(usize, usize),
     ) -> Result<(usize, usize), Refusal> {
         let mut at = 0;
         let mut line = 0;
         let mut state = self.0;
-        while let Some(&byte) = bytes.get(at) {
+        loop {
+            if state == NEXT {
+                while let Some((start, len)) = whole(bytes, at) {
+                    data(start, len);
+                    at = start + len + 2;
+                    line = at;
+                }
+            }
+            let Some(&byte) = bytes.get(at) else { break };
             state = match state {
                 State::Size { size, digits } => match hex(byte) {
                     Some(_) if digits > 15 || size >> 59 != 0 => return Err((Problem::HugeChunk, at)),
@@ -102,13 +127,10 @@ impl Chunks {
                 },
                 State::Data(left) => {
                     let here = (bytes.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX));
-                    let taken = data(at, here);
-                    at += taken;
+                    data(at, here);
+                    at += here;
                     state =
-                        if taken as u64 == left { State::DataEnd } else { State::Data(left - taken as u64) };
-                    if taken < here {
-                        break;
-                    }
+                        if here as u64 == left { State::DataEnd } else { State::Data(left - here as u64) };
                     continue;
                 }
                 State::DataEnd if byte == b'\r' => State::DataCr,

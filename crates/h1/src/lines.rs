@@ -20,9 +20,19 @@ enum End {
     Missing,
 }
 
-/// The end of the line whose text goes on at `at`. Tabs are text where `tabs` says so.
+/// The end of the line whose text goes on at `at`.
 #[inline]
-fn end_of_line(bytes: &[u8], mut at: usize, tabs: bool) -> Result<End, Refusal> {
+fn end_of_line(bytes: &[u8], at: usize) -> Result<End, Refusal> {
+    let at = scan::control(bytes, at);
+    match bytes.get(at..) {
+        Some([b'\r', b'\n', ..]) => Ok(End::At(at)),
+        _ => rare_end_of_line(bytes, at),
+    }
+}
+
+/// As [`end_of_line`]; tabs are text.
+#[cold]
+fn rare_end_of_line(bytes: &[u8], mut at: usize) -> Result<End, Refusal> {
     loop {
         at = scan::control(bytes, at);
         return match bytes.get(at..) {
@@ -30,7 +40,7 @@ fn end_of_line(bytes: &[u8], mut at: usize, tabs: bool) -> Result<End, Refusal> 
             Some([b'\r'] | []) | None => Ok(End::Missing),
             Some([b'\r', ..]) => Err((Problem::BareCr, at)),
             Some([b'\n', ..]) => Err((Problem::BareLf, at)),
-            Some([b'\t', ..]) if tabs => {
+            Some([b'\t', ..]) => {
                 at += 1;
                 continue;
             }
@@ -52,11 +62,13 @@ pub(crate) fn request_line(bytes: &[u8], limits: &Limits) -> Lines<RequestLine> 
         Some(_) => return Err((control_or(bytes, at, Problem::BadMethod), at)),
     }
     let start = at;
-    let fine =
-        |byte: u8| if limits.relaxed { byte > b' ' && byte != 0x7f } else { syntax::is_target_byte(byte) };
-    while bytes.get(at).is_some_and(|&byte| fine(byte)) {
-        at += 1;
-    }
+    let rest = &bytes[at..];
+    let end = if limits.relaxed {
+        rest.iter().position(|&byte| byte <= b' ' || byte == 0x7f)
+    } else {
+        rest.iter().position(|&byte| !syntax::is_target_byte(byte))
+    };
+    at = end.map_or(bytes.len(), |n| at + n);
     let target = start..at;
     match bytes.get(at..) {
         Some([b' ', ..]) if !target.is_empty() => at += 1,
@@ -87,7 +99,9 @@ pub(crate) fn request_line(bytes: &[u8], limits: &Limits) -> Lines<RequestLine> 
         return Err((if http2 { Problem::Http2 } else { Problem::OtherVersion }, at));
     }
     let kind = Method::of(&bytes[method.clone()]);
-    check_form(&bytes[target.clone()], kind, limits).map_err(|problem| (problem, target.start))?;
+    if bytes[target.start] != b'/' || kind == Method::Connect {
+        check_form(&bytes[target.clone()], kind, limits).map_err(|problem| (problem, target.start))?;
+    }
     Ok(Some(RequestLine { kind, method, target, version: normal(version), end: end + 2 }))
 }
 
@@ -165,7 +179,8 @@ fn relaxed_version(rest: &[u8], at: usize) -> Lines<(Version, usize)> {
     Ok(Some((Version::new(numbers[0], numbers[1]), at + end)))
 }
 
-/// Whether a target has a form that its method may have (RFC 9112, 3.2).
+/// Whether a target that is not just a path has a form that its method may have (RFC 9112, 3.2).
+#[cold]
 fn check_form(target: &[u8], method: Method, limits: &Limits) -> Result<(), Problem> {
     use manylane_http::{Form, Target};
     let fine = match Target::of(target, method) {
@@ -190,26 +205,7 @@ pub(crate) fn is_host(host: &[u8]) -> bool {
                     byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'.' | b'%' | b'-' | b'_' | b'~')
                 })
         }
-        name => name.iter().all(|&byte| {
-            byte.is_ascii_alphanumeric()
-                || matches!(
-                    byte,
-                    b'-' | b'.'
-                        | b'_'
-                        | b'~'
-                        | b'%'
-                        | b'!'
-                        | b'$'
-                        | b'&'
-                        | b'\''
-                        | b'('
-                        | b')'
-                        | b'*'
-                        | b'+'
-                        | b';'
-                        | b'='
-                )
-        }),
+        name => name.iter().all(|&byte| syntax::is_host_byte(byte)),
     };
     name_fine && port.is_none_or(|port| port.iter().all(u8::is_ascii_digit) && port.len() <= 5)
 }
@@ -268,7 +264,7 @@ pub(crate) fn status_line(bytes: &[u8], limits: &Limits) -> Lines<StatusLine> {
             return Err((control_or(bytes, at, problem), at));
         }
     };
-    Ok(match end_of_line(bytes, start, true)? {
+    Ok(match end_of_line(bytes, start)? {
         End::Missing => None,
         End::At(end) => {
             Some(StatusLine { version: normal(version), status, reason: start..end, end: end + 2 })
@@ -307,10 +303,14 @@ pub(crate) fn fields(
         while let Some(b' ' | b'\t') = bytes.get(start) {
             start += 1;
         }
-        let End::At(line_end) = end_of_line(bytes, start, true)? else {
+        let End::At(line_end) = end_of_line(bytes, start)? else {
             return Ok(None);
         };
-        let value = syntax::trim(&bytes[start..line_end]);
+        let mut value_end = line_end;
+        while value_end > start && matches!(bytes[value_end - 1], b' ' | b'\t') {
+            value_end -= 1;
+        }
+        let value = &bytes[start..value_end];
         if fields.len() + 1 >= limits.fields {
             return Err((Problem::TooManyFields, at));
         }

@@ -43,11 +43,13 @@ impl Connection {
     }
 
     fn add(&mut self, value: &[u8]) {
+        if value == b"keep-alive" {
+            self.keep_alive = true;
+            return;
+        }
         for member in List::new(value) {
             match member {
                 b"" => {}
-                b"keep-alive" => self.keep_alive = true,
-                b"close" => self.close = true,
                 member if member.eq_ignore_ascii_case(b"close") => self.close = true,
                 member if member.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
                 member if member.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,

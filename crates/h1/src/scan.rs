@@ -17,17 +17,24 @@ fn zero(x: u64) -> u64 {
     x.wrapping_sub(ONES) & !x
 }
 
-/// The first control character, tab and delete included, at or after `at`; the end if there is none. Eleven instructions for eight
-/// bytes.
+/// Marks at least the lowest control character of `x`, and none below.
+#[inline]
+fn controls(x: u64) -> u64 {
+    (x.wrapping_sub(ONES * 0x20) & !x | zero(x ^ (ONES * 0x7f))) & HIGH
+}
+
+/// The first control character, tab and delete included, at or after `at`; the end if there is none. About 1.5 instructions a byte.
 #[inline]
 pub(crate) fn control(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(x) = word(bytes, at) {
-        let below_space = x.wrapping_sub(ONES * 0x20) & !x;
-        let marks = (below_space | zero(x ^ (ONES * 0x7f))) & HIGH;
-        if marks != 0 {
-            return at + marks.trailing_zeros() as usize / 8;
+    while let Some([a, b]) = bytes.get(at..).and_then(|rest| rest.first_chunk::<16>()).map(|two| {
+        let x = u128::from_le_bytes(*two);
+        [controls(x as u64), controls((x >> 64) as u64)]
+    }) {
+        if a | b != 0 {
+            let (marks, from) = if a != 0 { (a, at) } else { (b, at + 8) };
+            return from + marks.trailing_zeros() as usize / 8;
         }
-        at += 8;
+        at += 16;
     }
     while at < bytes.len() && bytes[at] >= 0x20 && bytes[at] != 0x7f {
         at += 1;
@@ -57,7 +64,7 @@ mod tests {
 
     #[test]
     fn each_byte_is_found_at_each_place() {
-        for len in 0..24 {
+        for len in 0..40 {
             for at in 0..len {
                 for byte in 0..=255u8 {
                     let mut bytes = vec![b'x'; len];

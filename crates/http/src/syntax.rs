@@ -4,6 +4,7 @@ const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
 const VALUE: u8 = 4;
 const PLAIN_NAME: u8 = 8;
+const HOST: u8 = 16;
 
 /// What each byte may be part of.
 static CLASS: [u8; 256] = {
@@ -32,11 +33,30 @@ static CLASS: [u8; 256] = {
         let unsafe_in_target =
             matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}');
         let target = byte > b' ' && byte < 0x7f && !unsafe_in_target;
+        let host = byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'-' | b'.'
+                    | b'_'
+                    | b'~'
+                    | b'%'
+                    | b'!'
+                    | b'$'
+                    | b'&'
+                    | b'\''
+                    | b'('
+                    | b')'
+                    | b'*'
+                    | b'+'
+                    | b';'
+                    | b'='
+            );
         let value = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
         class[n] = (token as u8 * TOKEN)
             | (target as u8 * TARGET)
             | (value as u8 * VALUE)
-            | (plain as u8 * PLAIN_NAME);
+            | (plain as u8 * PLAIN_NAME)
+            | (host as u8 * HOST);
         n += 1;
     }
     class
@@ -64,6 +84,12 @@ pub fn is_value_byte(byte: u8) -> bool {
 #[inline]
 pub fn is_plain_name_byte(byte: u8) -> bool {
     CLASS[usize::from(byte)] & PLAIN_NAME != 0
+}
+
+/// A byte of a registered name (RFC 3986, 3.2.2), but for the comma, which would make a list of a `Host`.
+#[inline]
+pub fn is_host_byte(byte: u8) -> bool {
+    CLASS[usize::from(byte)] & HOST != 0
 }
 
 /// One or more bytes, all of them of a token.

@@ -1,0 +1,261 @@
+//! What is written: connection fields, framing towards old clients, tunnels, bodies that break their promise.
+#![cfg(not(any(loom, manylane_sim)))]
+
+use manylane_buf::Chain;
+use manylane_h1::{
+    Asked, Body, BodyReader, BodyWriter, From, Limits, NamePolicy, Persist, Progress, RequestParser,
+    ResponseParser, WriteError, frame_for, restrict_names, restrict_te, set_body, set_connection, write_head,
+};
+use manylane_http::{Method, Version};
+
+fn chain(bytes: &str) -> Chain {
+    let mut chain = Chain::new();
+    chain.append(bytes.as_bytes()).expect("memory");
+    chain
+}
+
+fn text(chain: &Chain) -> String {
+    String::from_utf8(chain.to_vec()).expect("text")
+}
+
+/// The fields of a request that had these, once its connection is set.
+fn connection(version: &str, fields: &str, persist: Persist) -> String {
+    let mut input = chain(&format!("GET / HTTP/{version}\r\n{fields}\r\n"));
+    let mut request =
+        RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete");
+    set_connection(&mut request.head, request.connection, persist).expect("room");
+    let mut out = Chain::new();
+    write_head(&mut request.head, &mut out, None).expect("memory");
+    let out = text(&out);
+    let (_, fields) = out.split_once("\r\n").expect("a first line");
+    fields.strip_suffix("\r\n").expect("an empty line").to_owned()
+}
+
+#[test]
+fn connection_says_what_is_meant_and_nothing_twice() {
+    use Persist::{Close, KeepAlive, Upgrade};
+    let table: &[(&str, &str, Persist, &str)] = &[
+        ("1.1", "", KeepAlive, ""),
+        ("1.1", "", Close, "connection: close\r\n"),
+        ("1.0", "", KeepAlive, "connection: keep-alive\r\n"),
+        ("1.0", "", Close, ""),
+        ("1.1", "Connection: keep-alive\r\n", KeepAlive, ""),
+        ("1.1", "Connection: close\r\n", KeepAlive, ""),
+        ("1.1", "Connection: Close\r\n", Close, "Connection: Close\r\n"),
+        ("1.1", "Connection: keep-alive\r\n", Close, "connection: close\r\n"),
+        ("1.0", "Connection: keep-alive\r\n", KeepAlive, "Connection: keep-alive\r\n"),
+        ("1.0", "Connection: keep-alive\r\n", Close, ""),
+        ("1.1", "Connection: keep-alive, X-Foo\r\n", KeepAlive, "connection: X-Foo\r\n"),
+        ("1.1", "Connection: X\r\nConnection: close, , Y\r\n", Close, "connection: X, Y, close\r\n"),
+        ("1.1", "Connection: X, close\r\n", KeepAlive, "connection: X\r\n"),
+        ("1.1", "Connection:\r\n", KeepAlive, ""),
+        ("1.1", "Connection: close\r\nConnection: close\r\n", Close, "connection: close\r\n"),
+        ("1.1", "Connection: upgrade\r\nUpgrade: x\r\n", Upgrade, "Connection: upgrade\r\nUpgrade: x\r\n"),
+        (
+            "1.1",
+            "Connection: keep-alive, Upgrade\r\nUpgrade: x\r\n",
+            Upgrade,
+            "Upgrade: x\r\nconnection: Upgrade\r\n",
+        ),
+        ("1.1", "Connection: upgrade\r\nUpgrade: x\r\n", KeepAlive, ""),
+        ("1.1", "Connection: upgrade\r\nUpgrade: x\r\n", Close, "connection: close\r\n"),
+        ("1.1", "Upgrade: x\r\n", Upgrade, ""),
+        ("1.1", "Connection: upgrade\r\n", Upgrade, ""),
+    ];
+    for &(version, fields, persist, expected) in table {
+        assert_eq!(connection(version, fields, persist), expected, "{version} {fields:?} {persist:?}");
+    }
+}
+
+#[test]
+fn te_keeps_trailers_only() {
+    for (te, kept) in
+        [("trailers", "trailers"), ("gzip", ""), ("gzip, trailers;q=1, Trailers", "trailers"), ("", "")]
+    {
+        let mut input = chain(&format!("GET / HTTP/1.1\r\nTE: {te}\r\n\r\n"));
+        let mut request =
+            RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete");
+        restrict_te(&mut request.head).expect("room");
+        let got = request
+            .head
+            .value("te")
+            .map(|value| String::from_utf8_lossy(value).into_owned())
+            .unwrap_or_default();
+        assert_eq!(got, kept, "{te}");
+    }
+}
+
+#[test]
+fn odd_names_are_kept_removed_or_refused() {
+    let parse = || {
+        let mut input = chain("GET / HTTP/1.1\r\nX_Forwarded_For: a\r\nX-Fine: b\r\n\r\n");
+        RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete").head
+    };
+    let (mut kept, mut removed, mut refused) = (parse(), parse(), parse());
+    assert!(restrict_names(&mut kept, NamePolicy::Preserve) && kept.fields().count() == 2);
+    assert!(restrict_names(&mut removed, NamePolicy::Delete) && removed.fields().count() == 1);
+    assert!(!restrict_names(&mut refused, NamePolicy::Reject));
+    assert!(restrict_names(&mut removed, NamePolicy::Reject));
+}
+
+fn response(bytes: &str, method: Method) -> (manylane_h1::Response, Chain) {
+    let mut input = chain(bytes);
+    let asked = Asked { method, upgrade: false };
+    (
+        ResponseParser::new(Limits::default()).parse(&mut input, asked).expect("valid").expect("complete"),
+        input,
+    )
+}
+
+#[test]
+fn a_chunked_response_reaches_a_client_of_http_1_0_without_chunks() {
+    let (mut response, mut input) = response(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n",
+        Method::Get,
+    );
+    let (body, persist) = frame_for(response.body, Version::HTTP_10, Persist::KeepAlive);
+    assert_eq!((body, persist), (Body::UntilClose, Persist::Close));
+    set_body(&mut response.head, response.body, body).expect("room");
+    set_connection(&mut response.head, response.connection, persist).expect("room");
+    let (mut out, mut data) = (Chain::new(), Chain::new());
+    write_head(&mut response.head, &mut out, None).expect("memory");
+    let mut reader = BodyReader::new(response.body, From::Server, Limits::default());
+    let Ok(Progress::Done(Some(mut trailers))) = reader.read(&mut input, &mut data) else {
+        panic!("not complete")
+    };
+    let mut writer = BodyWriter::new(body);
+    writer.write(&mut data, &mut out).expect("no bound");
+    writer.end(Some(&mut trailers), &mut out).expect("nothing to write");
+    assert_eq!(text(&out), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nok");
+}
+
+#[test]
+fn a_body_gets_a_length_or_chunks_where_it_is_made_anew() {
+    let (mut head, _) = response("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Get);
+    set_body(&mut head.head, head.body, Body::Chunked).expect("room");
+    assert_eq!(
+        (head.head.has("content-length"), head.head.value("transfer-encoding")),
+        (false, Some(&b"chunked"[..]))
+    );
+    set_body(&mut head.head, Body::Chunked, Body::Length(1234567890)).expect("room");
+    assert_eq!(
+        (head.head.value("content-length"), head.head.has("transfer-encoding")),
+        (Some(&b"1234567890"[..]), false)
+    );
+
+    let mut writer = BodyWriter::new(Body::Chunked);
+    let mut out = Chain::new();
+    for part in ["hello", "", &"x".repeat(300)] {
+        writer.write(&mut chain(part), &mut out).expect("chunks");
+    }
+    writer.end(None, &mut out).expect("chunks");
+    assert_eq!(text(&out), format!("5\r\nhello\r\n12c\r\n{}\r\n0\r\n\r\n", "x".repeat(300)));
+}
+
+#[test]
+fn what_has_no_body_says_nothing_about_one() {
+    let (mut none, rest) = response("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello", Method::Get);
+    set_body(&mut none.head, none.body, none.body).expect("room");
+    assert_eq!(
+        (none.body, none.head.has("content-length"), text(&rest)),
+        (Body::None, false, "hello".to_owned())
+    );
+    let (mut tunnel, _) = response("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Connect);
+    set_body(&mut tunnel.head, tunnel.body, tunnel.body).expect("room");
+    assert_eq!((tunnel.body, tunnel.head.has("content-length")), (Body::Tunnel, false));
+    let (mut asked_with_head, _) = response("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Head);
+    set_body(&mut asked_with_head.head, asked_with_head.body, asked_with_head.body).expect("room");
+    assert_eq!((asked_with_head.body, asked_with_head.head.has("content-length")), (Body::None, true));
+}
+
+#[test]
+fn a_body_that_breaks_its_promise_is_refused() {
+    let mut writer = BodyWriter::new(Body::Length(3));
+    let mut out = Chain::new();
+    assert_eq!(writer.write(&mut chain("abcd"), &mut out), Err(WriteError::Length));
+    writer.write(&mut chain("ab"), &mut out).expect("fits");
+    assert_eq!((writer.left(), writer.end(None, &mut out)), (Some(1), Err(WriteError::Length)));
+    assert_eq!((writer.passed(2), writer.passed(1)), (Err(WriteError::Length), Ok(())));
+    writer.end(None, &mut out).expect("complete");
+    assert_eq!(text(&out), "ab");
+    assert_eq!(BodyWriter::new(Body::None).write(&mut chain("a"), &mut out), Err(WriteError::Length));
+    assert_eq!(BodyWriter::new(Body::Chunked).passed(1), Err(WriteError::Length));
+}
+
+#[test]
+fn pipelined_requests_come_one_by_one() {
+    let mut input = chain(
+        "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nContent-Length: 2\r\n\r\nab\r\nGET /3 HTTP/1.1\r\n\r\nGET /4",
+    );
+    let mut parser = RequestParser::new(Limits::default());
+    for (path, data) in [("/1", ""), ("/2", "ab"), ("/3", "")] {
+        let request = parser.parse(&mut input).expect("valid").expect("complete");
+        assert_eq!(request.head.path(), Some(path.as_bytes()));
+        let mut body = Chain::new();
+        let mut reader = BodyReader::new(request.body, From::Client, Limits::default());
+        assert!(matches!(reader.read(&mut input, &mut body), Ok(Progress::Done(None))));
+        assert_eq!(text(&body), data);
+    }
+    assert!(parser.parse(&mut input).expect("valid").is_none());
+    assert_eq!(text(&input), "GET /4");
+}
+
+#[test]
+fn a_body_that_is_spliced_is_counted() {
+    let mut reader = BodyReader::new(Body::Length(10), From::Server, Limits::default());
+    let mut out = Chain::new();
+    reader.read(&mut chain("abc"), &mut out).expect("valid");
+    assert_eq!(reader.passable(), Some(7));
+    reader.passed(6);
+    assert!(!reader.is_done());
+    reader.passed(1);
+    assert_eq!((reader.is_done(), reader.data()), (true, 10));
+    let mut chunked = BodyReader::new(Body::Chunked, From::Server, Limits::default());
+    chunked.read(&mut chain("5\r\na"), &mut out).expect("valid");
+    assert_eq!(chunked.passable(), Some(4));
+    chunked.passed(4);
+    assert!(matches!(chunked.read(&mut chain("\r\n0\r\n\r\n"), &mut out), Ok(Progress::Done(None))));
+    assert_eq!(BodyReader::new(Body::Tunnel, From::Server, Limits::default()).passable(), None);
+}
+
+#[test]
+fn an_end_of_the_connection_completes_only_what_has_no_other_end() {
+    let mut until_close = BodyReader::new(Body::UntilClose, From::Server, Limits::default());
+    assert!(until_close.end().is_ok() && until_close.is_done());
+    for body in [Body::Length(1), Body::Chunked] {
+        let error = BodyReader::new(body, From::Server, Limits::default()).end().expect_err("not complete");
+        assert_eq!((error.status, error.problem), (502, manylane_h1::Problem::Early));
+    }
+}
+
+#[test]
+fn interim_responses_come_before_the_final_one() {
+    let mut input = chain(
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    );
+    let mut parser = ResponseParser::new(Limits::default());
+    let asked = Asked { method: Method::Post, upgrade: false };
+    let mut statuses = Vec::new();
+    while let Some(response) = parser.parse(&mut input, asked).expect("valid") {
+        statuses.push((response.head.status(), response.is_interim()));
+    }
+    assert_eq!(statuses, [(100, true), (103, true), (200, false)]);
+}
+
+#[test]
+fn persistence_follows_version_and_connection() {
+    let persists = |version: &str, fields: &str| {
+        let mut input = chain(&format!("GET / HTTP/{version}\r\n{fields}\r\n"));
+        let request =
+            RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete");
+        request.connection.persists(request.head.version())
+    };
+    assert!(persists("1.1", "") && persists("1.0", "Connection: Keep-Alive\r\n"));
+    assert!(!persists("1.0", "") && !persists("1.1", "Connection: x, CLOSE\r\n"));
+    assert!(!persists("1.0", "Connection: keep-alive, close\r\n"));
+    let limits = Limits { proxy_header: true, ..Limits::default() };
+    let mut input =
+        chain("GET http://a/ HTTP/1.1\r\nConnection: keep-alive\r\nProxy-Connection: close\r\n\r\n");
+    let request = RequestParser::new(limits).parse(&mut input).expect("valid").expect("complete");
+    assert!(request.connection.close);
+}
