@@ -1,0 +1,104 @@
+//! Requests: what is accepted is written and read again as the same, whole or cut; what is accepted has one framing for a reader that is
+//! as simple as can be.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use manylane_buf::{Chain, Cluster};
+use manylane_h1::{Body, Limits, Persist, Request, RequestParser, restrict_te, set_connection, write_head};
+use manylane_http::{Known, Version};
+
+fn chain<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Chain {
+    let mut chain = Chain::new();
+    for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+        chain.push_back(Cluster::with(piece).expect("memory").into_segment()).expect("room");
+    }
+    chain
+}
+
+fn parse(bytes: &[u8], limits: Limits) -> Option<(Request, Chain)> {
+    let mut input = chain(bytes.chunks(4000));
+    RequestParser::new(limits).parse(&mut input).ok().flatten().map(|request| (request, input))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [options, cut, bytes @ ..] = data else { return };
+    let limits = Limits {
+        head: 1000,
+        fields: 20,
+        relaxed: options & 1 == 1,
+        proxy_header: options & 2 == 2,
+        ..Limits::default()
+    };
+    let whole = parse(bytes, limits);
+
+    // In two pieces, the second behind the first.
+    let cut = usize::from(*cut).min(bytes.len());
+    let mut input = chain([&bytes[..cut]]);
+    let mut parser = RequestParser::new(limits);
+    let mut got = parser.parse(&mut input);
+    if let Ok(None) = got {
+        input.append_chain(&mut chain([&bytes[cut..]])).expect("room");
+        got = parser.parse(&mut input);
+        if let (Some((whole, rest)), Ok(Some(cut))) = (&whole, &got) {
+            assert_eq!((format!("{:?}", whole.head), whole.body), (format!("{:?}", cut.head), cut.body));
+            assert_eq!(*rest, input);
+        } else {
+            assert_eq!(whole.is_some(), matches!(got, Ok(Some(_))), "{got:?}");
+        }
+    }
+
+    let Some((mut request, _)) = whole else { return };
+    let head = &request.head;
+    let lengths = head.count(Known::CONTENT_LENGTH);
+    let codings = head.count(Known::TRANSFER_ENCODING);
+    assert!(head.count(Known::HOST) <= 1);
+    match request.body {
+        Body::None => assert_eq!((lengths, codings), (0, 0)),
+        Body::Length(length) => {
+            assert_eq!((lengths, codings), (1, 0));
+            let digits = head.value(Known::CONTENT_LENGTH).expect("counted");
+            assert_eq!(std::str::from_utf8(digits).expect("digits").parse(), Ok(length));
+        }
+        Body::Chunked => assert_eq!((lengths, codings, head.version()), (0, 1, Version::HTTP_11)),
+        Body::UntilClose | Body::Tunnel => panic!("not in a request"),
+    }
+    for field in head.fields() {
+        assert!(!field.name.is_empty() && !field.name.iter().any(|byte| b" \t\r\n:\0".contains(byte)));
+        assert!(!field.value.iter().any(|byte| b"\r\n\0".contains(byte)));
+        assert_eq!(field.known, Known::of(field.name));
+    }
+
+    // Forwarded, and read by ourselves.
+    let shown = |head: &manylane_http::Head| {
+        let mut fields: Vec<_> =
+            head.fields().map(|f| (f.name.to_ascii_lowercase(), f.value.to_vec())).collect();
+        fields.sort();
+        (head.method().to_vec(), head.target().to_vec(), fields)
+    };
+    let head = &mut request.head;
+    let edits = head.add_field("x-added", b"1").is_ok()
+        && restrict_te(head).is_ok()
+        && set_connection(
+            head,
+            request.connection,
+            if options & 4 == 4 { Persist::KeepAlive } else { Persist::Close },
+        )
+        .is_ok();
+    if !edits {
+        return;
+    }
+    let mut out = Chain::new();
+    write_head(head, &mut out, None).expect("memory");
+    assert_eq!(out.len(), head.size());
+    let roomy = Limits { head: 4000, fields: 40, ..limits };
+    let (again, rest) = parse(&out.to_vec(), roomy).expect("we read what we write");
+    assert!(rest.is_empty());
+    assert_eq!(shown(&again.head), shown(head));
+    assert_eq!(again.body, request.body);
+    assert!(
+        options & 4 == 4
+            || again.head.version() < Version::HTTP_11
+            || !again.connection.persists(Version::HTTP_11)
+            || limits.proxy_header
+    );
+});

@@ -1,0 +1,42 @@
+//! Responses: what is accepted is written and read again as the same, for each kind of request.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use manylane_buf::{Chain, Cluster};
+use manylane_h1::{
+    Asked, Body, Limits, Persist, Response, ResponseParser, frame_for, set_body, set_connection, write_head,
+};
+use manylane_http::{Known, Method, Version};
+
+fn parse(bytes: &[u8], limits: Limits, asked: Asked) -> Option<Response> {
+    let mut input = Chain::new();
+    for piece in bytes.chunks(4000) {
+        input.push_back(Cluster::with(piece).expect("memory").into_segment()).expect("room");
+    }
+    ResponseParser::new(limits).parse(&mut input, asked).ok().flatten()
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [options, bytes @ ..] = data else { return };
+    let limits = Limits { head: 1000, fields: 20, relaxed: options & 1 == 1, ..Limits::default() };
+    let method = [Method::Get, Method::Head, Method::Connect, Method::Post][usize::from(options >> 1 & 3)];
+    let asked = Asked { method, upgrade: options & 8 == 8 };
+    let Some(mut response) = parse(bytes, limits, asked) else { return };
+    let client = if options & 16 == 16 { Version::HTTP_10 } else { Version::HTTP_11 };
+    let (body, persist) = frame_for(response.body, client, Persist::KeepAlive);
+    let head = &mut response.head;
+    if set_body(head, response.body, body).is_err()
+        || set_connection(head, response.connection, persist).is_err()
+    {
+        return;
+    }
+    let mut out = Chain::new();
+    write_head(head, &mut out, None).expect("memory");
+    let again = parse(&out.to_vec(), Limits { head: 4000, fields: 40, ..limits }, asked)
+        .expect("we read what we write");
+    assert_eq!((again.head.status(), again.head.reason()), (head.status(), head.reason()));
+    assert_eq!(again.body, body);
+    assert!(again.head.count(Known::CONTENT_LENGTH) + again.head.count(Known::TRANSFER_ENCODING) <= 1);
+    // A body that only the end of the connection ends leaves no connection.
+    assert!(body != Body::UntilClose || !again.connection.persists(again.head.version()));
+});
