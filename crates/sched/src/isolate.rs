@@ -74,8 +74,8 @@ pub fn isolate<R>(work: impl FnOnce() -> R) -> R {
     ISOLATION.wanted.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst); // rule 3
     if let Some(home) = own {
-        // Relaxed: with the fence it publishes what this lane did to another asker (rule 2).
-        home.published.state.store(HARMLESS, Ordering::Relaxed);
+        // Release: publishes what this lane did to another asker (rule 2). The fence does so too, but ThreadSanitizer does not see it.
+        home.published.state.store(HARMLESS, Ordering::Release);
     }
     let _let_go = LetGo(own);
     let _turn = ISOLATION.turn.lock(); // dropped first
@@ -123,7 +123,7 @@ pub(crate) fn enter(home: &Home) {
         if ISOLATION.wanted.load(Ordering::Acquire) == 0 {
             return;
         }
-        home.published.state.store(HARMLESS, Ordering::Relaxed); // published by the fence, as in `isolate`
+        home.published.state.store(HARMLESS, Ordering::Release); // as in `isolate`
         // Sleeps while an asker works, instead of spinning.
         drop(ISOLATION.turn.lock());
         backoff.wait();
