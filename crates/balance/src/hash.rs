@@ -93,3 +93,38 @@ pub fn avalanche(n: u32) -> u32 {
     let n = (n ^ 0xb55a_4f09) ^ (n >> 16);
     n.wrapping_mul(3_221_225_473)
 }
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+
+    /// What HAProxy 2.6's converters of the same names give, as run.
+    #[test]
+    fn hashes_are_those_of_haproxy() {
+        use HashFunction::{Crc32, Djb2, Sdbm, Wt6};
+        for (key, plain, mixed) in [
+            ("/", [47, 177_620, 1_886_637_733, 2_043_925_204], [2_118_074_832, 3_725_504_903, 2_250_254_464]),
+            (
+                "/a",
+                [3_083_250, 5_861_557, 1_404_582_375, 1_768_979_292],
+                [1_743_195_586, 3_623_408_593, 652_714_202],
+            ),
+            (
+                "/some/longer/path/0123456789",
+                [1_722_885_173, 2_197_853_238, 510_210_963, 286_150_639],
+                [2_575_402_074, 2_953_968_023, 1_551_386_038],
+            ),
+        ] {
+            let hashes = [Sdbm, Djb2, Wt6, Crc32].map(|function| function.hash(key.as_bytes()));
+            assert_eq!(hashes, plain, "{key}");
+            assert_eq!([0, 1, 2].map(|n| avalanche(hashes[n])), mixed, "{key}");
+        }
+    }
+
+    #[test]
+    fn none_takes_the_number_at_the_beginning() {
+        for (key, number) in [("17", 17), ("17abc", 17), ("abc", 0), ("", 0), ("4294967296", 0)] {
+            assert_eq!(HashFunction::None.hash(key.as_bytes()), number, "{key}");
+        }
+    }
+}

@@ -63,7 +63,8 @@ pub fn url_param<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let values = pairs.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
     let value = values.into_iter().next()?;
     // A body may go on behind its first line.
-    let end = value.iter().position(|b| b.is_ascii_whitespace() || b.is_ascii_control()).unwrap_or(value.len());
+    let end =
+        value.iter().position(|b| b.is_ascii_whitespace() || b.is_ascii_control()).unwrap_or(value.len());
     (end > 0).then(|| &value[..end])
 }
 
@@ -90,7 +91,11 @@ pub fn rdp_cookie<'a>(packet: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     // Version 3; an X.224 Connection Request of class 0 whose own length fits.
     let request = packet.get(TPKT..packet.len().min(length))?;
-    if *version != 3 || request.len() < X224 || request[1] != 0xe0 || usize::from(request[0]) + 1 > length - TPKT {
+    if *version != 3
+        || request.len() < X224
+        || request[1] != 0xe0
+        || usize::from(request[0]) + 1 > length - TPKT
+    {
         return None;
     }
     let text = request[X224..].strip_prefix(b"Cookie:")?;
@@ -146,9 +151,14 @@ mod tests {
 
     #[test]
     fn the_domain_is_the_label_before_the_last_dot() {
-        for (host, domain) in
-            [("haproxy.1wt.eu", "1wt"), ("www.a.b:8080", "a"), ("localhost", "localhost"), ("a.b", "a"), ("", ""), (".", "")]
-        {
+        for (host, domain) in [
+            ("haproxy.1wt.eu", "1wt"),
+            ("www.a.b:8080", "a"),
+            ("localhost", "localhost"),
+            ("a.b", "a"),
+            ("", ""),
+            (".", ""),
+        ] {
             assert_eq!(domain_only(host.as_bytes()), domain.as_bytes(), "{host}");
         }
     }
@@ -156,7 +166,8 @@ mod tests {
     #[test]
     fn the_cookie_of_a_remote_desktop_is_found_and_nothing_else_taken_for_one() {
         let packet = |text: &[u8]| {
-            let mut packet = vec![3, 0, 0, (11 + text.len()) as u8, (6 + text.len()) as u8, 0xe0, 0, 0, 0, 0, 0];
+            let mut packet =
+                vec![3, 0, 0, (11 + text.len()) as u8, (6 + text.len()) as u8, 0xe0, 0, 0, 0, 0, 0];
             packet.extend_from_slice(text);
             packet
         };

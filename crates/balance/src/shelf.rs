@@ -191,7 +191,9 @@ impl<C> Shelf<C> {
     pub fn put(&mut self, server: Index, key: u64, connection: C, now: Time) -> Result<PlaceId, C> {
         let limits = &self.depot.limits[server.get()];
         let of = &mut self.servers[server.get()];
-        if limits.purge.is_zero() || limits.most.is_some_and(|most| self.depot.idle(server) >= u64::from(most)) {
+        if limits.purge.is_zero()
+            || limits.most.is_some_and(|most| self.depot.idle(server) >= u64::from(most))
+        {
             return Err(connection);
         }
         if of.count == 0 {
@@ -318,8 +320,14 @@ impl<C> Shelf<C> {
         let place = &mut self.places[number as usize];
         let connection = place.connection.take().expect("who is linked is there");
         place.turn = place.turn.wrapping_add(1);
-        let (key, server, above, below, newer, older) =
-            (place.key, place.server, place.above, std::mem::replace(&mut place.below, free), place.newer, place.older);
+        let (key, server, above, below, newer, older) = (
+            place.key,
+            place.server,
+            place.above,
+            std::mem::replace(&mut place.below, free),
+            place.newer,
+            place.older,
+        );
         match (above, below) {
             (NONE, NONE) => {
                 self.keys.remove(&key);

@@ -127,7 +127,8 @@ fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
         let (b, s) = one_place();
         b.take(s, NOW).expect("it is free");
         let stays = Bell::new();
-        let ticket = b.enqueue(s, Priority::default(), Time::from_millis(2), stays.clone()).expect("no maxqueue");
+        let ticket =
+            b.enqueue(s, Priority::default(), Time::from_millis(2), stays.clone()).expect("no maxqueue");
         let leaving = {
             let b = b.clone();
             thread::spawn(move || {

@@ -44,7 +44,10 @@ fn a_connection_that_its_server_closed_is_found_by_its_place_and_never_another()
     assert_eq!(shelf.take_this(places[1]), None, "it is gone");
     shelf.put(s[0], 1, 9, NOW).unwrap(); // in the same place
     assert_eq!(shelf.take_this(places[1]), None, "another's turn");
-    assert_eq!([shelf.take(1), shelf.take(1), shelf.take(1), shelf.take(1)], [Some(9), Some(2), Some(0), None]);
+    assert_eq!(
+        [shelf.take(1), shelf.take(1), shelf.take(1), shelf.take(1)],
+        [Some(9), Some(2), Some(0), None]
+    );
 }
 
 #[test]
