@@ -14,14 +14,20 @@ fn library_folder() -> PathBuf {
         .to_path_buf()
 }
 
-fn compile(source: &str) -> PathBuf {
+/// Compiles `sources` into a program called as the first of them, with the header `before` in front of each.
+fn compile(sources: &[&str], before: Option<&str>) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = library_folder();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
-    let compiled = Command::new("cc")
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(sources[0]);
+    let mut compiler = Command::new("cc");
+    compiler
         .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-pthread", "-I"])
-        .arg(here.join("include"))
-        .arg(here.join("tests/c").join(format!("{source}.c")))
+        .arg(here.join("include"));
+    if let Some(header) = before {
+        compiler.arg("-include").arg(here.join("tests/c").join(header));
+    }
+    let compiled = compiler
+        .args(sources.iter().map(|source| here.join("tests/c").join(format!("{source}.c"))))
         .arg("-L")
         .arg(&library)
         .args(["-lmanylane_local_c", "-o"])
@@ -33,20 +39,30 @@ fn compile(source: &str) -> PathBuf {
     program
 }
 
-fn run(source: &str, arguments: &[&str]) -> String {
-    let ran = Command::new(compile(source)).args(arguments).output().unwrap();
-    assert!(ran.status.success(), "{source}: {}", String::from_utf8_lossy(&ran.stderr));
+fn run(program: &Path, arguments: &[&str]) -> String {
+    let ran = Command::new(program).args(arguments).output().unwrap();
+    assert!(ran.status.success(), "{}: {}", program.display(), String::from_utf8_lossy(&ran.stderr));
     String::from_utf8(ran.stdout).unwrap()
 }
 
 #[test]
 fn every_function_of_the_header_does_what_its_namesake_does() {
-    run("all", &[]);
+    run(&compile(&["all"], None), &[]);
 }
 
 #[test]
 fn the_loop_of_unix1_runs_from_c() {
-    let printed = run("unix1", &["100000"]);
+    let printed = run(&compile(&["unix1"], None), &["100000"]);
     println!("unix1 from C: {printed}");
     assert!(printed.ends_with(" ns\n"), "{printed}");
+}
+
+/// Its source says `socketpair`, `write` and `read`.
+#[test]
+fn a_test_case_of_will_it_scale_written_for_the_system_runs_on_these_sockets() {
+    let program = compile(&["testcase_unix1", "scale"], Some("posix_names.h"));
+    for threads in ["1", "2", "4"] {
+        let printed = run(&program, &[threads, "20000"]);
+        assert!(printed.ends_with(&format!("{threads} threads have each done 20000\n")), "{printed}");
+    }
 }

@@ -8,7 +8,6 @@ use crate::pcb::{PcbRef, Phase};
 use crate::socket::{Kind, Socket, wake};
 use crate::wait::{self, Attempt, Event, Op, Waiting};
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Connections that may wait to be accepted at most, whatever `listen` is told.
@@ -34,7 +33,7 @@ impl Socket {
                 "datagram sockets have no connections to listen for: use a stream",
             ));
         }
-        let credentials = Arc::new(Credentials::own());
+        let credentials = Credentials::own();
         let mut state = self.pcb().state.lock();
         match state.phase {
             Phase::Open | Phase::Listening if state.name.is_none() => {
@@ -83,7 +82,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::ConnectionRefused`] when nobody has the name, or does not listen, or its backlog is full; [`Error::WrongKind`];
-    /// [`Error::IsConnected`]; [`Error::Invalid`] when this socket listens itself.
+    /// [`Error::IsConnected`]; [`Error::Invalid`] when this socket listens itself; [`Error::NoBuffers`] without memory for the other end.
     pub fn connect(&self, name: &Name) -> Result<(), Error> {
         let found = name::find(name)?;
         if found.kind != self.kind() {
@@ -111,13 +110,13 @@ impl Socket {
         }
         // The other end. Only reports know it, by its lane's list, so it is set up first; refused, it is dropped like any socket that was never
         // connected: without a `conn`, and with a name that is not its own.
-        let end = Self::new(self.kind());
+        let end = Self::try_new(self.kind())?;
         let pcb = end.pcb();
         let mut state = pcb.state.lock();
         state.phase = Phase::Connected;
         state.name = Some(name.clone());
         state.inherits_name = true;
-        state.peer_credentials = Some(Arc::new(Credentials::own()));
+        state.peer_credentials = Some(Credentials::own());
         drop(state);
         let (mut own, mut other) = locks::lock_two(self.pcb(), listener);
         match own.phase {
@@ -140,7 +139,7 @@ impl Socket {
         let former = pcb.set_conn(Some(self.reference()));
         debug_assert!(former.is_none(), "it is new");
         own.phase = Phase::Connected;
-        own.peer_credentials.clone_from(&other.credentials);
+        own.peer_credentials = other.credentials;
         let former = self.pcb().set_conn(Some(end.reference()));
         debug_assert!(former.is_none(), "rule 2: it was never connected");
         // Neither buffer has been used; no sender can be there before `own` is unlocked, nor wait.

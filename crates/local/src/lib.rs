@@ -14,6 +14,7 @@ mod locks;
 #[doc(hidden)]
 pub mod model;
 mod name;
+mod pace;
 mod pcb;
 mod rcv;
 mod recv;

@@ -7,6 +7,7 @@ use crate::locks;
 use crate::name::Name;
 use crate::pcb::{Pcb, Phase};
 use crate::socket::Kind;
+use manylane_pool::AllocError;
 use manylane_sync::atomic::Ordering;
 use manylane_sync::{LaneId, Mutex, PerLane, lane};
 use std::ptr::NonNull;
@@ -30,16 +31,16 @@ const LANE_BITS: u32 = 12;
 const _: () = assert!(lane::MAX_LANES <= 1 << LANE_BITS);
 
 /// A new pcb in the list of the calling lane.
-pub(crate) fn create(kind: Kind) -> NonNull<Pcb> {
+pub(crate) fn create(kind: Kind) -> Result<NonNull<Pcb>, AllocError> {
     let lane = lane::current();
     let mut links = LINKS.own().lock();
     let number = links.made << LANE_BITS | lane.index() as u64;
     links.made += 1;
-    let pcb = Pcb::create(kind, lane, number);
+    let pcb = Pcb::create(kind, lane, number)?;
     // SAFETY: just made.
     unsafe { pcb.as_ref() }.place.store(links.pcbs.len(), Ordering::Relaxed);
     links.pcbs.push(Linked(pcb));
-    pcb
+    Ok(pcb)
 }
 
 /// Takes `pcb` out of its list. Called once, by its socket as it closes (rule 6).

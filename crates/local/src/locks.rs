@@ -35,8 +35,8 @@
 //!    still picture of them. See `flight.rs`.
 //!
 //! # What is valid without a lock
-//! Kind, number and lane of a pcb never change. `conn` of a stream: rule 2. `Buffer::hint` says whether there was
-//! something to receive, or room, recently: spinners look at it, and take the lock before they act.
+//! Kind, number and lane of a pcb never change. `conn` of a stream: rule 2. [`Pace`](crate::pace::Pace) is a guess of receivers among
+//! themselves. Spinners look under the lock, which they try and never wait for.
 //!
 //! # What is not atomic
 //! Sends to a name: the name may be bound anew between look-up and delivery, and the message goes to the socket that had it.

@@ -3,50 +3,63 @@
 use crate::credentials::Credentials;
 use crate::locks::{self, StateGuard};
 use crate::name::Name;
-use crate::rcv::{Rcv, hint};
+use crate::pace::Pace;
+use crate::rcv::Rcv;
 use crate::socket::{Kind, Socket};
 use crate::wait::Waiters;
-use manylane_sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use manylane_pool::AllocError;
+#[cfg(not(loom))]
+use manylane_pool::Pool;
+use manylane_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use manylane_sync::{CachePadded, LaneId, Mutex, MutexGuard, Refs};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
-/// Bytes that are queued for a socket before senders have to wait, by default: enough that a sender and a receiver that take
-/// turns in sleeping do so seldom.
+/// Both limits of a new socket: bytes that are queued for it, and by it at its peer, before senders have to wait. Enough that a sender
+/// and a receiver that take turns in sleeping do so seldom. To have more on the way, raise the receiver's and the sender's.
 pub const DEFAULT_LIMIT: usize = 256 * 1024;
 
-/// The part of a pcb that others write to: on lines of its own.
-#[repr(C)]
+/// The part of a pcb that others write to: on lines of its own. The lock's word begins a line, and what a small send and its receive
+/// change lies in that line behind it: between two lanes it moves once for each.
+#[repr(C, align(64))]
 pub(crate) struct Buffer {
-    /// A mirror of [`Rcv::hint`] for spinners, on a line of its own: who looks at it does not take away the line with the lock. A: written
-    /// under the lock, when it changes.
-    hint: CachePadded<AtomicU8>,
+    /// Puts the lock's first word, its class, which nobody writes, at the end of a line of its own.
+    _apart: [u8; APART],
     rcv: Mutex<Rcv>,
 }
 
+/// A line but for a pointer.
+const APART: usize = 64 - size_of::<usize>();
+
 impl Buffer {
+    /// That of a new socket. Its one sender, if it is to have one, has not set a limit of its own either.
+    fn new(kind: Kind) -> Self {
+        let sender_limit = if kind.is_connected_kind() { DEFAULT_LIMIT } else { usize::MAX };
+        Self { _apart: [0; APART], rcv: Mutex::new(&locks::BUFFER, Rcv::new(DEFAULT_LIMIT, sender_limit)) }
+    }
+
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Rcv> {
         self.rcv.lock()
     }
 
-    /// Releases the lock after a change, and lets spinners know.
+    /// As [`lock`](Self::lock), for receivers of streams: true as well if somebody else had it.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn unlock(&self, mut guard: MutexGuard<'_, Rcv>) {
-        if let Some(hint) = guard.changed_hint() {
-            // Relaxed: whoever acts on it takes the lock.
-            self.hint.store(hint, Ordering::Relaxed);
+    pub(crate) fn lock_noting_others(&self) -> (MutexGuard<'_, Rcv>, bool) {
+        // (The model checker takes a thread that tries a lock for one that waits for it.)
+        match if cfg!(loom) { None } else { self.rcv.try_lock() } {
+            Some(guard) => (guard, false),
+            None => (self.rcv.lock(), true),
         }
     }
 
-    /// What there was to be seen, as bits of [`hint`](crate::rcv::hint). Without the lock.
-    pub(crate) fn hint(&self) -> u8 {
-        self.hint.load(Ordering::Relaxed)
+    /// A look of somebody who spins, and would lock next: true too when somebody has the lock and may be changing it.
+    pub(crate) fn look(&self, is_so: impl FnOnce(&Rcv) -> bool) -> bool {
+        self.rcv.try_lock().is_none_or(|rcv| is_so(&rcv))
     }
 }
 
@@ -66,6 +79,7 @@ pub(crate) struct Pcb {
     pub(crate) recv_timeout: AtomicU64,
     pub(crate) send_timeout: AtomicU64,
     pub(crate) busy_poll: AtomicU64,
+    pub(crate) pace: Pace,                       // A: relaxed, by receivers
     pub(crate) rcv: CachePadded<Buffer>,         // L: buffer lock
     pub(crate) state: CachePadded<Mutex<State>>, // L: pcb lock
     /// Set when it is freed; models look at it whenever they reach a pcb.
@@ -90,9 +104,9 @@ pub(crate) struct State {
     /// `name` is that of the socket that listens: it is not ours in the table.
     pub(crate) inherits_name: bool,
     /// Of the other side: when it connected, or began to listen.
-    pub(crate) peer_credentials: Option<Arc<Credentials>>,
+    pub(crate) peer_credentials: Option<Credentials>,
     /// The own ones, when it began to listen.
-    pub(crate) credentials: Option<Arc<Credentials>>,
+    pub(crate) credentials: Option<Credentials>,
     pub(crate) backlog: Backlog,
     pub(crate) accepters: Waiters,
     /// Datagram: nothing may be sent any more.
@@ -122,9 +136,15 @@ pub(crate) struct Backlog {
     pub(crate) limit: usize,
 }
 
+// Connections come and go with requests: their memory is the lane's.
+#[cfg(not(loom))]
+manylane_sync::lazy_static! {
+    static PCBS: Pool<Pcb> = Pool::new("local socket").expect("a pcb is smaller than the largest object of a pool");
+}
+
 impl Pcb {
-    /// A new pcb with one reference: that of the socket to be. Not in any list yet.
-    pub(crate) fn create(kind: Kind, lane: LaneId, number: u64) -> NonNull<Self> {
+    /// A new pcb, of the calling lane's pool, with one reference: that of the socket to be. Not in any list yet.
+    pub(crate) fn create(kind: Kind, lane: LaneId, number: u64) -> Result<NonNull<Self>, AllocError> {
         let state = State {
             attached: true,
             phase: Phase::Open,
@@ -137,7 +157,7 @@ impl Pcb {
             shut_write: false,
             send_limit: DEFAULT_LIMIT,
         };
-        let pcb = Box::new(Self {
+        let pcb = Self {
             conn: AtomicPtr::new(std::ptr::null_mut()),
             kind,
             lane,
@@ -148,17 +168,19 @@ impl Pcb {
             recv_timeout: AtomicU64::new(u64::MAX),
             send_timeout: AtomicU64::new(u64::MAX),
             busy_poll: AtomicU64::new(crate::socket::DEFAULT_SPIN.as_nanos() as u64),
-            rcv: CachePadded::new(Buffer {
-                hint: CachePadded::new(AtomicU8::new(hint::ROOM)),
-                rcv: Mutex::new(&locks::BUFFER, Rcv::new(DEFAULT_LIMIT)),
-            }),
+            pace: Pace::new(),
+            rcv: CachePadded::new(Buffer::new(kind)),
             state: CachePadded::new(Mutex::new(&locks::PCB, state)),
             #[cfg(loom)]
             freed: std::cell::Cell::new(false),
             #[cfg(loom)]
             witness: std::cell::Cell::new(Some(manylane_sync::Arc::new(()))),
-        });
-        NonNull::from(Box::leak(pcb))
+        };
+        // A model keeps the memory, so that a late look finds `freed`.
+        #[cfg(loom)]
+        return Ok(NonNull::from(Box::leak(Box::new(pcb))));
+        #[cfg(not(loom))]
+        Ok(PCBS.alloc(pcb)?.into_raw())
     }
 
     /// The peer, as it is now; who may use it, and for how long: rules 1 to 3.
@@ -201,8 +223,8 @@ impl Pcb {
         }
         #[cfg(not(loom))]
         {
-            // SAFETY: made by `create`; by contract nobody reaches it any more.
-            let mut pcb = unsafe { Box::from_raw(this.as_ptr()) };
+            // SAFETY: made by `create`, of this pool; by contract nobody reaches it any more.
+            let mut pcb = unsafe { PCBS.from_raw(this) };
             debug_assert!(!pcb.state.get_mut().attached, "rule 5: the last release comes after detach");
             debug_assert!(pcb.conn().is_none(), "detach has given up the peer");
         }

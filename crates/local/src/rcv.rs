@@ -1,9 +1,10 @@
 //! The buffer that others send into: what the buffer lock guards.
 //!
 //! # Rules
-//! 1. What was sent first is received first: first the entries of `queue`, then the bytes of `stage`.
-//! 2. `stage` is a cluster at the end of a *stream* that small sends are copied into, one behind the other: a byte costs a byte, and no
-//!    segment of its own. What is sent by reference goes into an entry behind it.
+//! 1. What was sent first is received first: first the entries of `queue`, then the bytes of `room`.
+//! 2. `room` is the end of a *stream*, which small sends are copied into, one behind the other: a byte costs a byte, and no
+//!    segment of its own. At first it is a few bytes beside the lock, so that a tiny send moves one line; when those are full, a cluster. What is
+//!    sent by reference goes into an entry behind it.
 //! 3. `charged` is what counts against the limit: bytes, and [`MESSAGE_COST`] for each message, so that empty messages do not queue
 //!    without end. Writers wait when there is no room, and are woken when half of it is free: not for each byte.
 //! 4. Once the socket does not receive any more (`closed`, `shut`), nothing is queued, and nothing gets in. Once the sender has `ended`,
@@ -13,32 +14,34 @@ use crate::error::Error;
 use crate::flight::Control;
 use crate::name::Name;
 use crate::wait::{Waiters, Wakes};
-use manylane_buf::{Chain, Cluster, Parcel};
+use manylane_buf::{Chain, Cluster, PackedSegment, Parcel, PushError, Segment};
 use std::collections::VecDeque;
 
 /// What a message counts against the limit beside its bytes: about what it takes in memory.
 pub const MESSAGE_COST: usize = 256;
 
-/// Sends of up to so many bytes are copied into the stage under the lock: about 30 ns. Larger ones are copied before, into clusters.
+/// Sends of up to so many bytes are copied into the room under the lock: about 30 ns. Larger ones are copied before, into clusters.
 pub(crate) const SMALL: usize = 1024;
 
 /// Bytes of a message that need no cluster: they lie in the entry, in the room that a chain takes.
 const INLINE: usize = 112;
 
 /// Entries that one receive takes at most: they are moved out under the lock and opened after it.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 
-/// In this order, so that what each small send and receive of a stream needs lies together: in two lines, with the lock.
+/// Segments of a chain that are queued one by one.
+const FEW: usize = 4;
+
+/// In this order: what each small send and receive of a stream changes lies behind the lock's word, in the same line.
 #[repr(C)]
 pub(crate) struct Rcv {
     flags: u8,
-    /// As spinners see it.
-    hint: u8,
     /// Against the limit.
     charged: usize,
+    room: Room,
+    // The line ends here; what follows is looked at, and changed when more happens.
     /// The lower one of the two limits.
     limit: usize,
-    stage: Option<Stage>,
     pub(crate) readers: Waiters,
     pub(crate) writers: Waiters,
     queue: VecDeque<Entry>,
@@ -49,15 +52,9 @@ pub(crate) struct Rcv {
     sender_limit: usize,
 }
 
-/// What spinners wait for.
-pub(crate) mod hint {
-    /// There is something to receive.
-    pub(crate) const DATA: u8 = 1;
-    /// At least half of the buffer is free.
-    pub(crate) const ROOM: u8 = 2;
-    /// One side ended, or there is an error to be told.
-    pub(crate) const END: u8 = 4;
-}
+#[cfg(not(any(loom, manylane_sim)))]
+const _: () =
+    assert!(std::mem::offset_of!(Rcv, limit) <= 64 - size_of::<usize>(), "one line, with the lock's word");
 
 /// The socket is closed.
 const CLOSED: u8 = 1;
@@ -69,6 +66,101 @@ const ENDED: u8 = 4;
 const RESET: u8 = 8;
 
 /// Bytes of a stream that are being added to and taken from.
+enum Room {
+    /// Few of them, or none: beside the lock. It takes the place of a stage.
+    Tiny(Tiny),
+    Stage(Stage),
+}
+
+/// A few bytes.
+struct Tiny {
+    read: u8,
+    end: u8,
+    bytes: [u8; TINY],
+}
+
+/// As many as fit in the place of a stage.
+const TINY: usize = 30;
+
+#[cfg(not(any(loom, manylane_sim)))]
+const _: () = assert!(size_of::<Room>() == size_of::<Stage>(), "a tiny room takes no place of its own");
+
+impl Tiny {
+    const EMPTY: Self = Self { read: 0, end: 0, bytes: [0; TINY] };
+
+    fn unread(&self) -> &[u8] {
+        &self.bytes[usize::from(self.read)..usize::from(self.end)]
+    }
+
+    /// Copies `bytes` behind the others, if all of them fit.
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) -> bool {
+        let from = usize::from(self.end);
+        let Some(room) = self.bytes.get_mut(from..from + bytes.len()) else { return false };
+        room.copy_from_slice(bytes);
+        self.end += bytes.len() as u8;
+        true
+    }
+
+    /// Copies what fits into `bytes`; how much it was.
+    #[inline]
+    fn take(&mut self, bytes: &mut [u8]) -> usize {
+        let unread = self.unread();
+        let n = unread.len().min(bytes.len());
+        bytes[..n].copy_from_slice(&unread[..n]);
+        self.read += n as u8;
+        if self.read == self.end {
+            (self.read, self.end) = (0, 0);
+        }
+        n
+    }
+}
+
+impl Room {
+    const EMPTY: Self = Self::Tiny(Tiny::EMPTY);
+
+    #[inline]
+    fn unread(&self) -> &[u8] {
+        match self {
+            Self::Tiny(tiny) => tiny.unread(),
+            Self::Stage(stage) => stage.unread(),
+        }
+    }
+
+    /// Copies what fits into `bytes`; how much it was.
+    #[inline]
+    fn take(&mut self, bytes: &mut [u8]) -> usize {
+        match self {
+            Self::Tiny(tiny) => tiny.take(bytes),
+            Self::Stage(stage) => stage.take(bytes),
+        }
+    }
+
+    /// Copies `bytes` behind the others, if all of them fit.
+    #[inline]
+    fn put_all(&mut self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Tiny(tiny) => tiny.put(bytes),
+            Self::Stage(stage) => {
+                let fit = stage.cluster.spare_len() >= bytes.len();
+                if fit {
+                    stage.cluster.put(bytes);
+                }
+                fit
+            }
+        }
+    }
+
+    /// Takes out what is unread.
+    fn into_body(self) -> Body {
+        match self {
+            Self::Tiny(tiny) => Body::inline(tiny.unread()),
+            Self::Stage(stage) => Body::Stage(stage),
+        }
+    }
+}
+
+/// A cluster that is being filled.
 pub(crate) struct Stage {
     cluster: Cluster,
     read: usize,
@@ -79,10 +171,10 @@ impl Stage {
         &self.cluster.as_slice()[self.read..]
     }
 
-    fn into_chain(self) -> Chain {
+    fn into_segment(self) -> Segment {
         let mut segment = self.cluster.into_segment();
         segment.trim_front(self.read).expect("what was read was there");
-        Chain::from(segment)
+        segment
     }
 
     /// Copies what fits into `bytes`; how much it was.
@@ -99,6 +191,7 @@ impl Stage {
 pub(crate) enum Body {
     Inline { len: u8, bytes: [u8; INLINE] },
     Stage(Stage),
+    Segment(PackedSegment),
     Parcel(Parcel),
 }
 
@@ -125,6 +218,7 @@ impl Body {
         match self {
             Self::Inline { len, .. } => usize::from(*len),
             Self::Stage(stage) => stage.unread().len(),
+            Self::Segment(segment) => segment.len(),
             Self::Parcel(parcel) => parcel.len(),
         }
     }
@@ -142,7 +236,8 @@ impl Body {
         }
         Ok(match std::mem::replace(self, Self::EMPTY) {
             Self::Inline { .. } => Chain::new(),
-            Self::Stage(stage) => stage.into_chain(),
+            Self::Stage(stage) => stage.into_segment().into(),
+            Self::Segment(segment) => segment.open().into(),
             Self::Parcel(parcel) => parcel.open(),
         })
     }
@@ -156,6 +251,12 @@ impl Body {
                 n
             }
             Self::Stage(mut stage) => stage.take(bytes),
+            Self::Segment(segment) => {
+                let segment = segment.open();
+                let n = segment.len().min(bytes.len());
+                bytes[..n].copy_from_slice(&segment[..n]);
+                n
+            }
             Self::Parcel(parcel) => copy_chain(&parcel.open(), bytes),
         }
     }
@@ -205,42 +306,79 @@ impl Entry {
 
 /// Pieces of a stream that were taken out, to be opened without the lock.
 pub(crate) struct Taken {
-    bodies: [Option<Body>; BATCH],
+    light: [Option<Light>; BATCH],
     count: usize,
+    /// Behind those, one that is not light.
+    last: Option<Body>,
+}
+
+/// A piece that is moved with few bytes.
+enum Light {
+    Segment(PackedSegment),
+    Stage(Stage),
+}
+
+impl Light {
+    fn open(self) -> Segment {
+        match self {
+            Self::Segment(segment) => segment.open(),
+            Self::Stage(stage) => stage.into_segment(),
+        }
+    }
+}
+
+impl From<Light> for Body {
+    fn from(piece: Light) -> Self {
+        match piece {
+            Light::Segment(segment) => Self::Segment(segment),
+            Light::Stage(stage) => Self::Stage(stage),
+        }
+    }
 }
 
 impl Taken {
     pub(crate) fn new() -> Self {
-        Self { bodies: [const { None }; BATCH], count: 0 }
+        Self { light: [const { None }; BATCH], count: 0, last: None }
     }
 
+    #[inline]
     fn push(&mut self, body: Body) {
-        self.bodies[self.count] = Some(body);
+        let piece = match body {
+            Body::Segment(segment) => Light::Segment(segment),
+            Body::Stage(stage) => Light::Stage(stage),
+            body => return self.last = Some(body),
+        };
+        self.light[self.count] = Some(piece);
         self.count += 1;
     }
 
     fn is_full(&self) -> bool {
-        self.count == BATCH
+        self.count == BATCH || self.last.is_some()
     }
 
     /// Opens all of them, in order, behind `chain`. After an error those that are left are still here.
     pub(crate) fn open_into(&mut self, chain: &mut Chain) -> Result<(), Error> {
-        for place in &mut self.bodies[..self.count] {
-            let Some(mut body) = place.take() else { continue };
-            match body.open_in_place() {
-                Ok(mut opened) => {
-                    if let Err(error) = chain.append_chain(&mut opened) {
-                        *place = Some(Body::Parcel(opened.into()));
-                        return Err(error.into());
-                    }
-                }
-                Err(error) => {
-                    *place = Some(body);
-                    return Err(error);
-                }
+        for place in &mut self.light[..self.count] {
+            let Some(piece) = place.take() else { continue };
+            if let Err(PushError { segment, error }) = chain.push_back(piece.open()) {
+                *place = Some(Light::Segment(segment.into()));
+                return Err(error.into());
             }
         }
-        Ok(())
+        let Some(mut body) = self.last.take() else { return Ok(()) };
+        match body.open_in_place() {
+            Ok(mut opened) => {
+                if let Err(error) = chain.append_chain(&mut opened) {
+                    self.last = Some(Body::Parcel(opened.into()));
+                    return Err(error.into());
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.last = Some(body);
+                Err(error)
+            }
+        }
     }
 }
 
@@ -248,23 +386,23 @@ impl Taken {
 #[derive(Default)]
 pub(crate) struct Leftovers {
     pub(crate) queue: VecDeque<Entry>,
-    _stage: Option<Stage>,
+    _room: Option<Room>,
 }
 
 impl Rcv {
-    pub(crate) fn new(limit: usize) -> Self {
+    /// `sender_limit`: see there; `usize::MAX` where anybody may send.
+    pub(crate) fn new(limit: usize, sender_limit: usize) -> Self {
         Self {
             flags: 0,
-            hint: hint::ROOM,
             charged: 0,
-            limit,
-            stage: None,
+            room: Room::EMPTY,
+            limit: limit.min(sender_limit),
             readers: Waiters::new(),
             writers: Waiters::new(),
             queue: VecDeque::new(),
             messages: 0,
             own_limit: limit,
-            sender_limit: usize::MAX,
+            sender_limit,
         }
     }
 
@@ -273,16 +411,14 @@ impl Rcv {
         self.charged - self.messages * MESSAGE_COST
     }
 
-    /// What spinners are to see from now on, if that has changed.
-    #[inline]
-    pub(crate) fn changed_hint(&mut self) -> Option<u8> {
-        let data = u8::from(self.charged > 0) * hint::DATA;
-        let room = u8::from(self.charged <= self.limit / 2) * hint::ROOM;
-        let end = u8::from(self.flags != 0) * hint::END;
-        let now = data | room | end;
-        let changed = now != self.hint;
-        self.hint = now;
-        changed.then_some(now)
+    /// For spinners: there is something to receive, or one side ended, or there is an error to be told.
+    pub(crate) fn may_be_received(&self) -> bool {
+        self.charged > 0 || self.flags != 0
+    }
+
+    /// For spinners: at least half of the buffer is free, or one side ended.
+    pub(crate) fn may_be_sent(&self) -> bool {
+        self.charged <= self.limit / 2 || self.flags != 0
     }
 
     pub(crate) fn own_limit(&self) -> usize {
@@ -301,7 +437,7 @@ impl Rcv {
         self.writers.take()
     }
 
-    fn room(&self) -> usize {
+    fn free(&self) -> usize {
         self.limit.saturating_sub(self.charged)
     }
 
@@ -325,11 +461,9 @@ impl Rcv {
         if self.flags != 0 || charged > self.limit {
             return false;
         }
-        let Some(stage) = &mut self.stage else { return false };
-        if stage.cluster.spare_len() < bytes.len() {
+        if !self.room.put_all(bytes) {
             return false;
         }
-        stage.cluster.put(bytes);
         self.charged = charged;
         true
     }
@@ -364,11 +498,20 @@ impl Rcv {
     /// Copies as many of `bytes`, at most [`SMALL`], behind a stream as there is room for; how many it were, at least one.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.refusal()?;
-        let n = bytes.len().min(self.room());
+        let n = bytes.len().min(self.free());
         if n == 0 {
             return Err(Error::WouldBlock);
         }
-        let taken = self.stage.as_mut().map_or(0, |stage| stage.cluster.put(&bytes[..n]));
+        let taken = match &mut self.room {
+            Room::Tiny(tiny) => {
+                if tiny.put(&bytes[..n]) {
+                    n
+                } else {
+                    0
+                }
+            }
+            Room::Stage(stage) => stage.cluster.put(&bytes[..n]),
+        };
         self.charged += taken;
         if taken == n {
             return Ok(n);
@@ -380,25 +523,27 @@ impl Rcv {
         }
     }
 
-    /// Copies `bytes` into a new stage; the full one becomes an entry, or is dropped if all of it was read.
+    /// Copies `bytes` into a new stage. A full one becomes an entry, or is dropped if all of it was read; a few bytes move over.
     #[cold]
     fn put_new(&mut self, bytes: &[u8]) -> Result<(), Error> {
         // A stage that fills up unread is one of a busy stream.
-        let busy = self.stage.as_ref().is_some_and(|stage| !stage.unread().is_empty());
+        let busy = matches!(&self.room, Room::Stage(stage) if !stage.unread().is_empty());
         let mut cluster = Cluster::alloc(if busy { manylane_buf::MAX_CLUSTER } else { 2 * SMALL })?;
-        self.close_stage();
+        match &self.room {
+            Room::Tiny(tiny) => _ = cluster.put(tiny.unread()), // there is room for both
+            Room::Stage(_) => self.close_room(),
+        }
         cluster.put(bytes);
-        self.stage = Some(Stage { cluster, read: 0 });
+        self.room = Room::Stage(Stage { cluster, read: 0 });
         self.charged += bytes.len();
         Ok(())
     }
 
-    /// Makes what is unread in the stage an entry, so that something can be queued behind it.
-    fn close_stage(&mut self) {
-        if let Some(stage) = self.stage.take()
-            && !stage.unread().is_empty()
-        {
-            self.queue.push_back(Entry::plain(Body::Stage(stage)));
+    /// Makes what is unread in the room an entry, so that something can be queued behind it.
+    fn close_room(&mut self) {
+        let room = std::mem::replace(&mut self.room, Room::EMPTY);
+        if !room.unread().is_empty() {
+            self.queue.push_back(Entry::plain(room.into_body()));
         }
     }
 
@@ -406,7 +551,7 @@ impl Rcv {
     /// if it is more than [`SMALL`], and else copied: then it is for the caller to trim it, without the lock.
     pub(crate) fn put_chain(&mut self, chain: &mut Chain) -> Result<usize, Error> {
         self.refusal()?;
-        let room = self.room();
+        let room = self.free();
         if room == 0 {
             return Err(Error::WouldBlock);
         }
@@ -432,9 +577,17 @@ impl Rcv {
             }
             return Ok(n);
         }
-        let piece = if n == chain.len() { std::mem::take(chain) } else { chain.split_to(n)? };
-        self.close_stage();
-        self.queue.push_back(Entry::plain(Body::Parcel(piece.into())));
+        if chain.segment_count() > FEW {
+            let piece = if n == chain.len() { std::mem::take(chain) } else { chain.split_to(n)? };
+            self.close_room();
+            self.queue.push_back(Entry::plain(Body::Parcel(piece.into())));
+        } else {
+            let mut part = if n == chain.len() { None } else { Some(chain.split_to(n)?) };
+            self.close_room();
+            while let Some(segment) = part.as_mut().unwrap_or(chain).pop_front() {
+                self.queue.push_back(Entry::plain(Body::Segment(segment.into())));
+            }
+        }
         self.charged += n;
         Ok(n)
     }
@@ -453,10 +606,10 @@ impl Rcv {
     pub(crate) fn put_entry(&mut self, entry: &mut Option<Entry>, is_message: bool) -> Result<usize, Error> {
         let Some(len) = entry.as_ref().map(|entry| entry.body.len()) else { return Ok(0) };
         let cost = self.cost(len, is_message)?;
-        if cost > self.room() {
+        if cost > self.free() {
             return Err(Error::WouldBlock);
         }
-        self.close_stage();
+        self.close_room();
         self.queue.extend(entry.take());
         self.charged += cost;
         self.messages += usize::from(is_message);
@@ -469,7 +622,7 @@ impl Rcv {
         if !self.queue.is_empty() {
             return None;
         }
-        let n = self.stage.as_mut()?.take(bytes);
+        let n = self.room.take(bytes);
         if n == 0 {
             return None;
         }
@@ -486,9 +639,10 @@ impl Rcv {
         if self.flags == 0 { Err(Error::WouldBlock) } else { Ok(()) }
     }
 
-    /// An idle socket holds no memory: gives back the room for small sends. For a receiver that found nothing and is going to wait.
+    /// An idle socket holds no memory: gives back the cluster for small sends. For a receiver that found nothing.
     pub(crate) fn rest(&mut self) {
-        self.stage = None;
+        debug_assert!(self.room.unread().is_empty(), "nothing was found");
+        self.room = Room::EMPTY;
     }
 
     /// Takes bytes of a stream into `bytes`, which is not empty; `Ok` with 0 bytes at the end. The bytes of one parcel come back as they
@@ -546,12 +700,8 @@ impl Rcv {
                 self.queue.pop_front();
             }
         }
-        if piece.copied < bytes.len()
-            && piece.parcel.is_none()
-            && self.queue.is_empty()
-            && let Some(stage) = &mut self.stage
-        {
-            piece.copied += stage.take(&mut bytes[piece.copied..]);
+        if piece.copied < bytes.len() && piece.parcel.is_none() && self.queue.is_empty() {
+            piece.copied += self.room.take(&mut bytes[piece.copied..]);
         }
         let n = piece.len();
         self.charged -= n;
@@ -559,6 +709,16 @@ impl Rcv {
             self.nothing()?;
         }
         Ok(piece)
+    }
+
+    /// How much there is.
+    #[inline]
+    pub(crate) fn found(&self) -> Found {
+        match self.charged {
+            0 => Found::Nothing,
+            n if n < self.limit / 4 => Found::Some,
+            _ => Found::Much,
+        }
     }
 
     /// Takes up to `max` bytes of a stream, by reference, into `taken`: at most [`BATCH`] pieces at a time. Control as in
@@ -604,18 +764,15 @@ impl Rcv {
             taken.push(Body::Parcel(part?.into()));
             return Ok(max);
         }
-        let Some(stage) = self.stage.take() else { return Ok(0) };
-        let len = stage.unread().len();
+        let len = self.room.unread().len();
         if len == 0 {
-            self.stage = Some(stage);
             return Ok(0);
         }
         if len <= max {
-            taken.push(Body::Stage(stage));
+            taken.push(std::mem::replace(&mut self.room, Room::EMPTY).into_body());
             return Ok(len);
         }
-        self.stage = Some(stage);
-        self.close_stage();
+        self.close_room();
         self.take_part(max, taken)
     }
 
@@ -631,7 +788,8 @@ impl Rcv {
 
     /// Puts what could not be opened back where it was.
     pub(crate) fn put_back(&mut self, taken: Taken) {
-        for body in taken.bodies.into_iter().flatten().rev() {
+        let light = taken.light.into_iter().flatten().map(Body::from);
+        for body in light.chain(taken.last).rev() {
             self.charged += body.len();
             self.queue.push_front(Entry::plain(body));
         }
@@ -718,8 +876,18 @@ impl Rcv {
     pub(crate) fn empty(&mut self) -> Leftovers {
         self.charged = 0;
         self.messages = 0;
-        Leftovers { queue: std::mem::take(&mut self.queue), _stage: self.stage.take() }
+        let room = std::mem::replace(&mut self.room, Room::EMPTY);
+        Leftovers { queue: std::mem::take(&mut self.queue), _room: Some(room) }
     }
+}
+
+/// What a receive of a stream found, for its [pace](crate::pace).
+#[derive(Clone, Copy)]
+pub(crate) enum Found {
+    Nothing,
+    Some,
+    /// A quarter of what may be queued, or more.
+    Much,
 }
 
 /// What [`Rcv::take_bytes`] found.

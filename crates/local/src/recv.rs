@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::flight::{self, Control, Flight, Handle};
 use crate::name::Name;
 use crate::pcb::Pcb;
-use crate::rcv::{Entry, Message, Piece, Rcv, Taken, hint};
+use crate::rcv::{Entry, Message, Piece, Rcv, Taken};
 use crate::socket::{Kind, Socket, wake};
 use crate::wait::{self, Attempt, Event, Op, Waiting};
 use manylane_buf::Chain;
@@ -66,7 +66,7 @@ impl Socket {
         let rcv = &mut *guard;
         let n = if pcb.kind == Kind::Stream { rcv.take_staged(buffer)? } else { rcv.take_inline(buffer)? };
         let wakes = rcv.writers_to_wake();
-        pcb.rcv.unlock(guard);
+        drop(guard);
         wake(wakes);
         Some(n)
     }
@@ -126,13 +126,24 @@ impl Socket {
         Op::new(RecvBytes::new(self, buffer))
     }
 
-    /// Receives by reference (R-A7): of a stream all that is queued, up to `max` bytes and 16 pieces, at least one byte; of messages one. The
+    /// Receives by reference (R-A7): of a stream all that is queued, up to `max` bytes and 32 pieces, at least one byte; of messages one. The
     /// chain is empty at the end. Handles that come along are closed.
     ///
     /// # Errors
     /// As [`recv`](Self::recv); [`Error::MessageTooLong`] for a message of more than `max` bytes, which stays.
     pub fn recv_chain(&self, max: usize) -> Result<Chain, Error> {
-        wait::block(RecvChain { socket: self, max }, self.recv_patience())
+        let mut receive = RecvChain { socket: self, max };
+        if self.kind() != Kind::Stream || max == 0 {
+            return wait::block(receive, self.recv_patience());
+        }
+        let (pace, patience) = (&self.pcb().pace, self.recv_patience());
+        if !patience.spin.is_zero() {
+            pace.wait();
+        }
+        match receive.attempt(None) {
+            Err(Error::WouldBlock) => wait::block_slowly(receive, patience),
+            done => done,
+        }
     }
 
     /// As [`recv_chain`](Self::recv_chain), without waiting.
@@ -169,24 +180,34 @@ fn check(pcb: &Pcb) -> Result<(), Error> {
 fn from_buffer<T>(
     pcb: &Pcb,
     waiting: Option<&mut Waiting<'_>>,
+    flight: Option<MutexGuard<'static, Flight>>,
+    take: impl FnOnce(&mut Rcv, Option<&mut Flight>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    from_locked(pcb, pcb.rcv.lock(), waiting, flight, take)
+}
+
+/// As [`from_buffer`], with the buffer locked.
+fn from_locked<T>(
+    pcb: &Pcb,
+    mut guard: MutexGuard<'_, Rcv>,
+    waiting: Option<&mut Waiting<'_>>,
     mut flight: Option<MutexGuard<'static, Flight>>,
     take: impl FnOnce(&mut Rcv, Option<&mut Flight>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let mut guard = pcb.rcv.lock();
     let rcv = &mut *guard;
     let taken = take(rcv, flight.as_deref_mut());
     let mut wakes = None;
     match &taken {
         Ok(_) => wakes = rcv.writers_to_wake(),
         Err(Error::WouldBlock) => {
+            rcv.rest();
             if let Some(waiting) = waiting {
-                rcv.rest();
                 waiting.enter(pcb, Event::Data, &mut rcv.readers);
             }
         }
         Err(_) => {}
     }
-    pcb.rcv.unlock(guard);
+    drop(guard);
     drop(flight);
     wake(wakes);
     taken
@@ -283,7 +304,7 @@ impl Attempt for RecvBytes<'_> {
     }
 
     fn may_succeed(&self) -> bool {
-        self.socket.pcb().rcv.hint() & (hint::DATA | hint::END) != 0
+        self.socket.pcb().rcv.look(Rcv::may_be_received)
     }
 }
 
@@ -302,16 +323,21 @@ impl RecvChain<'_> {
         loop {
             let mut taken = Taken::new();
             let mut control_ahead = false;
-            from_buffer(pcb, waiting.as_deref_mut(), None, |rcv, _| {
+            let (guard, met_others) = pcb.rcv.lock_noting_others();
+            let mut found = None;
+            let done = from_locked(pcb, guard, waiting.as_deref_mut(), None, |rcv, _| {
+                found = Some(rcv.found());
                 control_ahead = rcv.front_has_control();
                 if control_ahead { Ok(0) } else { rcv.take_pieces(self.max, &mut taken) }
-            })?;
+            });
+            found.into_iter().for_each(|found| pcb.pace.learn(found, met_others));
+            done?;
             if !control_ahead {
                 let opened = taken.open_into(&mut chain);
                 if opened.is_err() {
                     let mut rcv = pcb.rcv.lock();
                     rcv.put_back(taken); // nothing is lost for lack of memory
-                    pcb.rcv.unlock(rcv);
+                    drop(rcv);
                 }
                 return if chain.is_empty() { opened.map(|()| chain) } else { Ok(chain) };
             }
@@ -359,7 +385,7 @@ impl Attempt for RecvChain<'_> {
     }
 
     fn may_succeed(&self) -> bool {
-        self.socket.pcb().rcv.hint() & (hint::DATA | hint::END) != 0
+        self.socket.pcb().rcv.look(Rcv::may_be_received)
     }
 }
 

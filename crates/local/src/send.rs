@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::flight::{self, Control, Flight, Handle, MAX_HANDLES};
 use crate::name::{self, Name};
 use crate::pcb::Pcb;
-use crate::rcv::{Body, Entry, Rcv, SMALL, hint};
+use crate::rcv::{Body, Entry, Rcv, SMALL};
 use crate::socket::{Kind, Socket, wake};
 use crate::wait::{self, Attempt, Event, Op, Patience, Waiting, Wakes};
 use manylane_buf::{Chain, Parcel};
@@ -224,7 +224,7 @@ pub(crate) fn put_now(peer: &Pcb, kind: Kind, bytes: &[u8]) -> bool {
         return false;
     }
     let wakes = rcv.readers.take();
-    peer.rcv.unlock(guard);
+    drop(guard);
     wake(wakes);
     true
 }
@@ -297,7 +297,7 @@ impl Attempt for SendBytes<'_> {
 
 /// Whether another attempt to send may end differently from one that had to wait.
 fn may_have_room(socket: &Socket) -> bool {
-    let changed = |peer: &Pcb| peer.rcv.hint() & (hint::ROOM | hint::END) != 0;
+    let changed = |peer: &Pcb| peer.rcv.look(Rcv::may_be_sent);
     if socket.kind().is_connected_kind() {
         return socket.peer().is_none_or(changed);
     }
@@ -352,7 +352,7 @@ fn into_buffer(
         }
         Err(_) => {}
     }
-    peer.rcv.unlock(guard);
+    drop(guard);
     (done, wakes)
 }
 

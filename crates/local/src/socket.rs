@@ -10,11 +10,11 @@ use crate::pcb::{Pcb, PcbRef, Phase};
 use crate::rcv::Leftovers;
 use crate::wait::Wakes;
 use manylane_sync::atomic::Ordering;
+use std::alloc::Layout;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::net::Shutdown;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a blocking call looks for a change before it sleeps, unless [`Socket::set_busy_poll`] says otherwise. Waking a
@@ -63,19 +63,28 @@ unsafe impl Send for Socket {}
 unsafe impl Sync for Socket {}
 
 impl Socket {
-    /// A socket that is connected to nobody.
+    /// A socket that is connected to nobody. Without memory for it the process ends, as it does when a `Box` has none.
     pub fn new(kind: Kind) -> Self {
-        Self { pcb: linkage::create(kind) }
+        Self::try_new(kind).unwrap_or_else(|_| std::alloc::handle_alloc_error(Layout::new::<Pcb>()))
+    }
+
+    /// As [`new`](Self::new).
+    ///
+    /// # Errors
+    /// [`Error::NoBuffers`] when there is no memory for it.
+    pub fn try_new(kind: Kind) -> Result<Self, Error> {
+        let pcb = linkage::create(kind).map_err(manylane_buf::Error::from)?;
+        Ok(Self { pcb })
     }
 
     /// Two sockets that are connected to each other.
     pub fn pair(kind: Kind) -> (Self, Self) {
         let (a, b) = (Self::new(kind), Self::new(kind));
-        let credentials = Arc::new(Credentials::own());
+        let credentials = Credentials::own();
         let (mut one, mut two) = locks::lock_two(a.pcb(), b.pcb());
         for (state, of, to) in [(&mut one, &a, &b), (&mut two, &b, &a)] {
             state.phase = Phase::Connected;
-            state.peer_credentials = Some(credentials.clone());
+            state.peer_credentials = Some(credentials);
             let former = of.pcb().set_conn(Some(to.reference()));
             debug_assert!(former.is_none(), "it is new");
         }
@@ -164,8 +173,8 @@ impl Socket {
     /// [`Error::NotConnected`]; for a datagram socket that was connected by name, too: nobody at the other end took part.
     pub fn peer_credentials(&self) -> Result<Credentials, Error> {
         let state = self.pcb().state.lock();
-        match (&state.peer_credentials, state.phase) {
-            (Some(credentials), Phase::Connected) => Ok(**credentials),
+        match (state.peer_credentials, state.phase) {
+            (Some(credentials), Phase::Connected) => Ok(credentials),
             _ => Err(Error::NotConnected),
         }
     }
@@ -185,7 +194,7 @@ impl Socket {
         let buffer = &self.pcb().rcv;
         let mut rcv = buffer.lock();
         let wakes = rcv.set_limit(bytes);
-        buffer.unlock(rcv);
+        drop(rcv);
         wake(wakes);
         Ok(())
     }
@@ -209,7 +218,7 @@ impl Socket {
             Some(peer) if self.kind().is_connected_kind() => {
                 let mut rcv = peer.rcv.lock();
                 let wakes = rcv.set_sender_limit(bytes);
-                peer.rcv.unlock(rcv);
+                drop(rcv);
                 wakes
             }
             _ => None,
@@ -269,7 +278,7 @@ impl Socket {
         if matches!(how, Shutdown::Read | Shutdown::Both) {
             let mut rcv = pcb.rcv.lock();
             let wakes = rcv.shut();
-            pcb.rcv.unlock(rcv);
+            drop(rcv);
             wakes.into_iter().for_each(wake);
             let mut handles = Vec::new();
             empty(pcb, &mut handles);
@@ -317,7 +326,7 @@ pub(crate) fn wake(wakes: Option<Wakes>) {
 fn end(peer: &Pcb) {
     let mut rcv = peer.rcv.lock();
     let wakes = rcv.end();
-    peer.rcv.unlock(rcv);
+    drop(rcv);
     wakes.into_iter().for_each(wake);
 }
 
@@ -343,7 +352,7 @@ fn empty(pcb: &Pcb, handles: &mut Vec<Handle>) {
     } else {
         rcv.empty()
     };
-    pcb.rcv.unlock(rcv);
+    drop(rcv);
     let controls = leftovers.queue.into_iter().filter_map(|entry| entry.control);
     handles.extend(controls.flat_map(|control: Box<Control>| control.handles));
 }
@@ -395,7 +404,7 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
 
     let mut rcv = pcb.rcv.lock();
     let wakes = rcv.close();
-    pcb.rcv.unlock(rcv);
+    drop(rcv);
     wakes.into_iter().for_each(wake);
     wake(accepters);
     empty(&pcb, handles);
@@ -406,7 +415,7 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
         } else if of_peer.is_some() {
             let mut rcv = peer.rcv.lock();
             let wakes = rcv.reset();
-            peer.rcv.unlock(rcv);
+            drop(rcv);
             wake(wakes);
         }
     }

@@ -43,17 +43,16 @@ impl Waiters {
         self.first.is_none()
     }
 
-    /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here, which is returned if it is another.
-    fn add(&mut self, old: Option<u64>, waker: &Waker) -> (u64, Option<Waker>) {
+    /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here, which is returned.
+    fn add(&mut self, old: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
         let all = self.first.iter_mut().chain(&mut self.more);
         for (ticket, place) in all {
             if Some(*ticket) == old {
-                let replaced = (!place.will_wake(waker)).then(|| std::mem::replace(place, waker.clone()));
-                return (*ticket, replaced);
+                return (*ticket, Some(std::mem::replace(place, waker)));
             }
         }
         self.tickets += 1;
-        let entry = (self.tickets, waker.clone());
+        let entry = (self.tickets, waker);
         if self.first.is_none() {
             self.first = Some(entry)
         } else {
@@ -109,7 +108,7 @@ impl Registration {
     /// Puts the waker into `waiters`, which are those of `event` at `pcb`, under the lock that guards them.
     ///
     /// Gives back what it had there or elsewhere before.
-    fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters, waker: &Waker) -> Replaced {
+    fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters, waker: Waker) -> Replaced {
         if let Some((at, what, ticket)) = &mut self.0
             && std::ptr::eq::<Pcb>(&**at, pcb)
             && *what == event
@@ -143,7 +142,7 @@ impl Registration {
 struct Replaced {
     /// At a place waited at before.
     _registration: Option<Registration>,
-    /// At the same place, for a task that is another by now.
+    /// At the same place.
     _waker: Option<Waker>,
 }
 
@@ -155,22 +154,24 @@ impl Drop for Registration {
 
 /// Allows an attempt to wait: where its waker is or will be.
 pub(crate) struct Waiting<'a> {
-    waker: &'a Waker,
+    /// A clone, since it is put in under a lock, where nothing foreign runs. Until it is put in.
+    waker: Option<Waker>,
     registration: &'a mut Registration,
     /// Dropped when the attempt is over and holds no lock.
     replaced: Option<Replaced>,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(waker: &'a Waker, registration: &'a mut Registration) -> Self {
-        Self { waker, registration, replaced: None }
+    fn new(waker: &Waker, registration: &'a mut Registration) -> Self {
+        Self { waker: Some(waker.clone()), registration, replaced: None }
     }
 
     /// See [`Registration::enter`]. An attempt that enters is over, so it does so once.
     pub(crate) fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters) {
-        let replaced = self.registration.enter(pcb, event, waiters, self.waker);
-        debug_assert!(self.replaced.is_none(), "an attempt waits at one place");
-        self.replaced = Some(replaced);
+        let Some(waker) = self.waker.take() else {
+            return debug_assert!(false, "an attempt waits at one place");
+        };
+        self.replaced = Some(self.registration.enter(pcb, event, waiters, waker));
     }
 }
 
@@ -217,9 +218,10 @@ pub(crate) fn block<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A:
     }
 }
 
+/// As [`block`], after a first try.
 #[cold]
 #[inline(never)]
-fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Output, Error> {
+pub(crate) fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Output, Error> {
     if let Some(done) = spin(&mut attempt, patience) {
         return done;
     }
@@ -245,17 +247,20 @@ fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Out
 }
 
 /// Looks of a polling thread between two offers of its processor: some microseconds.
-const LOOKS: u32 = 128;
+const LOOKS: u32 = 32;
+
+/// Relaxations between two looks of a polling thread. A look has the lock for a moment; with one relaxation it met a quarter of the sends.
+const POLL_PAUSE: u32 = 16;
 
 /// Tries for a while, before sleeping, whenever an attempt seems to be worth its while.
 fn spin<A: Attempt>(attempt: &mut A, patience: Patience) -> Option<Result<A::Output, Error>> {
     if patience.spin.is_zero() || cfg!(any(loom, manylane_sim)) {
         return None;
     }
-    // Who asked for it looks all the time, but now and then offers the processor: the other side may have none. By default the looks are
-    // rare and get rarer: each takes a line away from whoever is writing it, and meanwhile more arrives, which is then taken at once.
+    // Who asked for it looks often, but now and then offers the processor: the other side may have none. By default the looks get
+    // rarer: each takes a line away from whoever is writing it, and meanwhile more arrives, which is then taken at once.
     let polls = patience.spin > DEFAULT_SPIN;
-    let (mut pause, longest) = if polls { (1, 1) } else { (A::PAUSE, 128) };
+    let (mut pause, longest) = if polls { (POLL_PAUSE, POLL_PAUSE) } else { (A::PAUSE, 128) };
     let mut looks = 0u32;
     let started = Instant::now();
     loop {
@@ -383,6 +388,13 @@ impl<A: Attempt + Unpin> Future for Op<A> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let op = &mut *self;
+        // What is there already needs no waker.
+        if op.registration.0.is_none() {
+            match op.attempt.attempt(None) {
+                Err(Error::WouldBlock) => {}
+                done => return Poll::Ready(done),
+            }
+        }
         let mut waiting = Waiting::new(context.waker(), &mut op.registration);
         match op.attempt.attempt(Some(&mut waiting)) {
             Err(Error::WouldBlock) => Poll::Pending,

@@ -236,6 +236,24 @@ fn a_send_limit_binds_like_a_receive_limit() {
 }
 
 #[test]
+fn the_lower_one_of_both_limits_holds_from_the_beginning() {
+    let connection = || {
+        let (listener, name) = listening(Kind::Stream, 1);
+        let client = Socket::new(Kind::Stream);
+        client.connect(&name).unwrap();
+        (client, listener.accept().unwrap())
+    };
+    let swapped = |(a, b)| (b, a);
+    for (a, b) in [Socket::pair(Kind::Stream), connection(), swapped(connection())] {
+        b.set_recv_limit(1 << 20).unwrap();
+        assert_eq!(a.send_limit(), manylane_local::DEFAULT_LIMIT);
+        assert_eq!(a.try_send(&vec![1; 1 << 20]).unwrap(), a.send_limit());
+        a.set_send_limit(1 << 19).unwrap();
+        assert_eq!(a.try_send(&vec![1; 1 << 20]).unwrap(), (1 << 19) - manylane_local::DEFAULT_LIMIT);
+    }
+}
+
+#[test]
 fn a_large_send_on_a_stream_arrives_in_order_through_a_small_buffer() {
     let (a, b) = Socket::pair(Kind::Stream);
     b.set_recv_limit(10_000).unwrap();
