@@ -32,6 +32,7 @@ enum State {
 
 /// What has become of a body.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // a box would ask the global allocator for room
 pub enum Progress {
     /// More bytes are needed, or there may be more: of a body that ends with the connection, and of a tunnel.
     More,

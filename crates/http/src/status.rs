@@ -64,11 +64,34 @@ pub fn reason(status: u16) -> &'static str {
         507 => "Insufficient Storage",
         508 => "Loop Detected",
         511 => "Network Authentication Required",
+        _ => class(status),
+    }
+}
+
+fn class(status: u16) -> &'static str {
+    match status {
         100..=199 => "Informational",
         200..=299 => "Success",
         300..=399 => "Redirection",
         400..=499 => "Client Error",
         500..=599 => "Server Error",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn codes_that_nobody_registered_have_the_phrase_of_their_class() {
+        for (status, phrase) in [
+            (200, "OK"),
+            (299, "Success"),
+            (404, "Not Found"),
+            (499, "Client Error"),
+            (599, "Server Error"),
+            (600, ""),
+        ] {
+            assert_eq!(super::reason(status), phrase);
+        }
     }
 }

@@ -215,12 +215,14 @@ fn cut(chain: &Chain, mut at: usize, len: usize) -> &[u8] {
     &[]
 }
 
+type Spelling = Box<[u8]>;
+
 /// How names are spelled towards applications that, against the rules, care: `h1-case-adjust`.
 #[derive(Clone, Debug)]
 pub struct CaseTable {
     known: [Option<Box<[u8]>>; 64],
     /// Sorted by the name in lower case.
-    others: Vec<(Box<[u8]>, Box<[u8]>)>,
+    others: Vec<(Spelling, Spelling)>,
 }
 
 /// Why an entry of `h1-case-adjust` was refused.
