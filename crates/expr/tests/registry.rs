@@ -110,3 +110,15 @@ fn every_converter_and_acl_of_the_installed_haproxy_is_known() {
     }
     assert!(count > 50, "the list was not found: {count}");
 }
+
+/// Programs and references are shared by the lanes of a generation.
+#[test]
+fn programs_may_be_shared_by_lanes() {
+    fn shared<T: Send + Sync>() {}
+    shared::<manylane_expr::Expression>();
+    shared::<manylane_expr::Condition>();
+    shared::<manylane_expr::Format>();
+    shared::<manylane_expr::Reference>();
+    shared::<manylane_expr::ProcessVariables>();
+    shared::<manylane_expr::Zone>();
+}

@@ -15,8 +15,8 @@ pub(crate) enum Encode {
     Hex,
     HexToInt,
     Chunked { decimal: bool, separator: Box<[u8]>, size: usize, truncate: bool },
-    PercentDecode { form: bool },
-    PercentEncode,
+    FromPercent { form: bool },
+    ToPercent,
     Json(JsonInput),
     HostOnly,
     PortOnly,
@@ -89,9 +89,9 @@ pub(super) const ROWS: &[Row] = rows! {
     "ub64enc", &[], 0, Bin, Str, "the URL alphabet's base64 of the bytes, without padding",
         |_| made(Encode::Base64(URL));
     "url_dec", &[Int], 0, Str, Str, "the text with %XX replaced, and + behind a question mark, or everywhere with 1",
-        |a| made(Encode::PercentDecode { form: a.int(0)?.unwrap_or(0) != 0 });
+        |a| made(Encode::FromPercent { form: a.int(0)?.unwrap_or(0) != 0 });
     "url_enc", &[Str], 0, Str, Str, "the text with all but unreserved characters as %XX", |a| match a.given(0) {
-        None | Some(b"query") => made(Encode::PercentEncode),
+        None | Some(b"query") => made(Encode::ToPercent),
         Some(_) => Err(a.error(0, "'url_enc' encodes for 'query' only")),
     };
 };
@@ -122,8 +122,8 @@ impl Encode {
                     Some(())
                 })?)
             }
-            Self::PercentDecode { form } => Value::Str(scratch.build(|out| url_decode(bytes, *form, out))?),
-            Self::PercentEncode => Value::Str(scratch.build(|out| {
+            Self::FromPercent { form } => Value::Str(scratch.build(|out| url_decode(bytes, *form, out))?),
+            Self::ToPercent => Value::Str(scratch.build(|out| {
                 for byte in bytes {
                     if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
                         out.push(*byte)?;
