@@ -152,10 +152,11 @@ impl PooledBytes {
     /// The bytes, which hold whatever their last user left (or nothing that may be read).
     #[inline]
     pub fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+        let size = self.home.pool().options.layout.size();
+        // SAFETY: `Resolved` refuses a size of 0. So whoever looks at the first byte needs not load the size.
+        unsafe { std::hint::assert_unchecked(size > 0) };
         // SAFETY: the block is ours and has this many bytes; `MaybeUninit` needs nothing of them.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.block.as_ptr().cast(), self.home.pool().options.layout.size())
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.block.as_ptr().cast(), size) }
     }
 
     /// Fills the block and gives the bytes.

@@ -75,13 +75,17 @@ impl Cache {
         Object(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(self.last)) })
     }
 
+    /// Whether `object`, which is not in the cache, was the last one apart. Then there is none apart now, and it is again if it
+    /// is said to be.
+    #[inline(always)]
+    pub(crate) fn was_last(&self, object: Object) -> bool {
+        self.last == object.0.as_ptr().expose_provenance()
+    }
+
     /// Puts `object` apart. Only while there is none.
     #[inline(always)]
     pub(crate) fn set_last(&mut self, object: Object) {
-        let address = object.0.as_ptr().expose_provenance();
-        if self.last != address {
-            self.last = address;
-        }
+        self.last = object.0.as_ptr().expose_provenance();
     }
 
     /// The upmost object of the stack.
