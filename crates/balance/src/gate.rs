@@ -43,6 +43,10 @@ impl Count {
     fn of(word: u64) -> Self {
         Self { served: (word & SERVED) as u32, waiting: (word >> 32) as u32 }
     }
+
+    fn word(self) -> u64 {
+        (u64::from(self.waiting) << 32) | u64::from(self.served)
+    }
 }
 
 /// What became of a request that ended.
@@ -75,12 +79,12 @@ impl Gate {
     }
 
     #[inline]
-    fn change(&self, mut new: impl FnMut(Count) -> Option<u64>) -> Result<Count, Count> {
+    fn change(&self, mut new: impl FnMut(Count) -> Option<Count>) -> Result<Count, Count> {
         let mut word = self.word.load(Ordering::SeqCst);
         loop {
             let Some(wanted) = new(Count::of(word)) else { return Err(Count::of(word)) };
             // SeqCst: with the bits of `full` and the number of those who wait for any server it is one order (rule 2; queue, rule 4).
-            match self.word.compare_exchange_weak(word, wanted, Ordering::SeqCst, Ordering::SeqCst) {
+            match self.word.compare_exchange_weak(word, wanted.word(), Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return Ok(Count::of(word)),
                 Err(found) => word = found,
             }
@@ -91,26 +95,23 @@ impl Gate {
     pub(crate) fn admit(&self) -> bool {
         let limit = self.limit();
         self.change(|c| {
-            (c.waiting > 0 && c.served < limit)
-                .then(|| (u64::from(c.waiting) << 32) - WAITING_ONE | u64::from(c.served) + 1)
+            let admits = c.waiting > 0 && c.served < limit;
+            admits.then(|| Count { served: c.served + 1, waiting: c.waiting - 1 })
         })
         .is_ok()
     }
 
     /// Gives one of those who wait up: the caller must find one and send it elsewhere.
     pub(crate) fn dismiss(&self) -> bool {
-        self.change(|c| {
-            (c.waiting > 0).then(|| (u64::from(c.waiting) << 32) - WAITING_ONE | u64::from(c.served))
-        })
-        .is_ok()
+        self.change(|c| (c.waiting > 0).then(|| Count { waiting: c.waiting - 1, ..c })).is_ok()
     }
 
     /// Lets a request in. Gives how many are served with it.
     #[inline]
     pub(crate) fn enter(&self) -> Option<u32> {
         let limit = self.limit();
-        let entered =
-            self.change(|c| (c.waiting == 0 && c.served < limit).then_some(u64::from(c.served) + 1));
+        let enters = |c: Count| c.waiting == 0 && c.served < limit;
+        let entered = self.change(|c| enters(c).then(|| Count { served: c.served + 1, waiting: 0 }));
         entered.ok().map(|before| before.served + 1)
     }
 
@@ -118,20 +119,18 @@ impl Gate {
     #[inline]
     pub(crate) fn release(&self) -> Released {
         let limit = self.limit();
-        let mut handed = false;
-        let before = self
-            .change(|c| {
-                debug_assert!(c.served > 0, "a request that was not let in was released");
-                handed = c.waiting > 0 && c.served <= limit;
-                let waiting = u64::from(c.waiting) << 32;
-                Some(if handed {
-                    waiting - WAITING_ONE | u64::from(c.served)
-                } else {
-                    waiting | u64::from(c.served.saturating_sub(1))
-                })
+        let hands_over = |c: Count| c.waiting > 0 && c.served <= limit;
+        let before = self.change(|c| {
+            debug_assert!(c.served > 0, "a request that was not let in was released");
+            Some(match hands_over(c) {
+                true => Count { waiting: c.waiting - 1, ..c },
+                false => Count { served: c.served.saturating_sub(1), ..c },
             })
-            .unwrap_or_else(|found| found);
-        if handed { Released::HandedOver } else { Released::Freed { was_full: before.served >= limit } }
+        });
+        match before {
+            Ok(before) if hands_over(before) => Released::HandedOver,
+            Ok(before) | Err(before) => Released::Freed { was_full: before.served >= limit },
+        }
     }
 }
 
@@ -145,11 +144,7 @@ pub(crate) struct WaitingFor<'a> {
 impl Claims for WaitingFor<'_> {
     fn add(&self) -> bool {
         let most = if self.maxqueue == 0 { u32::MAX } else { self.maxqueue };
-        self.gate
-            .change(|c| {
-                (c.waiting < most).then(|| (u64::from(c.waiting) << 32) + WAITING_ONE | u64::from(c.served))
-            })
-            .is_ok()
+        self.gate.change(|c| (c.waiting < most).then(|| Count { waiting: c.waiting + 1, ..c })).is_ok()
     }
 
     fn claim(&self) -> bool {

@@ -119,7 +119,7 @@ fn number(into: &mut Vec<u8>, n: u32) {
     into.extend_from_slice(&digits[at..]);
 }
 
-fn or_nil<'a>(text: &'a [u8]) -> &'a [u8] {
+fn or_nil(text: &[u8]) -> &[u8] {
     if text.is_empty() { b"-" } else { text }
 }
 
