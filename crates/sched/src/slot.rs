@@ -39,8 +39,8 @@ pub(crate) mod bits {
     pub(crate) const LIVE: u32 = 8;
     /// Somebody lived here. A waker that was kept for 2^24 generations must not queue the slot, which may be in the free list.
     pub(crate) const LEFT: u32 = 16;
-    /// Where the two bits of the class are: its queue is so many bytes behind the first.
-    pub(crate) const CLASS_SHIFT: u32 = size_of::<crate::queue::Fifo>().ilog2();
+    /// Where the two bits of the class are: a queue has 32 bytes, so masked they are the way from the first queue to the class's.
+    pub(crate) const CLASS_SHIFT: u32 = 5;
     /// Mask of the class.
     pub(crate) const CLASS: u32 = 3 << CLASS_SHIFT;
     /// Where the nice value is, to the end of the word.
