@@ -1,4 +1,5 @@
 //! Lines to real sockets and pipes.
+#![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
 use manylane_io::{Choice, Driver, Io, Kind};
