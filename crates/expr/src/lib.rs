@@ -35,7 +35,8 @@ pub use format::{
 pub use names::{Compiler, Described, Names, ProxyId, ProxySide, ServerId, UserlistId, converters, fetches};
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
 pub use pattern::{
-    MAX_ENTRIES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind, Reference, References, Snapshot, View,
+    MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind, Reference, References,
+    Snapshot, View,
 };
 pub use place::{Direction, Places};
 pub use program::{Expression, MAX_CONVERTERS};

@@ -16,8 +16,8 @@ mod prefix;
 mod regex;
 
 pub use file::{MAX_ENTRIES, MAX_REFERENCE_BYTES, Reference, References, Snapshot, View};
-pub use regex::MAX_REGEX_BYTES;
 pub(crate) use regex::Regex;
+pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES};
 
 use crate::cast::parse_whole;
 use crate::fetch::unhex;

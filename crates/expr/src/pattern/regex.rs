@@ -8,6 +8,10 @@ use regex_automata::{Input, meta, util::syntax};
 /// Bytes that one compiled expression may take: a bound on what a line of a file can ask for.
 pub const MAX_REGEX_BYTES: usize = 4 << 20;
 
+/// Bytes that the state of one expression's machine may grow to on one lane, whatever the texts are: beyond it states are forgotten and made
+/// anew. Every lane has one for every expression that it used.
+pub const MAX_MACHINE_BYTES: usize = 256 << 10;
+
 /// Groups that `\0` to `\9` can name.
 const GROUPS: usize = 10;
 
@@ -32,7 +36,7 @@ impl Regex {
         let config = meta::Config::new()
             .nfa_size_limit(Some(MAX_REGEX_BYTES))
             .onepass_size_limit(Some(MAX_REGEX_BYTES / 4))
-            .hybrid_cache_capacity(1 << 20)
+            .hybrid_cache_capacity(MAX_MACHINE_BYTES)
             .utf8_empty(false);
         let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(ignore_case);
         match meta::Builder::new().configure(config).syntax(syntax).build_many(&texts) {
