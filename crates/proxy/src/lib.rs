@@ -15,6 +15,7 @@ sockets! {
     mod flow;
     pub mod generation;
     mod http;
+    mod log;
     mod rules;
     mod run;
     mod server;

@@ -159,8 +159,8 @@ pub(super) fn http(
     for statement in &settings.http_errors {
         refuse.keyword(statement.pos, "http-error", "it is not built yet");
     }
-    refuse.set(&settings.unique_id_format, "unique-id-format", "logs are not built yet");
-    refuse.set(&settings.unique_id_header, "unique-id-header", "logs are not built yet");
+    refuse.set(&settings.unique_id_format, "unique-id-format", "it is not built yet");
+    refuse.set(&settings.unique_id_header, "unique-id-header", "it is not built yet");
     let close = match (on(Toggle::HTTPCLOSE), on(Toggle::HTTP_SERVER_CLOSE)) {
         (true, _) => CloseMode::Both,
         (false, true) => CloseMode::Server,

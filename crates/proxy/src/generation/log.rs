@@ -1,34 +1,207 @@
-//! Log targets.
+//! Log targets and formats.
 
+use super::bind::text;
 use super::refuse::Refuse;
-use manylane_config::lex::Word;
-use manylane_config::tree::{LogTarget, Set};
+use super::rules::RuleReader;
+use manylane_config::table::Toggle;
+use manylane_config::tree::{
+    Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy,
+};
+use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, Places, TCP_LOG};
+use manylane_logs::{Facility, Framing, Level, Sample, Sink, Target, TargetSpec};
+use manylane_net::address::{Host, Place, Port, Transport};
+use manylane_net::{Address, Endpoint};
+use manylane_sync::Arc;
+use std::net::SocketAddr;
 
-const WHY: &str = "logs are not built yet";
+/// All targets of a generation, and what lines say of the process.
+#[derive(Debug, Default)]
+pub struct Logs {
+    /// In the order of their places.
+    pub targets: Vec<Arc<Target>>,
+    /// Those of `global`: places.
+    global: Vec<usize>,
+    /// `log-tag` of `global`.
+    tag: Box<str>,
+    /// `log-send-hostname`
+    pub host: Box<str>,
+    /// The system's name, for `%H`.
+    pub hostname: Box<str>,
+}
 
-/// Where the line of a target is.
-fn pos(target: &LogTarget) -> manylane_config::source::Pos {
-    match target {
-        LogTarget::Global(pos) => *pos,
-        LogTarget::Own(line) => line.pos,
+/// How a frontend logs.
+#[derive(Debug)]
+pub struct FrontendLog {
+    /// Places of its targets.
+    pub targets: Vec<usize>,
+    /// What a line says.
+    pub format: Format,
+    /// Who writes it.
+    pub tag: Box<str>,
+    /// `option dontlog-normal`
+    pub only_errors: bool,
+    /// `option dontlognull`
+    pub no_null: bool,
+    /// `option log-separate-errors`
+    pub separate: bool,
+}
+
+/// Who writes lines, unless the file says otherwise.
+const TAG: &str = "manylane";
+
+/// The port of syslog.
+const SYSLOG: u16 = 514;
+
+/// Bytes of a line, unless the file says otherwise.
+const LENGTH: u32 = 1024;
+
+impl Logs {
+    /// The targets of `global`.
+    pub(super) fn new(global: &Global, refuse: &mut Refuse<'_>) -> Self {
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let hostname: Box<str> = own.trim().into();
+        let mut logs = Self {
+            tag: global.log_tag.as_ref().map_or(TAG.into(), |set| text(&set.value)),
+            host: match &global.log_send_hostname {
+                None => Box::default(),
+                Some(set) => set.value.as_ref().map_or(hostname.clone(), text),
+            },
+            hostname,
+            ..Self::default()
+        };
+        logs.global = logs.places(&global.log, refuse);
+        logs
+    }
+
+    fn places(&mut self, log: &[LogTarget], refuse: &mut Refuse<'_>) -> Vec<usize> {
+        let mut places = Vec::new();
+        for target in log {
+            match target {
+                LogTarget::Global(_) => places.extend(self.global.iter().copied()),
+                LogTarget::Own(line) => {
+                    if let Some(target) = self::target(line, refuse) {
+                        places.push(self.targets.len());
+                        self.targets.push(Arc::new(target));
+                    }
+                }
+            }
+        }
+        places
+    }
+
+    /// How a frontend logs; none if it does not.
+    pub(super) fn of<'c>(
+        &mut self,
+        proxy: &'c Proxy,
+        reader: &mut RuleReader<'c>,
+        refuse: &mut Refuse<'_>,
+    ) -> Option<FrontendLog> {
+        let settings = &proxy.settings;
+        refuse.set(&settings.error_log_format, "error-log-format", "it is not built yet");
+        refuse.set(&settings.log_format_sd, "log-format-sd", "it is not built yet");
+        if settings.option(Toggle::LOGASAP) {
+            let pos = settings.options.iter().zip(Toggle::all()).find(|(_, toggle)| *toggle == Toggle::LOGASAP);
+            let pos = pos.and_then(|(set, _)| *set).map_or(proxy.pos, |set| set.pos);
+            refuse.keyword(pos, "option logasap", "it is not built yet");
+        }
+        let targets = self.places(&settings.log, refuse);
+        if targets.is_empty() {
+            return None;
+        }
+        let http = settings.mode() == Mode::Http;
+        let usual = match (settings.log_option.map(|set| set.value), http) {
+            (Some(LogFormatOption::Http), true) => HTTP_LOG,
+            (Some(LogFormatOption::HttpClf), true) => CLF_LOG,
+            (Some(_), _) => TCP_LOG,
+            (None, true) => PLAIN_HTTP_LOG,
+            (None, false) => PLAIN_TCP_LOG,
+        };
+        let format = match &settings.log_format {
+            Some(set) => reader.log_format(&set.value, Places::LOG, refuse)?,
+            None => reader.own_format(usual),
+        };
+        Some(FrontendLog {
+            targets,
+            format,
+            tag: settings.log_tag.as_ref().map_or(self.tag.clone(), |set| text(&set.value)),
+            only_errors: settings.option(Toggle::DONTLOG_NORMAL),
+            no_null: settings.option(Toggle::DONTLOGNULL),
+            separate: settings.option(Toggle::LOG_SEPARATE_ERRORS),
+        })
     }
 }
 
-/// The targets of `global`.
-pub(super) fn global(
-    log: &[LogTarget],
-    hostname: &Option<Set<Option<Word>>>,
-    tag: &Option<Set<Word>>,
-    refuse: &mut Refuse<'_>,
-) {
-    targets(log, refuse);
-    refuse.set(hostname, "log-send-hostname", WHY);
-    refuse.set(tag, "log-tag", WHY);
+fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
+    let LogLine { sink, length, format, sample, facility, level, min_level, pos } = line;
+    let sink = match sink {
+        LogSink::Stdout => Sink::stdout().map_err(|error| error.to_string()),
+        LogSink::Stderr => Sink::stderr().map_err(|error| error.to_string()),
+        LogSink::Address(address) => place(address),
+        LogSink::Ring(_) => {
+            refuse.keyword(*pos, "log ring@", "rings are not built yet");
+            return None;
+        }
+    };
+    let format = match (format, &sink) {
+        (Some(name), _) => manylane_logs::Format::by_name(name),
+        // To what is no syslog server, lines go as they are.
+        (None, Ok(Sink::Descriptor(_))) => manylane_logs::Format::by_name("raw"),
+        (None, _) => manylane_logs::Format::by_name("rfc3164"),
+    };
+    let made = sink.and_then(|sink| {
+        let spec = TargetSpec {
+            sink,
+            format: format.ok_or("its format is not known")?,
+            length: length.unwrap_or(LENGTH) as usize,
+            facility: Facility::new(*facility).ok_or("its facility is not known")?,
+            level: Level::new(*level),
+            min_level: Level::new(*min_level),
+            sample: sample
+                .as_ref()
+                .map(|LogSample { ranges, size }| Sample { ranges: ranges.clone(), size: *size }),
+        };
+        Target::new(spec).map_err(|error| error.to_string())
+    });
+    match made {
+        Ok(target) => Some(target),
+        Err(error) => {
+            refuse.found.alert(*pos, format!("'log' : {error}"));
+            None
+        }
+    }
 }
 
-/// The targets of a proxy.
-pub(super) fn targets(log: &[LogTarget], refuse: &mut Refuse<'_>) {
-    for target in log {
-        refuse.keyword(pos(target), "log", WHY);
-    }
+/// Where lines are sent to.
+fn place(address: &Address) -> Result<Sink, String> {
+    let stream = address.transport == Some(Transport::Stream);
+    let resolved = address.resolve().map_err(|error| error.to_string())?;
+    let sink = match &resolved.place {
+        Place::Ip { host, port } => {
+            let ip = match host {
+                Host::V4(ip) => (*ip).into(),
+                Host::V6(ip) => (*ip).into(),
+                Host::Name { name, .. } => return Err(format!("'{name}' has no address")),
+            };
+            let port = match port {
+                Port::One(port) => *port,
+                _ => SYSLOG,
+            };
+            let address = SocketAddr::new(ip, port);
+            if stream { Sink::Tcp(address, Framing::Lines) } else { Sink::Udp(address) }
+        }
+        Place::Unix(path) if stream => Sink::UnixStream((&**path).into(), Framing::Lines),
+        Place::Unix(path) => Sink::Unix((&**path).into()),
+        _ => {
+            let endpoint = resolved.endpoints().map_err(|error| error.to_string())?.swap_remove(0);
+            match endpoint {
+                Endpoint::Abstract(name) if !stream => Sink::Abstract(name.into()),
+                Endpoint::Descriptor(number) => {
+                    let inherited = manylane_io::socket::inherited(number);
+                    Sink::Descriptor(inherited.map_err(|errno| format!("fd@{number} cannot be used: {errno}"))?)
+                }
+                other => return Err(format!("lines are not sent to '{other}' yet")),
+            }
+        }
+    };
+    Ok(sink)
 }

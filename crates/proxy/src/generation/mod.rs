@@ -17,6 +17,7 @@ mod server;
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
+pub use log::{FrontendLog, Logs};
 pub use process::{Owner, Process};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use rules::{
@@ -43,6 +44,8 @@ pub struct Generation {
     pub servers: usize,
     /// What expressions share.
     pub expressions: Expressions,
+    /// Where lines are logged.
+    pub logs: Logs,
     /// The local time zone.
     pub zone: Zone,
     /// `maxconn` of `global`.
@@ -85,9 +88,10 @@ impl Generation {
             refuse.keyword(section.name.pos(), "userlist", "users are not built yet");
         }
         for section in rings {
-            refuse.keyword(section.name.pos(), "ring", "logs are not built yet");
+            refuse.keyword(section.name.pos(), "ring", "it is not built yet");
         }
-        let mut proxies = proxies::proxies(config, &process, &mut refuse);
+        let mut logs = Logs::new(global, &mut refuse);
+        let mut proxies = proxies::proxies(config, &process, &mut logs, &mut refuse);
         if process.no_reuse_port {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
             listeners.for_each(|listener| listener.options.reuse_port = false);
@@ -101,6 +105,7 @@ impl Generation {
             servers: proxies.servers,
             expressions,
             zone: Zone::system(),
+            logs,
             places,
         }
     }

@@ -118,9 +118,9 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         h1_case_adjust_file,
         hard_stop_after,
         localpeer: _, // a name that only peers sections use, and those are refused
-        log,
-        log_send_hostname,
-        log_tag,
+        log: _, // read with the targets of proxies
+        log_send_hostname: _,
+        log_tag: _,
         max_spread_checks: _, // of health checks, which are refused
         maxconn,
         maxconnrate,
@@ -179,7 +179,6 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         refuse.keyword(name.pos(), "h1-case-adjust", "it is not built yet");
     }
     refuse.set(h1_case_adjust_file, "h1-case-adjust-file", "it is not built yet");
-    super::log::global(log, log_send_hostname, log_tag, refuse);
     refuse.set(maxconnrate, "maxconnrate", "it is not built yet");
     refuse.set(maxpipes, "maxpipes", "each lane keeps a bounded number of pipes of its own");
     refuse.set(maxsessrate, "maxsessrate", "it is not built yet");

@@ -3,6 +3,7 @@
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
 use super::http::{self, Http};
+use super::log::{FrontendLog, Logs};
 use super::process::Process;
 use super::refuse::Refuse;
 use super::rules::{Directory, Expressions, RuleReader, Rules};
@@ -39,6 +40,8 @@ pub struct Frontend {
     pub http: Http,
     /// Its rules.
     pub rules: Arc<Rules>,
+    /// How it logs, if it does.
+    pub log: Option<FrontendLog>,
     /// Where waiting ends.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
@@ -180,7 +183,12 @@ pub(super) struct Proxies {
     pub(super) expressions: Option<Expressions>,
 }
 
-pub(super) fn proxies(config: &Config, process: &Process, refuse: &mut Refuse<'_>) -> Proxies {
+pub(super) fn proxies(
+    config: &Config,
+    process: &Process,
+    logs: &mut Logs,
+    refuse: &mut Refuse<'_>,
+) -> Proxies {
     let mut all = Proxies::default();
     let mut names: HashMap<Vec<u8>, usize> = HashMap::new();
     let started = |proxy: &&Proxy| {
@@ -193,7 +201,7 @@ pub(super) fn proxies(config: &Config, process: &Process, refuse: &mut Refuse<'_
     let mut reader = RuleReader::new(Directory::new(config, started));
     let mut ids = Ids::new(config.proxies.iter().filter_map(|proxy| proxy.id).map(|set| set.value));
     for proxy in config.proxies.iter().filter(started) {
-        one(proxy, config, process, &names, &mut reader, &mut ids, &mut all, refuse);
+        one(proxy, config, process, &names, &mut reader, logs, &mut ids, &mut all, refuse);
     }
     all.expressions = Some(reader.finish());
     all
@@ -228,6 +236,7 @@ fn one<'c>(
     process: &Process,
     names: &HashMap<Vec<u8>, usize>,
     reader: &mut RuleReader<'c>,
+    logs: &mut Logs,
     ids: &mut Ids,
     all: &mut Proxies,
     refuse: &mut Refuse<'_>,
@@ -256,7 +265,7 @@ fn one<'c>(
     let rule = "it is not built yet";
     let rules = Arc::new(reader.rules(proxy, refuse));
     for capture in captures {
-        refuse.keyword(capture.pos, "capture", "logs are not built yet");
+        refuse.keyword(capture.pos, "capture", "it is not built yet");
     }
     for (conditions, keyword) in [
         (monitor_fail, "monitor fail"),
@@ -294,6 +303,7 @@ fn one<'c>(
             default_backend,
             http: http::http(settings, process, config, refuse),
             rules: rules.clone(),
+            log: logs.of(proxy, reader, refuse),
             timeouts: FrontendTimeouts {
                 client: time(Timeout::Client),
                 client_fin: time(Timeout::ClientFin),
@@ -385,12 +395,11 @@ const DONE: &[Toggle] = &[
     Toggle::PREFER_LAST_SERVER,
     Toggle::UNSAFE_REQUESTS,
     Toggle::UNSAFE_RESPONSES,
-    // Only logs could tell the difference, and those are refused.
     Toggle::DONTLOG_NORMAL,
     Toggle::DONTLOGNULL,
-    Toggle::LOG_HEALTH_CHECKS,
+    Toggle::LOG_HEALTH_CHECKS, // there are none
     Toggle::LOG_SEPARATE_ERRORS,
-    Toggle::LOGASAP,
+    Toggle::LOGASAP, // refused with the logs
 ];
 
 fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common {
@@ -403,7 +412,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         default_server: _, // is in the servers
         disabled: _,
         error_files: _,
-        error_log_format: _, // of logs, which are refused
+        error_log_format: _, // read with the logs
         errorfiles: _,
         forwardfor: _,
         fullconn: _,
@@ -416,7 +425,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         inspect_request: _, // of content rules, which are refused
         inspect_response: _,
         load_server_state,
-        log,
+        log: _, // read with the frontend
         log_format: _,
         log_format_sd: _,
         log_option: _,
@@ -445,7 +454,6 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
     if load_server_state.is_some_and(|set| set.value != "none") {
         refuse.set(load_server_state, "load-server-state-from-file", "it is not built yet");
     }
-    super::log::targets(log, refuse);
     refuse.set(rate_limit, "rate-limit sessions", "it is not built yet");
     for statement in stats {
         refuse.keyword(statement.pos, statement.keyword, "the statistics page is not built yet");

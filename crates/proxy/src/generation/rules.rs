@@ -218,6 +218,25 @@ impl<'c> RuleReader<'c> {
         }
     }
 
+    /// A format of the file.
+    pub(super) fn log_format(&mut self, word: &Word, place: Places, refuse: &mut Refuse<'_>) -> Option<Format> {
+        let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
+        match Format::compile(word.bytes(), Use::Log, place, &mut compiler) {
+            Ok(format) => Some(format),
+            Err(error) => {
+                refuse.found.alert(word.pos_at(error.at), format!("log format : {error}"));
+                None
+            }
+        }
+    }
+
+    /// A format of the program's own.
+    pub(super) fn own_format(&mut self, text: &str) -> Format {
+        let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
+        Format::compile(text.as_bytes(), Use::Log, Places::LOG, &mut compiler)
+            .expect("the usual formats are written by the same hand as their reader")
+    }
+
     /// The rules of a proxy; those of a named `defaults` section come before its own.
     pub(super) fn rules(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> Rules {
         self.directory.current = Some(proxy);

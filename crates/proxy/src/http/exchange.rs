@@ -119,6 +119,7 @@ impl Session<'_> {
         else {
             return self.fail(&asking, None, 503, none, bodyless).await;
         };
+        self.note(|record| record.backend = Some(backend.number));
         asking.mode = asking.mode.max(backend.http.close);
         asking.keep &= asking.mode != CloseMode::Both;
         let counts = backend.counts.own();
@@ -159,10 +160,12 @@ impl Session<'_> {
         match verdict {
             Ok(Verdict::Continue) => None,
             Ok(Verdict::Answer(Answer::Usual(status))) => {
+                self.note(|record| record.ended = Termination::new(Cause::Refused, Phase::Request));
                 self.frontend.counts.own().requests_denied.add(1);
                 Some(self.answer(asking, backend, status, bodyless).await)
             }
             Ok(Verdict::Answer(Answer::Own(head, body))) => {
+                self.note(|record| record.ended = Termination::new(Cause::Local, Phase::Request));
                 Some(self.own_answer(asking, backend, *head, body, bodyless).await)
             }
             Err(_) => Some(self.answer(asking, backend, 500, bodyless).await),
@@ -248,6 +251,7 @@ impl Session<'_> {
                     };
                 }
                 Err(Failed::Client) => {
+                    self.note(|record| record.ended = Termination::new(Cause::ClientLeft, Phase::Headers));
                     self.frontend.counts.own().request_errors.add(1);
                     return After::Close;
                 }
@@ -335,7 +339,7 @@ impl Session<'_> {
         let private = &mut self.private;
         let shelf = |hold: &Hold| Self::take_idle(local, backend, private, first, hold);
         let attempt = server::connect(local, backend, &mut self.client, wanted, shelf).await;
-        let Attempt { connection, hold, reused } = match attempt {
+        let Attempt { connection, hold, reused, pains } = match attempt {
             Ok(attempt) => attempt,
             Err(ended) if ended.cause == Cause::ClientLeft => return Err(Failed::Client),
             Err(ended) => return Err(Failed::Answer(503, ended)),
@@ -343,9 +347,14 @@ impl Session<'_> {
         let index = hold.index();
         asking.right = asking.told.server == Some(index);
         self.last = Some((backend.number, index));
+        self.note(|record| {
+            record.pains(pains);
+            record.retries += retries;
+            record.server = Some(index);
+        });
         // The bytes that were received of the client belong to the way up, as long as it lasts.
         let mut received = std::mem::take(&mut self.client.received);
-        let attempt = Attempt { connection, hold, reused };
+        let attempt = Attempt { connection, hold, reused, pains };
         let outcome = self.served(request, asking, backend, attempt, &mut received, retries).await;
         self.client.received = received;
         let Outcome { after, linger, idle } = outcome?;
@@ -377,7 +386,7 @@ impl Session<'_> {
         retries: u32,
     ) -> Result<Outcome, Failed> {
         let local = self.local;
-        let Attempt { connection, hold, reused } = attempt;
+        let Attempt { connection, hold, reused, pains: _ } = attempt;
         let index = hold.index();
         let mut out = Chain::new();
         let memory = || Failed::Answer(500, Termination::new(Cause::Resource, Phase::Headers));
@@ -466,6 +475,19 @@ impl Session<'_> {
         }
         let here = local.here();
         backend.balancer.report(index, here.now().since(begun), here.now());
+        self.note(|record| {
+            record.response = Some(here.now().since(begun));
+            record.status = Some(response.head.status());
+            if backend.http.cookie.is_some() {
+                let asked = match (asking.told.there, asking.told.server) {
+                    (false, _) => b'N',
+                    (true, None) => b'I',
+                    (true, Some(_)) => b'V',
+                };
+                let right = asking.right && asking.told.there;
+                record.cookies = [asked, if right || hold.server().cookie.is_none() { b'N' } else { b'I' }];
+            }
+        });
 
         // From here on the client sees what comes.
         let Response { head: mut response_head, body, connection: said } = response;
@@ -517,6 +539,14 @@ impl Session<'_> {
             watch.over(here, going_up.beside(sending)).await
         };
         let complete = matches!(ended, Ok(Ok(Ok(())))) && down.is_done();
+        self.note(|record| {
+            record.ended = match &ended {
+                _ if complete => Termination::NORMAL,
+                Ok(Err(_)) | Ok(Ok(Err(Broken::Receiver))) => Termination::new(Cause::ClientLeft, Phase::Data),
+                Ok(_) => Termination::new(Cause::ServerLeft, Phase::Data),
+                Err(cause) => Termination::new(*cause, Phase::Data),
+            };
+        });
         if let Ok(Ok(Err(Broken::Sender | Broken::Framing(_)))) | Err(Cause::ServerSilent) = ended {
             backend.counts.own().response_errors.add(1);
             backend.servers[index.get()].counts.own().response_errors.add(1);
@@ -582,6 +612,7 @@ impl Session<'_> {
         ended: Termination,
         bodyless: bool,
     ) -> After {
+        self.note(|record| record.ended = ended);
         if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) {
             self.frontend.counts.own().request_errors.add(1);
         }
@@ -608,6 +639,10 @@ impl Session<'_> {
     }
 
     async fn send_answer(&mut self, backend: Option<&Backend>, status: u16, mut out: Chain, keep: bool) -> After {
+        self.note(|record| {
+            record.status = Some(status);
+            record.down += out.len() as u64;
+        });
         count_status!(self.frontend.counts.own(), status);
         if let Some(backend) = backend {
             count_status!(backend.counts.own(), status);

@@ -8,12 +8,14 @@ mod request;
 
 use crate::flow::{Patience, Splicing};
 use crate::generation::{Backend, Frontend, Listener};
+use crate::log::Record;
 use crate::rules::{Facts, Scopes};
 use crate::run::{Idle, Local};
 use crate::session::Client;
 use exchange::After;
 use manylane_balance::Index;
 use request::NoMore;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// A client's session.
@@ -30,11 +32,13 @@ struct Session<'a> {
     private: Option<(usize, Index, Idle)>,
     /// Variables of rules.
     scopes: Scopes,
+    /// What the log will say of the request at work; none where nothing is logged.
+    record: RefCell<Option<Record>>,
 }
 
 /// Serves a connection until it ends.
 pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client) {
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, scopes: Scopes::default() };
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, scopes: Scopes::default(), record: RefCell::new(None) };
     loop {
         match session.next_request().await {
             Ok(request) => {
@@ -43,6 +47,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
                 counts.requests.add(1);
                 let after = session.exchange(request).await;
                 frontend.counts.own().streams_ended.add(1);
+                session.log();
                 session.requests += 1;
                 if after == After::Close {
                     break;
@@ -50,6 +55,8 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
             }
             Err(NoMore::Refused) => {
                 frontend.counts.own().request_errors.add(1);
+                session.last = None;
+                session.log();
                 break;
             }
             Err(NoMore::End) => break,
@@ -71,8 +78,28 @@ impl Session<'_> {
         }
     }
 
+    /// Notes something of the request at work, if that is logged.
+    fn note(&self, what: impl FnOnce(&mut Record)) {
+        if let Some(record) = &mut *self.record.borrow_mut() {
+            what(record);
+        }
+    }
+
+    /// Logs the request at work.
+    fn log(&mut self) {
+        let Some(record) = self.record.take() else { return };
+        let Some(log) = &self.frontend.log else { return };
+        let backend = record.backend.map(|number| &self.local.generation.backends[number]);
+        let server = backend.zip(record.server).map(|(backend, index)| &backend.servers[index.get()]);
+        record.write(log, &self.facts(), backend, server, self.local.here().now());
+    }
+
     /// Tells the counters of bytes from the client, and to it.
     fn count(&self, backend: &Backend, server: Option<Index>, up: u64, down: u64) {
+        self.note(|record| {
+            record.up += up;
+            record.down += down;
+        });
         let server = server.map(|index| backend.servers[index.get()].counts.own());
         let (f, b, l) = (self.frontend.counts.own(), backend.counts.own(), self.listener.counts.own());
         f.bytes_in.add(up);

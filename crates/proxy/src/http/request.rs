@@ -1,6 +1,8 @@
 //! The next request of a client, waited for with the patience that is due.
 
 use super::{Session, answer, count_status};
+use crate::log::Record;
+use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::{Persist, Request, RequestParser};
 use manylane_http::{Method, Version};
@@ -40,10 +42,20 @@ impl Session<'_> {
         let after = |time: Option<Duration>| time.map_or(Time::MAX, |time| here.now() + time);
         let mut begun = !self.client.received.is_empty();
         let mut deadline = after(if begun { whole } else { idle });
+        let waited_from = here.now();
+        if begun {
+            self.begin_record(waited_from);
+        }
         loop {
             if begun {
                 match parser.parse(&mut self.client.received) {
-                    Ok(Some(request)) => return Ok(request),
+                    Ok(Some(request)) => {
+                        self.note(|record| {
+                            record.request = record.age(here.now());
+                            record.remember(&request.head);
+                        });
+                        return Ok(request);
+                    }
                     Ok(None) => {}
                     Err(error) => {
                         self.refuse(error.status).await;
@@ -55,6 +67,7 @@ impl Session<'_> {
                 Wait::Bytes => {
                     if !begun {
                         begun = true;
+                        self.begin_record(waited_from);
                         if self.requests > 0 {
                             deadline = after(whole);
                         }
@@ -72,6 +85,16 @@ impl Session<'_> {
                 }
                 Wait::Stopping => return Err(NoMore::End),
             }
+        }
+    }
+
+    /// A request begins, after nothing came since `waited_from`.
+    fn begin_record(&mut self, waited_from: Time) {
+        if self.frontend.log.is_some() {
+            let now = self.local.here().now();
+            let mut record = Record::new(now);
+            record.idle = now.since(waited_from);
+            self.record.replace(Some(record));
         }
     }
 
@@ -108,6 +131,15 @@ impl Session<'_> {
 
     /// Answers something that is no request, and reads on for a moment: a connection that is closed with bytes unread takes the answer with it.
     async fn refuse(&mut self, status: u16) {
+        let (cause, phase) =
+            if status == 408 { (Cause::ClientSilent, Phase::Request) } else { (Cause::Refused, Phase::Request) };
+        if self.record.borrow().is_none() {
+            self.begin_record(self.local.here().now());
+        }
+        self.note(|record| {
+            record.status = Some(status);
+            record.ended = Termination::new(cause, phase);
+        });
         let mut out = Chain::new();
         let proxies = [&self.frontend.http];
         if answer::write(&mut out, &proxies, status, Version::HTTP_11, Method::Get, Persist::Close).is_ok() {

@@ -2,8 +2,9 @@
 
 use crate::generation::{Backend, Frontend, Generation, Listener, Server};
 use crate::run::Local;
+use manylane_config::tree::Mode;
 use manylane_expr::{
-    ClientFacts, Data, Direction, Env, Host, Number, ProxyFacts, ProxyId, Scratch, ServerFacts, ServerId,
+    ClientFacts, Data, Direction, Env, Host, LogFacts, Number, ProxyFacts, ProxyId, Scratch, ServerFacts, ServerId,
     StreamFacts, Timestamp, UserlistId, Value, Variables,
 };
 use manylane_http::Head;
@@ -47,6 +48,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) response: Option<&'a Head>,
     pub(crate) backend: Option<&'a Backend>,
     pub(crate) server: Option<&'a Server>,
+    /// At the end, what only log lines know.
+    pub(crate) log: Option<(&'a LogFacts<'a>, &'a StreamFacts<'a>)>,
 }
 
 fn proxy<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyFacts<'a> {
@@ -74,7 +77,7 @@ impl Facts<'_> {
             ),
             listener_id: self.listener.index as i64 + 1,
             listener_name: self.listener.name.as_deref().unwrap_or_default().as_bytes(),
-            http_major: i64::from(moment.request.is_some()),
+            http_major: i64::from(self.frontend.mode == Mode::Http),
             proxied: self.listener.accept_proxy,
             first_request: self.first_request,
             timeout: millis(self.frontend.timeouts.client),
@@ -84,20 +87,21 @@ impl Facts<'_> {
         let server = ServerFacts {
             backend: backend.map(|backend| proxy(backend.id, &backend.name, b"")),
             server: moment.server.map(|server| (server.id.into(), server.name.as_bytes())),
-            http_major: i64::from(moment.response.is_some()),
+            http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some()),
             timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
             current_timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
             tunnel: backend.map_or(0, |backend| millis(backend.timeouts.tunnel)),
             current_tunnel: backend.map_or(0, |backend| millis(backend.timeouts.tunnel)),
             ..ServerFacts::default()
         };
-        let stream = StreamFacts::default();
+        let nothing = StreamFacts::default();
+        let (log, stream) = moment.log.unzip();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let reader = self.local.reader();
         let env = Env {
             now: Timestamp { seconds: now.as_secs().cast_signed(), micros: now.subsec_micros() },
             zone: &generation.zone,
-            direction: if moment.response.is_some() { Direction::Response } else { Direction::Request },
+            direction: if moment.response.is_some() || moment.log.is_some() { Direction::Response } else { Direction::Request },
             is_final: true,
             request: moment.request,
             response: moment.response,
@@ -105,8 +109,8 @@ impl Facts<'_> {
             response_data: Data::default(),
             client: &client,
             server: &server,
-            stream: &stream,
-            log: None,
+            stream: stream.unwrap_or(&nothing),
+            log,
             variables: manylane_expr::Scopes {
                 process: Some(&generation.expressions.process),
                 session: Some(&self.scopes.session),
@@ -214,7 +218,7 @@ impl Host for Local {
     }
 
     fn hostname(&self) -> &[u8] {
-        b""
+        self.generation.logs.hostname.as_bytes()
     }
 
     fn debug(&self, _: &[u8], _: &[u8], _: Option<Value<'_>>) {}

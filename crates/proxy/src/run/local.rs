@@ -5,7 +5,8 @@ use crate::generation::Generation;
 use manylane_balance::Shelf;
 use manylane_io::Io;
 use manylane_net::{Connection, Connector, Presence};
-use manylane_sched::Here;
+use manylane_logs::LaneLogs;
+use manylane_sched::{BlockingPool, Here};
 use manylane_sync::qsbr::Reader;
 use manylane_sync::Arc;
 use std::cell::{Cell, Ref, RefCell};
@@ -13,6 +14,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ pub struct Local {
     pub(crate) stopping: Event,
     /// The lane's access to what is published; one for all generations.
     reader: Rc<RefCell<Reader>>,
+    /// Lines on their way.
+    pub(crate) logs: LaneLogs,
     /// Where expressions write.
     pub(crate) memory: RefCell<manylane_expr::Lane>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
@@ -54,6 +58,12 @@ thread_local! {
     static SERVED: RefCell<Vec<Rc<Local>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Threads that write to descriptors which may block: of the whole process, started when there is something to write.
+fn blocking() -> Arc<BlockingPool> {
+    static POOL: OnceLock<Arc<BlockingPool>> = OnceLock::new();
+    POOL.get_or_init(|| Arc::new(BlockingPool::default())).clone()
+}
+
 impl Local {
     /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
     /// [stops](Self::stop), perhaps more than once.
@@ -65,7 +75,11 @@ impl Local {
         let reader = SERVED.with_borrow(|served| served.first().map(|local| local.reader.clone()));
         let reader = reader.unwrap_or_else(|| Rc::new(RefCell::new(Reader::new())));
         let seed = (manylane_sync::lane::current().index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let targets = generation.logs.targets.iter().cloned();
+        let zone = manylane_logs::Zone::local();
+        let logs = LaneLogs::new(io.here(), io.clone(), blocking(), zone, targets);
         let local = Rc::new(Self {
+            logs,
             io,
             generation,
             connectors,

@@ -21,6 +21,21 @@ pub(crate) struct Attempt {
     pub(crate) hold: Hold,
     /// The connection was there already, and served so many requests.
     pub(crate) reused: Option<u32>,
+    /// What it took.
+    pub(crate) pains: Pains,
+}
+
+/// What it took to get to a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pains {
+    /// Time in queues.
+    pub(crate) queued: Duration,
+    /// Time until it was connected.
+    pub(crate) connected: Duration,
+    /// Tries after the first.
+    pub(crate) retries: u32,
+    /// The last of them went to another server.
+    pub(crate) redispatched: bool,
 }
 
 /// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one.
@@ -36,13 +51,17 @@ pub(crate) async fn connect(
 ) -> Result<Attempt, Termination> {
     let counts = backend.counts.own();
     let retries_most = if backend.retries_connect { backend.retries } else { 0 };
+    let here = local.here();
+    let begun = here.now();
     let mut hold = enter(local, backend, client, wanted).await?;
+    let mut pains = Pains { queued: here.now().since(begun), ..Pains::default() };
+    let tried = here.now();
     let mut retries = 0;
     loop {
         if let Some((connection, served)) = shelf(&hold) {
             counts.reuses.add(1);
             hold.server().counts.own().reuses.add(1);
-            return Ok(Attempt { connection, hold, reused: Some(served) });
+            return Ok(Attempt { connection, hold, reused: Some(served), pains });
         }
         let (source, to) = (client.source, client.destination_of(hold.server()));
         let trying = one(local, backend, &hold, source, to);
@@ -50,7 +69,8 @@ pub(crate) async fn connect(
             Ok(connection) => {
                 counts.connects.add(1);
                 hold.server().counts.own().connects.add(1);
-                return Ok(Attempt { connection, hold, reused: None });
+                pains.connected = here.now().since(tried);
+                return Ok(Attempt { connection, hold, reused: None, pains });
             }
             Err(cause) => cause,
         };
@@ -60,6 +80,7 @@ pub(crate) async fn connect(
             return Err(Termination::new(cause, Phase::Connect));
         }
         retries += 1;
+        pains.retries = retries;
         counts.retries.add(1);
         hold.server().counts.own().retries.add(1);
         if backend.redispatch.applies(retries, retries_most) && backend.servers.len() > 1 {
@@ -67,11 +88,12 @@ pub(crate) async fn connect(
             hold.server().counts.own().redispatches.add(1);
             let failed = Wanted { server: None, avoid: Some(hold.index()), ..wanted };
             drop(hold);
+            pains.redispatched = true;
             hold = enter(local, backend, client, failed).await?;
         } else if cause == Cause::ServerLeft {
             // It was quick to refuse: time to come back.
             let pause = backend.timeouts.connect.unwrap_or(TURN_AROUND).min(TURN_AROUND);
-            waiting(backend, client, local.here().sleep(pause)).await?;
+            waiting(backend, client, here.sleep(pause)).await?;
         }
     }
 }

@@ -26,6 +26,11 @@ impl<'a> Pair<'a> {
         Self { io, client, server, watch: Watch::new(patience, io.here().now()) }
     }
 
+    /// Bytes from the client, and bytes to it.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.watch.up.bytes(), self.watch.down.bytes())
+    }
+
     /// Forwards until the end. `from_client` and `from_server` go first. `count` is told of bytes as they go: up, and down.
     pub(crate) async fn forward(
         &self,

@@ -1,0 +1,147 @@
+//! Log lines, end to end.
+
+mod common;
+
+use common::{DEFAULTS, Manylane, connect, echo, fd, listener, nobody, origin, read_all};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, UdpSocket};
+
+/// A syslog server.
+struct Syslog(UdpSocket);
+
+impl Syslog {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        Self(socket)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    fn line(&self) -> String {
+        let mut bytes = [0; 4096];
+        let length = self.0.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    }
+}
+
+/// Digits become a 9, so that times can be compared.
+fn shape(text: &str) -> String {
+    let mut shape = String::new();
+    for c in text.trim_end().chars() {
+        match c {
+            '0'..='9' if shape.ends_with('9') => {}
+            '0'..='9' => shape.push('9'),
+            c => shape.push(c),
+        }
+    }
+    shape
+}
+
+fn server() -> SocketAddr {
+    origin(|stream| {
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if line == "\r\n"
+                && reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err()
+            {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn requests_are_logged_as_haproxy_does() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "global\n log {} local0\n log-tag web\n{DEFAULTS} mode http\n log global\n option httplog\nfrontend f\n bind {}\n default_backend b\nbackend b\n server s {}\n",
+        syslog.address(),
+        fd(&socket),
+        server()
+    ));
+    let mut client = connect(address);
+    client.write_all(b"GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = [0; 43];
+    client.read_exact(&mut answer).unwrap();
+    let line = syslog.line();
+    let (head, text) = line.split_once("]: ").unwrap();
+    assert!(head.starts_with("<134>") && head.contains(" web["), "{line}");
+    assert_eq!(
+        shape(text),
+        "9.9.9.9:9 [9/Nov/9:9:9:9.9] f b/s 9/9/9/9/9 9 9 - - ---- 9/9/9/9/9 9/9 \"GET /a?b HTTP/9.9\""
+            .replace("Nov", &text[text.find('/').unwrap() + 1..][..3]),
+        "{line}"
+    );
+    assert!(text.contains(" 200 43 - - ---- "), "{line}");
+    client.write_all(b"nonsense\r\n\r\n").unwrap();
+    let line = syslog.line();
+    assert!(line.contains(" f f/<NOSRV> ") || line.contains("<NOSRV> "), "{line}");
+    assert!(
+        line.contains(" 400 ") && line.contains(" PR-- ") && line.trim_end().ends_with("\"<BADREQ>\""),
+        "{line}"
+    );
+}
+
+#[test]
+fn failures_are_logged_with_their_state() {
+    let syslog = Syslog::new();
+    let silent = origin(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    for (more, server, state) in
+        [(" retries 0", nobody(), " 503 "), (" timeout server 50ms", silent, " 504 ")].map(
+            |(more, server, status)| {
+                (more, server, (status, if status == " 503 " { " SC-- " } else { " sH-- " }))
+            },
+        )
+    {
+        let (socket, address) = listener();
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\n log {} local0\n option httplog\n{more}\nlisten l\n bind {}\n server s {server}\n",
+            syslog.address(),
+            fd(&socket)
+        ));
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        read_all(&mut client);
+        let line = syslog.line();
+        assert!(line.contains(state.0) && line.contains(state.1), "{line}");
+    }
+}
+
+#[test]
+fn sessions_are_logged_and_formats_are_ones_own() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let config = |format: &str| {
+        format!(
+            "{DEFAULTS} log {} format raw local0\n{format}\nlisten l\n bind {}\n server s {}\n",
+            syslog.address(),
+            fd(&socket),
+            echo()
+        )
+    };
+    for (format, expected) in [
+        (" option tcplog", "9.9.9.9:9 [9/Mon/9:9:9:9.9] l l/s 9/9/9 9 -- 9/9/9/9/9 9/9"),
+        (" log-format \"%f|%b|%s|%ts|%B|%U\"", "l|l|s|--|9|9"),
+    ] {
+        let _program = Manylane::start(&config(format));
+        let mut client = connect(address);
+        client.write_all(b"hello").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_all(&mut client), "hello");
+        let line = syslog.line();
+        let month = line.split('/').nth(1).unwrap_or_default().to_owned();
+        let seen = if format.contains("tcplog") { shape(&line).replace(&month, "Mon") } else { shape(&line) };
+        assert_eq!(seen, expected, "{line}");
+    }
+}
