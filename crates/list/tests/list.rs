@@ -159,6 +159,11 @@ fn next(state: &mut u64) -> usize {
 const THREADS: usize = 6;
 const ROUNDS: usize = 30_000;
 
+/// ThreadSanitizer sees what a join orders, but not what the end of a scope does.
+fn join_each(threads: Vec<std::thread::ScopedJoinHandle<'_, ()>>) {
+    threads.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
+}
+
 /// R-E1: all that went in came out once: by its owner's delete or by one pop.
 #[test]
 fn pinned_elements_that_went_in_came_out_once() {
@@ -167,7 +172,7 @@ fn pinned_elements_that_went_in_came_out_once() {
     let (added, deleted, popped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let start = Barrier::new(THREADS);
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
+        let threads = (0..THREADS).map(|thread| {
             let (list, start, added, deleted, popped) = (&list, &start, &added, &deleted, &popped);
             scope.spawn(move || {
                 let mut state = seed ^ (thread as u64) << 32;
@@ -200,8 +205,9 @@ fn pinned_elements_that_went_in_came_out_once() {
                 added.fetch_add(ins, Ordering::Relaxed);
                 deleted.fetch_add(outs, Ordering::Relaxed);
                 popped.fetch_add(pops, Ordering::Relaxed);
-            });
-        }
+            })
+        });
+        join_each(threads.collect());
     });
     assert!(list.is_empty());
     let (added, out) = (added.into_inner(), deleted.into_inner() + popped.into_inner());
@@ -219,7 +225,7 @@ fn shared_elements_that_went_in_came_out_once() {
     let balance: Vec<AtomicU64> = items.iter().map(|_| AtomicU64::new(0)).collect();
     let start = Barrier::new(THREADS);
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
+        let threads = (0..THREADS).map(|thread| {
             let (lists, items, balance, start) = (&lists, &items, &balance, &start);
             scope.spawn(move || {
                 let mut state = seed ^ (thread as u64) << 32;
@@ -245,8 +251,9 @@ fn shared_elements_that_went_in_came_out_once() {
                         balance[i].fetch_add(1, Ordering::Relaxed);
                     }
                 }
-            });
-        }
+            })
+        });
+        join_each(threads.collect());
     });
     let mut left = vec![0; items.len()];
     for list in &lists {
