@@ -272,6 +272,7 @@ fn look(bytes: &[u8], size: usize) {
 fn socket_pair(size: usize) -> (Socket, Socket) {
     let (a, b) = Socket::pair(Kind::Stream);
     b.set_recv_limit(ROOM * size).expect("it is more than 0");
+    a.set_send_limit(ROOM * size).expect("it is more than 0");
     (a, b)
 }
 
