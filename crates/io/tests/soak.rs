@@ -188,7 +188,7 @@ impl Soak {
                 }
             }
         }
-        part(stream, random).await;
+        part(&self.io, stream, random).await;
     }
 
     /// Echoes, or breaks off somewhere.
@@ -210,7 +210,7 @@ impl Soak {
                 _ => break,
             }
         }
-        part(stream, random).await;
+        part(&self.io, stream, random).await;
     }
 }
 
@@ -220,20 +220,22 @@ fn bytes(n: usize) -> Chain {
     chain
 }
 
-/// One of the ways in which a connection ends.
-async fn part(stream: Stream, random: &Random) {
+/// One of the ways in which a connection ends. Those that wait for what was handed over do so for a while: two ends that do not read
+/// any more would wait for each other.
+async fn part(io: &Io, stream: Stream, random: &Random) {
+    let patience = Duration::from_secs(1);
     match random.below(5) {
         0 => {
-            let _ = stream.close().await;
+            let _ = io.here().timeout(patience, stream.close()).await;
         }
         1 => {
-            let _ = stream.shutdown(Shutdown::Write).await;
+            let _ = io.here().timeout(patience, stream.shutdown(Shutdown::Write)).await;
         }
         2 => {
             let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)); // a reset
         }
         3 => {
-            let _ = stream.shutdown(Shutdown::Both).await;
+            let _ = io.here().timeout(patience, stream.shutdown(Shutdown::Both)).await;
         }
         _ => {}
     }
