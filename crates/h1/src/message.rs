@@ -30,7 +30,7 @@ pub struct Connection {
     pub close: bool,
     /// `keep-alive` was said.
     pub keep_alive: bool,
-    /// `upgrade` was said, and there is an `Upgrade` field.
+    /// `upgrade` was said, and there is an `Upgrade` field, which does not offer HTTP/2.
     pub upgrade: bool,
     /// Anything else was said.
     pub others: bool,
@@ -68,6 +68,8 @@ pub(crate) struct Seen {
     coding_at: Option<usize>,
     host: Option<(usize, usize)>,
     upgrade_field: bool,
+    /// It offers HTTP/2, in which requests would pass unseen; such an offer is not passed on.
+    http2_upgrade: bool,
     proxy_connection: Connection,
     pub(crate) connection: Connection,
     pub(crate) continue_expected: bool,
@@ -106,7 +108,12 @@ impl Seen {
             }
             Known::CONNECTION => self.connection.add(value),
             Known::PROXY_CONNECTION => self.proxy_connection.add(value),
-            Known::UPGRADE => self.upgrade_field = !value.is_empty(),
+            Known::UPGRADE => {
+                let http2 =
+                    |member: &[u8]| member.eq_ignore_ascii_case(b"h2c") || member.eq_ignore_ascii_case(b"h2");
+                self.upgrade_field |= !value.is_empty();
+                self.http2_upgrade |= List::new(value).any(http2);
+            }
             Known::HOST if request => {
                 if self.host.is_some() {
                     return Err(Problem::TwoHosts);
@@ -146,7 +153,7 @@ impl Seen {
 
     /// Finds what is left to find when all fields were seen.
     fn finish(&mut self) {
-        self.connection.upgrade &= self.upgrade_field;
+        self.connection.upgrade &= self.upgrade_field && !self.http2_upgrade;
     }
 
     /// The body's framing as both messages have it; whether they may have it is the caller's to say.

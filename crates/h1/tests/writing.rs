@@ -60,6 +60,8 @@ fn connection_says_what_is_meant_and_nothing_twice() {
         ("1.1", "Connection: upgrade\r\nUpgrade: x\r\n", KeepAlive, ""),
         ("1.1", "Connection: upgrade\r\nUpgrade: x\r\n", Close, "connection: close\r\n"),
         ("1.1", "Upgrade: x\r\n", Upgrade, ""),
+        ("1.1", "Connection: upgrade\r\nUpgrade: h2c\r\n", Upgrade, ""),
+        ("1.1", "Connection: upgrade\r\nUpgrade: x, H2C\r\n", Upgrade, ""),
         ("1.1", "Connection: upgrade\r\n", Upgrade, ""),
     ];
     for &(version, fields, persist, expected) in table {
