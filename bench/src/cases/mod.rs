@@ -48,7 +48,8 @@ pub trait Variant: Send + Sync + Sized + 'static {
 pub enum Shape {
     /// Peaks with a few cores, then is flat or falls.
     PeaksEarly,
-    /// Keeps growing, but stays below the "after" by at least this factor at 48 cores.
+    /// Slower with two cores than with one. From there it grows with the cores, behind the "after" by a factor that is at least
+    /// this one.
     SlowerBy(f64),
 }
 
