@@ -11,7 +11,8 @@ SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 
 # Measured code keeps its branches off the ends of 32-byte blocks. Intel's cores from Skylake to Cascade Lake decode such branches
 # anew each time (erratum SKX102), so that the same instructions take up to 1.6 times as long where they happen to lie badly.
-BENCH := $(if $(filter x86_64,$(shell uname -m)),RUSTFLAGS="-C llvm-args=-x86-branches-within-32B-boundaries")
+# Said to the last step alone, which generates all code: what it is made from is not built again.
+ALIGNED := $(if $(filter x86_64,$(shell uname -m)),-C llvm-args=-x86-branches-within-32B-boundaries)
 
 # The crates are those of the workspace. The bench needs no model, and xtask runs on the real machine only.
 LIBRARIES := --workspace --exclude manylane-bench --exclude xtask
@@ -94,9 +95,10 @@ check: ## format, lints on all three machines, rooms and arrows, each feature al
 bench: ## all measurements: scaling, side by side with peers, instruction counts (about half an hour)
 	@scripts/setup bench
 	$(SIM) cargo build --release --package manylane-bench
-	$(BENCH) cargo run --release --package manylane-bench -- scale
-	$(BENCH) cargo run --release --package manylane-bench -- peers
-	$(BENCH) cargo bench --package manylane-bench
+	cargo rustc --release --package manylane-bench --bin manylane-bench -- $(ALIGNED)
+	$(TARGET)/release/manylane-bench scale
+	$(TARGET)/release/manylane-bench peers
+	cargo bench --package manylane-bench
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 60)
 	@scripts/setup fuzz
