@@ -33,7 +33,9 @@ pub(crate) fn check(workspace: &Metadata, findings: &mut Vec<Finding>) -> Result
         files += sources.len();
         for source in &sources {
             let below = source.path.strip_prefix(folder).unwrap_or(&source.path);
-            let tool = TOOLS.iter().any(|tool| below.starts_with(tool));
+            // The whole of the room `tests` is tests.
+            let tool = room.is_some_and(|room| room.name == "tests")
+                || TOOLS.iter().any(|tool| below.starts_with(tool));
             let mut check = Check {
                 root,
                 path: &source.path,
