@@ -1,6 +1,5 @@
 //! The data path's discipline: once warm, a request and its response ask nothing of the global allocator.
 #![cfg(not(any(loom, manylane_sim)))]
-#![allow(unsafe_code)] // an allocator that counts
 
 use manylane_buf::{Chain, Cluster};
 use manylane_h1::{
@@ -8,40 +7,16 @@ use manylane_h1::{
     frame_for, restrict_te, set_body, set_connection, write_head,
 };
 use manylane_http::{Known, Method};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::hint::black_box;
 
-/// The system's allocator, and how often this thread called it.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: all is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller vouches.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller vouches.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
+/// Ends the test program when it is called inside of [`assert_no_alloc::assert_no_alloc`].
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
 
-/// Calls of the allocator during 40 rounds, after 10 that warm up.
-fn calls_when_warm(mut round: impl FnMut()) -> u64 {
+/// Runs `round` until the lane's pools are warm, and then without an allocation.
+fn allocates_nothing_when_warm(mut round: impl FnMut()) {
     (0..10).for_each(|_| round());
-    let before = CALLS.get();
-    (0..40).for_each(|_| round());
-    CALLS.get() - before
+    assert_no_alloc::assert_no_alloc(|| (0..40).for_each(|_| round()));
 }
 
 fn received(pieces: &[&[u8]]) -> Chain {
@@ -52,18 +27,13 @@ fn received(pieces: &[&[u8]]) -> Chain {
     chain
 }
 
-#[test]
-fn the_allocator_is_counted() {
-    assert!(calls_when_warm(|| drop(black_box(Box::new(1u8)))) >= 80);
-}
-
 const REQUEST: &[u8] = b"POST /a/b?c=d HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X\r\nX: y\r\nTE: gzip\r\nCookie: a=b; c=d\r\n\
     Content-Length: 5\r\n\r\nhello";
 
 #[test]
 fn a_request_that_is_edited_and_forwarded_asks_for_nothing() {
     for cut in [REQUEST.len(), 30] {
-        let calls = calls_when_warm(|| {
+        allocates_nothing_when_warm(|| {
             let mut input = received(&[&REQUEST[..cut], &REQUEST[cut..]]);
             let mut request =
                 RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete");
@@ -82,14 +52,13 @@ fn a_request_that_is_edited_and_forwarded_asks_for_nothing() {
             assert!(reader.is_done() && input.is_empty());
             black_box(out);
         });
-        assert_eq!(calls, 0);
     }
 }
 
 #[test]
 fn chunks_in_and_out_ask_for_nothing() {
     let small = "1\r\nx\r\n".repeat(2_700);
-    let calls = calls_when_warm(|| {
+    allocates_nothing_when_warm(|| {
         let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let mut input =
             received(&[head, small.as_bytes(), b"400", b"\r\n", &[b'z'; 1024], b"\r\n0\r\nX-Sum: 1\r\n\r\n"]);
@@ -114,5 +83,4 @@ fn chunks_in_and_out_ask_for_nothing() {
         writer.end(trailers.as_mut(), &mut out).expect("chunks");
         black_box(out);
     });
-    assert_eq!(calls, 0);
 }

@@ -122,6 +122,7 @@ fn reserve() -> Option<NonNull<u8>> {
 // What pools keep hangs on the arenas, and LeakSanitizer looks for pointers in what was allocated, not in what was mapped.
 // `scripts/fuzz` sets the name where it is linked.
 #[cfg(manylane_lsan)]
+// SAFETY: this is the declaration of the sanitizer's own interface (`sanitizer/lsan_interface.h`).
 unsafe extern "C" {
     fn __lsan_register_root_region(begin: *const libc::c_void, size: usize);
 }
