@@ -1,0 +1,209 @@
+//! Cases: a configuration, requests, what origins answer, and what may differ, in one file.
+//!
+//! ```text
+//! # What it shows, in one or more lines.
+//! == config
+//! ...                        ${FRONT} and other names that begin so: descriptors of listeners, for 'bind fd@${FRONT}'
+//!                            ${ORIGIN_A} and others: addresses of servers; ${DEAD}: one where nobody listens
+//!                            ${LOG}: a receiver of log lines; ${DIR}: a folder with the case's files
+//! == file NAME               a file in ${DIR}
+//! == origin A [close|drop|silence]   what ORIGIN_A answers to its first request; again for the second, ...
+//! == connection [FRONT_B]    a new connection of the client; the first is there by itself, to FRONT
+//! == request [head] [N]      sent, then N answers are read (default 1); 'head': they have no body
+//! == send                    sent, and no answer is read yet
+//! == differs answers|origin|log|exit     why the two programs may differ there
+//! ```
+//! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.
+//! Lines of messages are sent with CR LF behind each; a line that ends with a backslash is sent without. `\xHH`, `\r`, `\n`, `\t`, `\0`
+//! are bytes.
+
+use crate::origin::Answer;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What the client does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Opens a connection to this listener.
+    Connect(String),
+    /// Sends these bytes, then reads so many answers.
+    Send {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// How many answers are read.
+        answers: usize,
+        /// Whether they answer HEAD.
+        to_head: bool,
+    },
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// What the client got.
+    Answers,
+    /// What the origins saw.
+    Origin,
+    /// Log lines.
+    Log,
+    /// How the program ended.
+    Exit,
+}
+
+/// One case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its file.
+    pub path: PathBuf,
+    /// The configuration.
+    pub config: String,
+    /// Files by name.
+    pub files: BTreeMap<String, String>,
+    /// What origins answer, by their names without `ORIGIN_`.
+    pub origins: BTreeMap<String, Vec<Answer>>,
+    /// What the client does.
+    pub steps: Vec<Step>,
+    /// What may differ, and why.
+    pub differs: BTreeMap<Part, String>,
+}
+
+impl Case {
+    /// Reads a case.
+    ///
+    /// # Errors
+    /// A sentence with the line.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let mut case = Self {
+            path: path.to_path_buf(),
+            config: String::new(),
+            files: BTreeMap::new(),
+            origins: BTreeMap::new(),
+            steps: Vec::new(),
+            differs: BTreeMap::new(),
+        };
+        let mut sections: Vec<(&str, String)> = Vec::new();
+        let mut shows = false;
+        for line in text.lines() {
+            match (line.strip_prefix("== "), sections.last_mut()) {
+                (Some(title), _) => sections.push((title.trim(), String::new())),
+                (None, Some((_, body))) => *body += &format!("{line}\n"),
+                (None, None) if line.starts_with("# ") => shows = true,
+                (None, None) if line.is_empty() => {}
+                (None, None) => return Err(format!("'{line}' stands before the first section")),
+            }
+        }
+        if !shows {
+            return Err("it begins with lines of '#' that say what it shows".into());
+        }
+        for (title, body) in &sections {
+            case.section(title, body).map_err(|wrong| format!("'== {title}': {wrong}"))?;
+        }
+        if case.config.is_empty() {
+            return Err("'== config' is missing".into());
+        }
+        Ok(case)
+    }
+
+    fn section(&mut self, title: &str, body: &str) -> Result<(), String> {
+        let words: Vec<&str> = title.split_whitespace().collect();
+        match *words.as_slice() {
+            ["config"] => body.clone_into(&mut self.config),
+            ["file", name] => {
+                self.files.insert(name.to_owned(), body.to_owned());
+            }
+            ["origin", name] => self.answer(name, Answer::Bytes(bytes(body)?, false)),
+            ["origin", name, "close"] => self.answer(name, Answer::Bytes(bytes(body)?, true)),
+            ["origin", name, "drop"] => self.answer(name, Answer::Close),
+            ["origin", name, "silence"] => self.answer(name, Answer::Silence),
+            ["connection"] => self.steps.push(Step::Connect("FRONT".into())),
+            ["connection", name] => self.steps.push(Step::Connect(name.to_owned())),
+            ["send"] => self.send(body, 0, false)?,
+            ["request"] => self.send(body, 1, false)?,
+            ["request", "head"] => self.send(body, 1, true)?,
+            ["request", count] => self.send(body, number(count)?, false)?,
+            ["request", "head", count] => self.send(body, number(count)?, true)?,
+            ["differs", part] => {
+                let part = match part {
+                    "answers" => Part::Answers,
+                    "origin" => Part::Origin,
+                    "log" => Part::Log,
+                    "exit" => Part::Exit,
+                    _ => return Err(format!("'{part}' is none of answers, origin, log, exit")),
+                };
+                if body.trim().is_empty() {
+                    return Err("a reason is missing".into());
+                }
+                self.differs.insert(part, body.trim().to_owned());
+            }
+            _ => return Err("no such section".into()),
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, name: &str, answer: Answer) {
+        self.origins.entry(name.to_owned()).or_default().push(answer);
+    }
+
+    fn send(&mut self, body: &str, answers: usize, to_head: bool) -> Result<(), String> {
+        if self.steps.is_empty() {
+            self.steps.push(Step::Connect("FRONT".into()));
+        }
+        self.steps.push(Step::Send { bytes: bytes(body)?, answers, to_head });
+        Ok(())
+    }
+
+    /// Names in the configuration that begin with `prefix`, as in `${FRONT_B}`.
+    pub fn names(&self, prefix: &str) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .config
+            .split("${")
+            .skip(1)
+            .filter_map(|rest| rest.split_once('}'))
+            .map(|(name, _)| name.to_owned())
+            .filter(|name| name.starts_with(prefix))
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+fn number(word: &str) -> Result<usize, String> {
+    word.parse().map_err(|_| format!("'{word}' is no number"))
+}
+
+/// The bytes that a section's lines stand for.
+fn bytes(body: &str) -> Result<Vec<u8>, String> {
+    let mut out = Vec::new();
+    for line in body.lines() {
+        let (line, ends) = match line.strip_suffix('\\') {
+            Some(line) => (line, false),
+            None => (line, true),
+        };
+        let mut rest = line.bytes();
+        while let Some(byte) = rest.next() {
+            if byte != b'\\' {
+                out.push(byte);
+                continue;
+            }
+            let hex = |rest: &mut std::str::Bytes<'_>| {
+                let digit = rest.next().and_then(|digit| char::from(digit).to_digit(16));
+                digit.ok_or("'\\x' takes two digits")
+            };
+            out.push(match rest.next() {
+                Some(b'r') => b'\r',
+                Some(b'n') => b'\n',
+                Some(b't') => b'\t',
+                Some(b'0') => 0,
+                Some(b'\\') => b'\\',
+                Some(b'x') => (hex(&mut rest)? * 16 + hex(&mut rest)?) as u8,
+                _ => return Err("'\\' is followed by one of r n t 0 x \\".into()),
+            });
+        }
+        if ends {
+            out.extend(b"\r\n");
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,178 @@
+//! What counts as the same: everything but what differs between two runs of one program, and the words of own answers.
+
+use crate::case::Part;
+use crate::client::Got;
+use crate::message::{Kind, Message};
+use crate::origin::Seen;
+use crate::run::Outcome;
+
+/// One part of an outcome as text, so that two can be compared and shown.
+pub fn text(outcome: &Outcome, part: Part) -> String {
+    match part {
+        Part::Answers => {
+            let mut text = String::new();
+            for (index, answers) in outcome.answers.iter().enumerate() {
+                for got in answers {
+                    text += &format!("--- {}\n{}", index + 1, got_text(got));
+                }
+            }
+            for rest in &outcome.rest {
+                text += &format!("--- rest of the connection: {}\n", rest_text(rest));
+            }
+            text
+        }
+        Part::Origin => outcome.seen.iter().map(|(name, seen)| seen_text(name, seen)).collect(),
+        Part::Log => {
+            outcome.log.iter().filter(|line| !is_farewell(line)).map(|line| log_line(line) + "\n").collect()
+        }
+        Part::Exit => format!("{:?}\n", outcome.exit),
+    }
+}
+
+/// What programs say of themselves at their end, in words of their own.
+fn is_farewell(line: &str) -> bool {
+    line.contains(": Proxy ") && line.contains(" stopped ")
+}
+
+fn got_text(got: &Got) -> String {
+    match got {
+        Got::Answer(message) => answer_text(message),
+        other => format!("{other:?}\n"),
+    }
+}
+
+/// What came when the client had finished: answers, or other bytes.
+fn rest_text(mut rest: &[u8]) -> String {
+    let mut text = String::new();
+    while rest.starts_with(b"HTTP/") {
+        match Message::read(&mut rest, Kind::Answer { to_head: false }) {
+            Ok(Some(message)) => text += &answer_text(&message),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    text + &rest.escape_ascii().to_string()
+}
+
+/// An answer of the program itself is compared without its body, whose words are each program's own; origins mark theirs.
+fn answer_text(message: &Message) -> String {
+    let own = message.values("x-origin").next().is_none();
+    let mut message = with_lower_names(message);
+    if !own {
+        return message.show();
+    }
+    // Fields of different names may stand in any order.
+    message.fields.sort();
+    if message.values("x-compare-body").next().is_some() {
+        return message.show();
+    }
+    message.body.clear();
+    message.fields.retain(|field| !field.to_ascii_lowercase().starts_with("content-length:"));
+    // The reason's words too.
+    message.start = message.start.splitn(3, ' ').take(2).collect::<Vec<_>>().join(" ");
+    message.show()
+}
+
+/// Names of fields are the same in any case; haproxy writes all in lower case, we send them as they came.
+fn with_lower_names(message: &Message) -> Message {
+    let mut message = message.clone();
+    for field in &mut message.fields {
+        let end = field.find(':').unwrap_or(0);
+        field[..end].make_ascii_lowercase();
+    }
+    message
+}
+
+fn seen_text(name: &str, seen: &[Seen]) -> String {
+    let mut text = String::new();
+    for seen in seen {
+        text += &format!("--- {name}, connection {}\n", seen.connection);
+        if let Some(greeting) = &seen.greeting {
+            text += &format!("{}\n", without_ports(greeting));
+        }
+        text += &with_lower_names(&seen.request).show();
+    }
+    text
+}
+
+/// `PROXY TCP4 127.0.0.1 127.0.0.1 40000 80`: the client's port is the kernel's choice, and so is ours.
+fn without_ports(greeting: &str) -> String {
+    greeting
+        .split(' ')
+        .map(|word| if word.parse::<u16>().is_ok() { "PORT" } else { word })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A log line without what two runs cannot share: the priority stays; time, process, ports, durations and bytes become names.
+pub fn log_line(line: &str) -> String {
+    let (priority, rest) = match line.split_once('>') {
+        Some((priority, rest)) if priority.starts_with('<') => (format!("{priority}> "), rest),
+        _ => (String::new(), line),
+    };
+    // "Nov 21 06:52:56 haproxy[123]: message"
+    let message = rest.split_once("]: ").map_or(rest, |(_, message)| message);
+    let http = message.ends_with('"');
+    let mut words: Vec<String> = Vec::new();
+    // The combined log format has its numbers as words; the status behind the request stays.
+    let combined = message.contains(" \"\" \"\" ");
+    for word in message.split(' ') {
+        let date = word.starts_with('[') && word.matches(':').count() == 3 && word.matches('/').count() == 2;
+        let word = if date && !word.ends_with(']') {
+            "[TIME".into() // "[21/Nov/2026:06:52:56 +0000]": the zone is a word of its own
+        } else if let Some(address) = word.strip_prefix("127.0.0.1:") {
+            let tail: String = address.chars().skip_while(char::is_ascii_digit).collect();
+            format!("127.0.0.1:PORT{tail}")
+        } else if date {
+            "[TIME]".into()
+        } else if combined
+            && word.parse::<u64>().is_ok()
+            && !words.last().is_some_and(|last| last.ends_with('"') && last != "\"\"")
+        {
+            "N".into()
+        } else if is_timers(word) {
+            word.split('/').map(timer).collect::<Vec<_>>().join("/")
+        } else {
+            word.to_owned()
+        };
+        words.push(word);
+    }
+    // haproxy counts bytes of its own form of messages, not of what goes out. Timers, status, bytes; in TCP mode without a status.
+    if let Some(timers) = words.iter().position(|word| is_masked(word)) {
+        let status = words.get(timers + 1).is_some_and(|word| word.len() == 3 || word == "-1");
+        if let Some(bytes) = words.get_mut(timers + 1 + usize::from(status && http)) {
+            *bytes = "BYTES".into();
+        }
+    }
+    priority + &words.join(" ")
+}
+
+/// Durations such as `0/0/0/1/2`, with perhaps `-1` or `+`. Connection counts have the same shape and are masked with them: how many
+/// connections are open at that moment differs between two runs of one program.
+fn is_timers(word: &str) -> bool {
+    let parts: Vec<&str> = word.split('/').collect();
+    parts.len() >= 3 && parts.iter().all(|part| part.trim_start_matches(['+', '-']).parse::<u64>().is_ok())
+}
+
+/// Whether it was masked by [`timer`].
+fn is_masked(word: &str) -> bool {
+    word.split('/').all(|part| part == "T" || part == "-1")
+}
+
+fn timer(part: &str) -> &str {
+    if part == "-1" { "-1" } else { "T" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_lines_lose_times_ports_and_durations_and_nothing_else() {
+        let line = "<134>Nov 21 06:52:56 haproxy[77]: 127.0.0.1:45678 [21/Nov/2026:06:52:56.123] front back/one 0/0/1/-1/3 503 217 - - SC-- 1/1/0/0/3 0/0 \"GET / HTTP/1.1\"";
+        let shown = log_line(line);
+        assert_eq!(
+            shown,
+            "<134> 127.0.0.1:PORT [TIME] front back/one T/T/T/-1/T 503 BYTES - - SC-- T/T/T/T/T 0/0 \"GET / HTTP/1.1\""
+        );
+    }
+}

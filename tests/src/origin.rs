@@ -1,0 +1,171 @@
+//! Servers behind the program under test: they keep what they saw, and answer as the case says.
+
+use crate::PATIENCE;
+use crate::message::{Kind, Message};
+use std::io::{BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// What an origin does with its n-th request; the last stays for all that follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// These bytes; whether it closes then.
+    Bytes(Vec<u8>, bool),
+    /// Closes without a word.
+    Close,
+    /// Says nothing until the program gives up.
+    Silence,
+}
+
+impl Answer {
+    /// A small answer that names its origin.
+    pub fn plain(name: &str) -> Self {
+        let body = format!("this is {name}\n");
+        let head = format!("HTTP/1.1 200 OK\r\nX-Origin: {name}\r\nContent-Length: {}\r\n\r\n", body.len());
+        Self::Bytes((head + &body).into_bytes(), false)
+    }
+}
+
+/// One request as an origin saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The connection it came on, counted from 1.
+    pub connection: usize,
+    /// What came before the first request of the connection: a header of the PROXY protocol.
+    pub greeting: Option<String>,
+    /// The request.
+    pub request: Message,
+}
+
+#[derive(Debug)]
+struct Shared {
+    name: String,
+    answers: Vec<Answer>,
+    seen: Mutex<Vec<Seen>>,
+    ended: AtomicBool,
+}
+
+/// A server with a thread for each connection. Dropped, it accepts no more.
+#[derive(Debug)]
+pub struct Origin {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Origin {
+    /// Listens on a port of the kernel's choice.
+    pub fn start(name: &str, answers: Vec<Answer>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers = if answers.is_empty() { vec![Answer::plain(name)] } else { answers };
+        let shared = Arc::new(Shared {
+            name: name.to_owned(),
+            answers,
+            seen: Mutex::new(Vec::new()),
+            ended: AtomicBool::new(false),
+        });
+        let accepting = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, &shared)
+        });
+        Self { address, shared, accepting: Some(accepting) }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it saw so far, in order of arrival.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Release);
+        let _ = TcpStream::connect(self.address); // lets `accept` return
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join(); // what went wrong there, the comparison shows
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for (index, connection) in listener.incoming().enumerate() {
+        if shared.ended.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(connection) = connection else { continue };
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            let _ = serve(connection, index + 1, &shared); // a connection that breaks is part of some cases
+        });
+    }
+}
+
+fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Result<()> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    let mut writer = connection.try_clone()?;
+    let mut reader = BufReader::new(connection);
+    let mut greeting = None;
+    while let Some(mut request) = Message::read_after_greeting(&mut reader, &mut greeting)? {
+        if request.values("expect").any(|value| value.eq_ignore_ascii_case("100-continue")) {
+            writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            request.read_rest(&mut reader)?;
+        }
+        let turn = {
+            let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.push(Seen { connection: index, greeting: greeting.take(), request });
+            seen.len() - 1
+        };
+        match shared.answers.get(turn).or(shared.answers.last()) {
+            Some(Answer::Bytes(bytes, close)) => {
+                writer.write_all(bytes)?;
+                if *close {
+                    return Ok(());
+                }
+            }
+            Some(Answer::Close) => return Ok(()),
+            Some(Answer::Silence) => {
+                let mut rest = Vec::new();
+                std::io::Read::read_to_end(&mut reader, &mut rest)?;
+                return Ok(());
+            }
+            None => unreachable!("{} has at least one answer", shared.name),
+        }
+    }
+    Ok(())
+}
+
+impl Message {
+    /// Reads a request, behind the PROXY protocol's line if there is one. The body of one that expects `100 Continue` is left
+    /// to [`Message::read_rest`].
+    fn read_after_greeting(
+        from: &mut impl std::io::BufRead,
+        greeting: &mut Option<String>,
+    ) -> std::io::Result<Option<Self>> {
+        let Some(message) = Self::read_head(from)? else { return Ok(None) };
+        if message.start.starts_with("PROXY ") {
+            *greeting = Some(message.start);
+            return Self::read_head(from)?.map(|request| request.with_body(from)).transpose();
+        }
+        message.with_body(from).map(Some)
+    }
+
+    fn with_body(mut self, from: &mut impl std::io::BufRead) -> std::io::Result<Self> {
+        let expects = self.values("expect").any(|value| value.eq_ignore_ascii_case("100-continue"));
+        if !expects {
+            self.read_rest(from)?;
+        }
+        Ok(self)
+    }
+
+    fn read_rest(&mut self, from: &mut impl std::io::BufRead) -> std::io::Result<()> {
+        self.read_body(from, Kind::Request)
+    }
+}

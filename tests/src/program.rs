@@ -1,0 +1,151 @@
+//! The program under test, as a child process.
+
+use crate::PATIENCE;
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+/// One of the programs that read HAProxy's configuration files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The installed haproxy.
+    Haproxy,
+    /// Ours.
+    Manylane,
+}
+
+impl Which {
+    /// Where it is; `None` when haproxy is not installed.
+    pub fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Manylane => Some(manylane().to_path_buf()),
+            Self::Haproxy => {
+                let places = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy", "/usr/bin/haproxy"];
+                places.iter().map(PathBuf::from).find(|path| path.exists())
+            }
+        }
+    }
+}
+
+/// Our program, built with the profile of this test. `MANYLANE_PROGRAM` names another one.
+///
+/// # Panics
+/// When it cannot be built.
+pub fn manylane() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(path) = std::env::var_os("MANYLANE_PROGRAM") {
+            return path.into();
+        }
+        // The test is <target>/<profile>/deps/<name>.
+        let test = std::env::current_exe().unwrap();
+        let folder = test.parent().and_then(Path::parent).expect("a test is in a folder of its profile");
+        let profile = match folder.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(name) => name,
+        };
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "manylane", "--profile", profile, "--target-dir"])
+            .arg(folder.parent().expect("a profile is in the target folder"))
+            .status()
+            .unwrap();
+        assert!(built.success(), "manylane could not be built");
+        folder.join("manylane")
+    })
+}
+
+/// Held while descriptors are inheritable, so that only the child they are meant for gets them.
+static INHERITING: Mutex<()> = Mutex::new(());
+
+/// A running program. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    errors: Option<JoinHandle<String>>,
+}
+
+impl Program {
+    /// Starts `path` with `arguments`, the variables of `environment`, and `listeners` as inherited descriptors: each is passed as the
+    /// variable that it is paired with. They are closed here.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(
+        path: &Path,
+        arguments: &[&str],
+        environment: &[(String, String)],
+        listeners: Vec<(String, TcpListener)>,
+    ) -> Self {
+        use std::os::fd::AsRawFd;
+        let mut command = Command::new(path);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        command.envs(listeners.iter().map(|(name, socket)| (name, socket.as_raw_fd().to_string())));
+        let inheriting = INHERITING.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, socket) in &listeners {
+            fcntl_setfd(socket, FdFlags::empty()).unwrap();
+        }
+        let child = command.spawn();
+        drop(listeners);
+        drop(inheriting);
+        let mut child = child.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut pipe = child.stderr.take().expect("it was asked for");
+        let errors = thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = pipe.read_to_end(&mut text); // what came so far is shown
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Self { child, errors: Some(errors) }
+    }
+
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(id, signal); // it may have ended
+    }
+
+    /// Waits for its end. Gives its status and all that it wrote to standard error.
+    ///
+    /// # Panics
+    /// When it does not end within [`PATIENCE`].
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = self.ended() {
+                break status;
+            }
+            assert!(begin.elapsed() < PATIENCE, "the program does not end");
+            thread::sleep(std::time::Duration::from_millis(5)); // there is no waiting for a child with a time limit in std
+        };
+        let errors = self.errors.take().map(|errors| errors.join().unwrap_or_default());
+        (status, errors.unwrap_or_default())
+    }
+
+    /// Ends it as an operator would (SIGINT), and gives what it wrote to standard error.
+    pub fn stop(self) -> (ExitStatus, String) {
+        self.signal(rustix::process::Signal::INT);
+        self.wait()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,120 @@
+//! Runs a case through one program.
+
+use crate::case::{Case, Step};
+use crate::client::{Client, Got};
+use crate::origin::{Origin, Seen};
+use crate::program::{Program, Which};
+use crate::syslog::Syslog;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+
+/// All that came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// For each step what came back, and at the end of each connection what came after that.
+    pub answers: Vec<Vec<Got>>,
+    /// Bytes that came when the client had finished, by connection.
+    pub rest: Vec<Vec<u8>>,
+    /// What each origin saw.
+    pub seen: BTreeMap<String, Vec<Seen>>,
+    /// Log lines as they were sent.
+    pub log: Vec<String>,
+    /// The exit code; none for a signal.
+    pub exit: Option<i32>,
+    /// What the program wrote to standard error.
+    pub errors: String,
+}
+
+/// Starts the program with the case's configuration, does the case's steps, and lets it end by a soft stop, so that all it had to
+/// log has been sent.
+///
+/// # Panics
+/// When something cannot be set up, or the program does not end.
+pub fn run(case: &Case, which: &Which) -> Outcome {
+    let program = which.path().expect("the caller looked");
+    let folder = tempdir(case);
+    for (name, text) in &case.files {
+        std::fs::write(folder.path.join(name), text.replace('\n', "\r\n")).unwrap();
+    }
+    let config = folder.path.join("case.cfg");
+    std::fs::write(&config, &case.config).unwrap();
+
+    let mut environment = vec![("DIR".to_owned(), folder.path.display().to_string())];
+    let mut listeners = Vec::new();
+    let mut fronts = BTreeMap::new();
+    for name in case.names("FRONT") {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        fronts.insert(name.clone(), listener.local_addr().unwrap());
+        listeners.push((name, listener));
+    }
+    let mut origins = BTreeMap::new();
+    for name in case.names("ORIGIN_") {
+        let short = name["ORIGIN_".len()..].to_owned();
+        let origin = Origin::start(&short, case.origins.get(&short).cloned().unwrap_or_default());
+        environment.push((name, origin.address().to_string()));
+        origins.insert(short, origin);
+    }
+    // Bound and not listening: connections are refused, and nobody else gets the port.
+    let dead = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&dead, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = SocketAddr::try_from(getsockname(&dead).unwrap()).unwrap();
+    environment.push(("DEAD".to_owned(), address.to_string()));
+    let syslog = Syslog::new();
+    environment.push(("LOG".to_owned(), syslog.address().to_string()));
+
+    let arguments = ["-db", "-f", config.to_str().expect("the folder's name is ASCII")];
+    let program = Program::start(&program, &arguments, &environment, listeners);
+
+    let mut answers = Vec::new();
+    let mut rest = Vec::new();
+    let mut client: Option<Client> = None;
+    for step in &case.steps {
+        match step {
+            Step::Connect(name) => {
+                rest.extend(client.take().map(Client::finish));
+                let to = fronts.get(name).unwrap_or_else(|| panic!("the configuration has no ${{{name}}}"));
+                client = Client::connect(*to);
+            }
+            Step::Send { bytes, answers: count, to_head } => {
+                let Some(client) = client.as_mut() else {
+                    answers.push(vec![Got::Refused; *count]);
+                    continue;
+                };
+                client.send(bytes);
+                answers.push((0..*count).map(|_| client.answer(*to_head)).collect());
+            }
+        }
+    }
+    rest.extend(client.take().map(Client::finish));
+    program.signal(rustix::process::Signal::USR1);
+    let (status, errors) = program.wait();
+    Outcome {
+        answers,
+        rest,
+        seen: origins.iter().map(|(name, origin)| (name.clone(), origin.seen())).collect(),
+        log: syslog.lines(),
+        exit: status.code(),
+        errors,
+    }
+}
+
+struct Folder {
+    path: std::path::PathBuf,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path); // what stays is in the system's folder for such
+    }
+}
+
+fn tempdir(case: &Case) -> Folder {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let name = case.path.file_stem().and_then(|name| name.to_str()).unwrap_or("case");
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("manylane-{name}-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    Folder { path }
+}
