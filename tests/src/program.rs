@@ -13,20 +13,24 @@ use std::time::Instant;
 /// One of the programs that read HAProxy's configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The installed haproxy.
+    /// The installed haproxy, if it is 2.6: that is the version for which differences are listed.
     Haproxy,
     /// Ours.
     Manylane,
 }
 
 impl Which {
-    /// Where it is; `None` when haproxy is not installed.
+    /// Where it is; `None` when haproxy 2.6 is not installed.
     pub fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Manylane => Some(manylane().to_path_buf()),
             Self::Haproxy => {
                 let places = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy", "/usr/bin/haproxy"];
-                places.iter().map(PathBuf::from).find(|path| path.exists())
+                let known = |path: &PathBuf| {
+                    let version = Command::new(path).arg("-v").stdin(Stdio::null()).output();
+                    version.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("version 2.6."))
+                };
+                places.iter().map(PathBuf::from).find(known)
             }
         }
     }

@@ -91,7 +91,7 @@ fn check(path: &Path, refused: bool) -> Result<(), String> {
 #[test]
 fn the_two_programs_do_the_same() {
     if Which::Haproxy.path().is_none() {
-        eprintln!("NOT SHOWN HERE: haproxy is not installed");
+        eprintln!("NOT SHOWN HERE: haproxy 2.6 is not installed");
         return;
     }
     let cases = cases();
@@ -127,7 +127,7 @@ fn the_two_programs_do_the_same() {
 #[test]
 fn every_case_shows_something() {
     if Which::Haproxy.path().is_none() {
-        eprintln!("NOT SHOWN HERE: haproxy is not installed");
+        eprintln!("NOT SHOWN HERE: haproxy 2.6 is not installed");
         return;
     }
     for path in cases() {
