@@ -26,7 +26,7 @@ LONG_MODEL_SECONDS ?= 60
 LONG_CASES ?= 100000
 LONG_FUZZ_SECONDS ?= 600
 
-.PHONY: help setup run test test-debug test-release test-features test-models test-budgets test-long long-models \
+.PHONY: help setup run scale test test-debug test-release test-features test-models test-budgets test-long long-models \
 	long-properties long-budgets long-soak long-fuzz tsan check bench fuzz doc install
 
 help: ## list what can be made
@@ -35,7 +35,10 @@ help: ## list what can be made
 setup:
 	@scripts/setup build
 
-run: setup ## the scaling demonstration: real threads here, simulated cores up to 96 (about two minutes)
+run: setup ## Manylane at work without a file: two origins, a frontend and a live page in one process
+	cargo run --release --package manylane -- demo
+
+scale: setup ## the scaling demonstration: real threads here, simulated cores up to 96 (about two minutes)
 	$(SIM) cargo build --release --package manylane-bench
 	cargo run --release --package manylane-bench -- scale --short
 
@@ -108,5 +111,5 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 60)
 doc: ## the libraries' documentation, opened in a browser
 	cargo doc --workspace --no-deps --open
 
-install: setup ## put manylane-bench into cargo's folder of programs
-	cargo install --locked --path bench
+install: setup ## put manylane into cargo's folder of programs
+	cargo install --locked --path crates/manylane
