@@ -362,7 +362,9 @@ fn mode(b: &mut Builder<'_>, line: &Line<'_>) {
 
 fn hash_type(b: &mut Builder<'_>, line: &Line<'_>) {
     let Some(method) = line.own_choice(b, 0, &["map-based", "consistent"]) else { return };
-    let mut hash = HashType { consistent: method == "consistent", function: "sdbm", avalanche: false };
+    let consistent = method == "consistent";
+    // The function that a bare 'consistent' means spreads badly over a ring, so it comes with the other mixing step.
+    let mut hash = HashType { consistent, function: "sdbm", avalanche: consistent && line.words.len() == 1 };
     let mut next = 1;
     if let Some(word) = line.words.get(1).filter(|word| **word != "avalanche") {
         const FUNCTIONS: &[&str] = &["sdbm", "djb2", "wt6", "crc32", "none"];
