@@ -32,7 +32,9 @@ pub use error::Error;
 pub use format::{
     CLF_LOG, Format, HTTP_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
 };
-pub use names::{Compiler, Described, Names, ProxyId, ProxySide, ServerId, UserlistId, converters, fetches};
+pub use names::{
+    Compiler, Described, Looks, Missing, Names, ProxyId, ProxySide, ServerId, UserlistId, converters, fetches,
+};
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
 pub use pattern::{
     MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind, Reference, References,

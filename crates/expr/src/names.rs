@@ -44,6 +44,28 @@ pub trait Names {
     fn file(&self, name: &[u8]) -> std::io::Result<Vec<u8>>;
 }
 
+/// What a word of an expression looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// At nothing but its arguments, the clock and variables.
+    Fixed,
+    /// At the connections and what the stream remembers.
+    Connection,
+    /// At a number of the host's.
+    Number,
+    /// At a message's head, or its body for a form's parameter.
+    Message,
+    /// At bytes of a body or of a TCP stream.
+    Data,
+    /// It is a converter.
+    Converter,
+    /// It is an alias of a log format.
+    Alias,
+}
+
+/// Why a fetch, a converter or an alias would give nothing where the expressions will run; nothing when it works.
+pub type Missing = fn(name: &str, looks: Looks) -> Option<&'static str>;
+
 /// Compiles the expressions of one generation.
 pub struct Compiler<'a> {
     /// Resolves names.
@@ -54,6 +76,8 @@ pub struct Compiler<'a> {
     pub references: &'a mut References,
     /// What is probably not meant: the fetch gives nothing at this place.
     pub warnings: Vec<Error>,
+    /// What whoever runs the expressions does not supply: using it is an error.
+    pub missing: Missing,
 }
 
 impl<'a> Compiler<'a> {
@@ -63,7 +87,7 @@ impl<'a> Compiler<'a> {
         variables: &'a mut VariableNames,
         references: &'a mut References,
     ) -> Self {
-        Self { names, variables, references, warnings: Vec::new() }
+        Self { names, variables, references, warnings: Vec::new(), missing: |_, _| None }
     }
 
     /// The warnings so far, taken out.

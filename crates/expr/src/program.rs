@@ -6,7 +6,7 @@ use crate::convert::{self, Convert};
 use crate::env::Env;
 use crate::error::{Error, unknown};
 use crate::fetch::{self, Fetch};
-use crate::names::Compiler;
+use crate::names::{Compiler, Looks};
 use crate::place::Places;
 use crate::sample::{Absent, Fetched, Sample, Type, Value};
 use crate::scratch::Scratch;
@@ -69,6 +69,9 @@ impl Expression {
         let mut end = tail.next;
         let mut args = Args::new(row.name, tail, row.args, row.required, compiler)?;
         let fetch = make(&mut args)?;
+        if let Some(reason) = (compiler.missing)(row.name, fetch.looks()) {
+            return Err(refused(start, "fetch", row.name, reason));
+        }
         let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, places: row.places };
         while text.get(end) == Some(&b',') {
             let start = end + 1;
@@ -100,6 +103,9 @@ impl Expression {
             end = tail.next;
             let mut args = Args::new(row.name, tail, row.args, row.required, compiler)?;
             let convert = make(&mut args)?;
+            if let Some(reason) = (compiler.missing)(row.name, Looks::Converter) {
+                return Err(refused(start, "converter", row.name, reason));
+            }
             expression.steps.push(Step { takes: row.takes, convert });
             if row.gives != Type::Same {
                 expression.gives = row.gives;

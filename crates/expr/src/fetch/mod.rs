@@ -11,6 +11,7 @@ mod unbuilt;
 use crate::args::{ArgKind, Args};
 use crate::env::Env;
 use crate::error::Error;
+use crate::names::Looks;
 use crate::place::Places;
 use crate::sample::{Absent, Fetched, Sample, Type, found};
 use crate::scratch::Scratch;
@@ -116,6 +117,17 @@ impl Fetch {
         let sample = self.eval(env, &mut scratch)?;
         let _ = visit(sample, &mut scratch);
         Ok(())
+    }
+
+    /// What it looks at.
+    pub(crate) fn looks(&self) -> Looks {
+        match self {
+            Self::Constant(_) => Looks::Fixed,
+            Self::Connection(_) => Looks::Connection,
+            Self::Number(_) => Looks::Number,
+            Self::Http(_) => Looks::Message,
+            Self::Data(_) => Looks::Data,
+        }
     }
 
     /// Whether the message must be complete enough for it to be known: what content rules wait for.

@@ -17,7 +17,7 @@ pub use alias::LogFacts;
 use crate::convert::encode::put_hex;
 use crate::env::Env;
 use crate::error::{Error, unknown};
-use crate::names::Compiler;
+use crate::names::{Compiler, Looks};
 use crate::place::Places;
 use crate::program::Expression;
 use crate::scratch::{Scratch, Writer};
@@ -131,7 +131,9 @@ impl Format {
                             "an alias or '[' is expected behind '%'; write '%%' for a percent sign",
                         ));
                     } else {
-                        match Alias::find(name) {
+                        let missing = std::str::from_utf8(name)
+                            .map_or(None, |name| (compiler.missing)(name, Looks::Alias));
+                        match Alias::find(name).map(|known| missing.map_or(known, Err)) {
                             Some(Ok(alias)) => parts.push(Part::Alias(alias, head.flags)),
                             Some(Err(reason)) => {
                                 let name = String::from_utf8_lossy(name);
