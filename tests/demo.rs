@@ -1,5 +1,7 @@
 //! The demonstration that the README begins with.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 mod common;
 
 use common::{command, connect, nobody, read_all};

@@ -1,5 +1,7 @@
 //! HTTP mode, end to end (R-G1).
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 mod common;
 
 use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, nobody, origin, read_all};
@@ -186,6 +188,25 @@ fn chunks_are_taken_off_for_clients_that_know_none() {
     client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let all = read_all(&mut client);
     assert!(all.ends_with("\r\n\r\nhello") && !all.to_lowercase().contains("transfer-encoding"), "{all}");
+}
+
+/// R-G1: such a client closes by default, so it is told.
+#[test]
+fn a_client_of_http_1_0_is_told_that_its_connection_is_kept() {
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n http-request return status 200 if {{ path /own }}\n \
+         http-request deny if {{ path /no }}\n server s {}\n",
+        fd(&socket),
+        serves(|_, _, _| ok("x"))
+    ));
+    let client = connect(address);
+    for path in ["/", "/own", "/no", "/"] {
+        let (head, _) = ask(&client, &format!("GET {path} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
+        assert_eq!(field(&head, "connection"), Some("keep-alive"), "{path}: {head}");
+    }
+    let (head, _) = ask(&client, "GET / HTTP/1.0\r\n\r\n");
+    assert_ne!(field(&head, "connection"), Some("keep-alive"), "{head}");
 }
 
 #[test]

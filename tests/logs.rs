@@ -1,5 +1,7 @@
 //! Log lines, end to end.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 mod common;
 
 use common::{DEFAULTS, Manylane, connect, echo, fd, listener, nobody, origin, read_all};
@@ -114,7 +116,37 @@ fn failures_are_logged_with_their_state() {
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         read_all(&mut client);
         let line = syslog.line();
-        assert!(line.contains(state.0) && line.contains(state.1), "{line}");
+        assert!(line.contains(state.0) && line.contains(state.1) && line.contains(" l/s "), "{line}");
+    }
+}
+
+/// A client that leaves before its first byte is answered and logged, unless the file says not to.
+#[test]
+fn connections_without_a_byte_are_logged_but_for_dontlognull() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    for (more, answered) in [("", true), (" option dontlognull", true), (" option http-ignore-probes", false)]
+    {
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\n log {} local0\n option httplog\n{more}\nlisten l\n bind {}\n server s {}\n",
+            syslog.address(),
+            fd(&socket),
+            server()
+        ));
+        let mut null = connect(address);
+        null.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_all(&mut null).starts_with("HTTP/1.1 400 "), answered, "{more}");
+        // The first line is of the one or of the other.
+        let mut cut = connect(address);
+        cut.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        cut.shutdown(Shutdown::Write).unwrap();
+        assert!(read_all(&mut cut).starts_with("HTTP/1.1 400 "), "{more}");
+        for _ in 0..if more.is_empty() { 2 } else { 1 } {
+            let line = syslog.line();
+            let port = if more.is_empty() { String::new() } else { cut.local_addr().unwrap().to_string() };
+            assert!(line.contains(" 400 ") && line.contains(" CR-- ") && line.contains("<BADREQ>"), "{line}");
+            assert!(line.contains(&port), "{more}: {line}");
+        }
     }
 }
 
@@ -143,5 +175,6 @@ fn sessions_are_logged_and_formats_are_ones_own() {
         let month = line.split('/').nth(1).unwrap_or_default().to_owned();
         let seen = if format.contains("tcplog") { shape(&line).replace(&month, "Mon") } else { shape(&line) };
         assert_eq!(seen, expected, "{line}");
+        assert!(!line.contains("/1970:"), "the time of the connection is known: {line}");
     }
 }

@@ -1,5 +1,7 @@
 //! The process: its command line, its exit codes, its signals.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 mod common;
 
 use common::{DEFAULTS, Folder, Manylane, check, command, connect, echo, fd, listener, read_all};

@@ -1,5 +1,7 @@
 //! Rules and conditions, end to end.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 mod common;
 
 use common::{DEFAULTS, Manylane, check, connect, fd, listener, named, origin, read_all};
@@ -128,6 +130,64 @@ fn connections_are_chosen_by_their_addresses() {
         let _program = Manylane::start(&config(rule));
         assert_eq!(read_all(&mut connect(address)), expected, "{rule}");
     }
+}
+
+/// What the PROXY protocol tells does not hide who is connected.
+#[test]
+fn both_ends_of_a_connection_are_shown_behind_a_proxy() {
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind {} accept-proxy\n http-request return status 200 content-type text/plain \
+         lf-string \"%[src] %[dst] %[dst_port] %[fc_src] %[fc_dst_port]\"\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    write!(client, "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET / HTTP/1.0\r\n\r\n").unwrap();
+    let answer = read_all(&mut client);
+    let expected = format!("\r\n\r\n192.0.2.1 192.0.2.2 2 127.0.0.1 {}", address.port());
+    assert!(answer.ends_with(&expected), "{answer}");
+}
+
+/// R-G1: nothing is silently ignored.
+#[test]
+fn what_would_have_no_effect_is_refused_by_name() {
+    for (mode, line, name) in [
+        ("tcp", " tcp-request inspect-delay 5s", "tcp-request inspect-delay"),
+        ("tcp", " use_backend b if { req_ssl_sni -i a.example }", "req.ssl_sni"),
+        ("tcp", " use_backend b if { req.len gt 0 }", "req.len"),
+        ("tcp", " use_backend b if REQ_CONTENT", "req.len"),
+        ("tcp", " use_backend b if { path /x }", "path"),
+        ("tcp", " log stderr format raw local0\n log-format \"%[req.payload(0,1)]\"", "req.payload"),
+        ("http", " http-after-response set-header x y", "http-after-response"),
+        ("http", " http-request deny if { fe_sess_rate gt 10 }", "fe_sess_rate"),
+        ("http", " http-request deny if { avg_queue(b) gt 10 }", "avg_queue"),
+        ("http", " http-request deny if { dst_conn gt 10 }", "dst_conn"),
+        ("http", " http-request deny if { req.body_len gt 10 }", "req.body_len"),
+        ("http", " http-request deny if { req.body_param(a) b }", "req.body_param"),
+        ("http", " http-request set-header x %[unique-id]", "unique-id"),
+        ("http", " http-request set-header x %[capture.req.uri]", "capture.req.uri"),
+        ("http", " http-response set-header x %[bc_src]", "bc_src"),
+        ("http", " http-request set-header x %[src,debug]", "debug"),
+        ("http", " log stderr format raw local0\n log-format \"%si\"", "%si"),
+    ] {
+        let config = format!(
+            "{DEFAULTS} mode {mode}\nfrontend f\n bind :80\n default_backend b\n{line}\nbackend b\n server s 127.0.0.1:1\n"
+        );
+        let outcome = check(&config, &[]);
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert_eq!(outcome.status.code(), Some(1), "{line}: {said}");
+        assert!(
+            said.contains(&format!("'{name}")) && said.contains("that this program refuses"),
+            "{line}: {said}"
+        );
+    }
+    // What is there is not refused.
+    let config = format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind :80\n log stderr format raw local0\n log-format \"%[capture.req.uri] %[status]\"\n \
+         http-request deny if WAIT_END {{ fc_src 10.0.0.0/8 }} HTTP\n default_backend b\nbackend b\n server s 127.0.0.1:1\n"
+    );
+    let outcome = check(&config, &[]);
+    assert_eq!(outcome.status.code(), Some(0), "{}", String::from_utf8_lossy(&outcome.stderr));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! TCP mode, end to end (R-G1).
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 mod common;
 
 use common::{DEFAULTS, Manylane, connect, echo, fd, listener, named, nobody, origin, read_all};

@@ -2,7 +2,8 @@
 
 use crate::generation::{Backend, FrontendLog, Server};
 use crate::rules::{Facts, Moment};
-use crate::server::Pains;
+use crate::server::{NotReached, Pains};
+use crate::session;
 use crate::termination::{Cause, Termination};
 use manylane_balance::Index;
 use manylane_buf::Segment;
@@ -36,7 +37,7 @@ pub(crate) struct Record {
     pub(crate) redispatched: bool,
     pub(crate) up: u64,
     pub(crate) down: u64,
-    /// The number of the backend, and the server that was reached.
+    /// The number of the backend, and the server that was reached, or tried last.
     pub(crate) backend: Option<usize>,
     pub(crate) server: Option<Index>,
     /// The request's first line as it came: its bytes, and how long method and target are.
@@ -46,9 +47,8 @@ pub(crate) struct Record {
 impl Record {
     /// A stream begins now.
     pub(crate) fn new(now: Time) -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            date: Timestamp { seconds: wall.as_secs().cast_signed(), micros: wall.subsec_micros() },
+            date: session::now(),
             begun: now,
             request: Duration::ZERO,
             idle: Duration::ZERO,
@@ -80,6 +80,16 @@ impl Record {
         let Pains { queued, connected, retries, redispatched } = pains;
         self.queued = Some(queued);
         self.connected = Some(connected);
+        self.retries = retries;
+        self.redispatched = redispatched;
+    }
+
+    /// What it took to try in vain.
+    pub(crate) fn not_reached(&mut self, failed: &NotReached) {
+        let NotReached { ended: _, server, pains } = failed;
+        let Pains { queued, connected: _, retries, redispatched } = *pains;
+        self.queued = server.map(|_| queued);
+        self.connected = None;
         self.retries = retries;
         self.redispatched = redispatched;
     }
@@ -147,7 +157,9 @@ impl Record {
                 version: if *version >= Version::HTTP_11 { b"1.1" } else { b"1.0" },
             })
         });
-        let stream = StreamFacts { request_line, ..StreamFacts::default() };
+        // Only the status of the response is shown.
+        let response_line = self.status.map(|status| (&b"1.1"[..], status));
+        let stream = StreamFacts { request_line, response_line, ..StreamFacts::default() };
         let moment = Moment { backend, server, log: Some((&log_facts, &stream)), ..Moment::default() };
         let mut text = [0; LONGEST];
         let length = facts.with(moment, |env, scratch| {

@@ -1,5 +1,7 @@
 //! What a request on a keep-alive connection costs: at most four calls that carry bytes, and no `epoll_ctl`.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;

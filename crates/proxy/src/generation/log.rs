@@ -7,7 +7,7 @@ use manylane_config::table::Toggle;
 use manylane_config::tree::{
     Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy,
 };
-use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, Places, TCP_LOG};
+use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
 use manylane_logs::{Facility, Framing, Level, Sample, Sink, Target, TargetSpec};
 use manylane_net::address::{Host, Place, Port, Transport};
 use manylane_net::{Address, Endpoint};
@@ -117,7 +117,7 @@ impl Logs {
             (None, false) => PLAIN_TCP_LOG,
         };
         let format = match &settings.log_format {
-            Some(set) => reader.log_format(&set.value, Places::LOG, refuse)?,
+            Some(set) => reader.log_format(&set.value, settings.mode(), refuse)?,
             None => reader.own_format(usual),
         };
         Some(FrontendLog {

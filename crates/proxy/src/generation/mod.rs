@@ -8,6 +8,7 @@ mod balance;
 mod bind;
 mod http;
 mod log;
+mod missing;
 mod process;
 mod proxies;
 mod refuse;

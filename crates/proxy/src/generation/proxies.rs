@@ -422,8 +422,8 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         http_errors: _,
         http_reuse: _,
         http_send_name_header: _,
-        inspect_request: _, // of content rules, which are refused
-        inspect_response: _,
+        inspect_request,
+        inspect_response,
         load_server_state,
         log: _, // read with the frontend
         log_format: _,
@@ -454,6 +454,8 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
     if load_server_state.is_some_and(|set| set.value != "none") {
         refuse.set(load_server_state, "load-server-state-from-file", "it is not built yet");
     }
+    refuse.set(inspect_request, "tcp-request inspect-delay", "contents are not inspected yet");
+    refuse.set(inspect_response, "tcp-response inspect-delay", "contents are not inspected yet");
     refuse.set(rate_limit, "rate-limit sessions", "it is not built yet");
     for statement in stats {
         refuse.keyword(statement.pos, statement.keyword, "the statistics page is not built yet");

@@ -1,5 +1,6 @@
 //! Rules and conditions, compiled when a generation is built.
 
+use super::missing;
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
@@ -219,9 +220,10 @@ impl<'c> RuleReader<'c> {
     }
 
     /// A format of the file.
-    pub(super) fn log_format(&mut self, word: &Word, place: Places, refuse: &mut Refuse<'_>) -> Option<Format> {
+    pub(super) fn log_format(&mut self, word: &Word, mode: Mode, refuse: &mut Refuse<'_>) -> Option<Format> {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
-        match Format::compile(word.bytes(), Use::Log, place, &mut compiler) {
+        compiler.missing = missing::in_logs(mode);
+        match Format::compile(word.bytes(), Use::Log, Places::LOG, &mut compiler) {
             Ok(format) => Some(format),
             Err(error) => {
                 refuse.found.alert(word.pos_at(error.at), format!("log format : {error}"));
@@ -245,6 +247,7 @@ impl<'c> RuleReader<'c> {
         let defaults = defaults.filter(|defaults| !defaults.name.bytes().is_empty());
         let all = || defaults.into_iter().chain([proxy]);
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
+        compiler.missing = missing::in_rules(proxy.settings.mode());
         let mut acls = Acls::new();
         for acl in all().flat_map(|proxy| &proxy.acls) {
             let words: Vec<&[u8]> = acl.words.iter().map(Word::bytes).collect();
@@ -276,7 +279,7 @@ impl<'c> RuleReader<'c> {
                     rules.response.extend(reader.rule(rule, place));
                 }
                 // Rules for messages mean nothing to bytes, of which the file's reader warns.
-                list if list.name().starts_with("http") || list == Ruleset::Redirect => {}
+                list if !http && (list.name().starts_with("http") || list == Ruleset::Redirect) => {}
                 list => reader.refuse.keyword(rule.pos, list.name(), "it is not built yet"),
             }
         }

@@ -1,5 +1,6 @@
 //! The proxy's own answers: by file where the configuration has one, else a short page.
 
+use super::edit;
 use crate::generation::Http;
 use manylane_buf::Chain;
 use manylane_h1::{Asked, Connection as Said, Limits, Persist, ResponseParser, set_connection};
@@ -24,9 +25,10 @@ pub(super) fn write(
     let (mut head, said, mut body) = match own {
         Some((_, bytes)) if bytes.is_empty() => return Err(NoAnswer),
         Some((_, bytes)) => from_file(bytes)?,
-        None => page(code, version)?,
+        None => page(code)?,
     };
     let _ = set_connection(&mut head, said, persist);
+    let _ = edit::keep_alive(&mut head, version, persist);
     head.emit(out, None).map_err(|_| NoAnswer)?;
     if method != Method::Head {
         out.append_chain(&mut body).map_err(|_| NoAnswer)?;
@@ -44,9 +46,8 @@ fn from_file(bytes: &[u8]) -> Result<(Head, Said, Chain), NoAnswer> {
     Ok((response.head, response.connection, chain))
 }
 
-fn page(code: u16, version: Version) -> Result<(Head, Said, Chain), NoAnswer> {
-    // Answers are written as HTTP/1.1, whatever was asked in; what the connection does then is said by version.
-    let _ = version;
+/// Pages are of HTTP/1.1, whatever was asked in.
+fn page(code: u16) -> Result<(Head, Said, Chain), NoAnswer> {
     let mut head = Head::response(Version::HTTP_11, code, None).map_err(|_| NoAnswer)?;
     let (reason, more) = (status::reason(code), explanation(code));
     let text = format!("<html><body><h1>{code} {reason}</h1>\n{more}\n</body></html>\n");

@@ -4,7 +4,8 @@ use crate::generation::{AddressField, Backend, Cookie, Frontend, Server};
 use crate::session::Client;
 use manylane_balance::Index;
 use manylane_config::tree::CookieMode;
-use manylane_http::{EditError, Head, Known, List};
+use manylane_h1::Persist;
+use manylane_http::{EditError, Head, Known, List, Version};
 use std::fmt::Write;
 
 /// `option forwardfor` and `option originalto`. The backend's own count before the frontend's.
@@ -21,6 +22,15 @@ pub(super) fn addresses(
         address(head, field, client.destination().map(|address| address.ip()))?;
     }
     Ok(())
+}
+
+/// A client of HTTP/1.0 that may keep its connection is told so: by default it would close.
+pub(super) fn keep_alive(head: &mut Head, version: Version, persist: Persist) -> Result<(), EditError> {
+    let said = |head: &Head| head.list_values(Known::CONNECTION).any(|word| word.eq_ignore_ascii_case(b"keep-alive"));
+    if version >= Version::HTTP_11 || persist != Persist::KeepAlive || said(head) {
+        return Ok(());
+    }
+    head.add_field(Known::CONNECTION, b"keep-alive")
 }
 
 fn address(head: &mut Head, field: &AddressField, address: Option<std::net::IpAddr>) -> Result<(), EditError> {

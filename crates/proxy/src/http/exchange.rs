@@ -188,6 +188,7 @@ impl Session<'_> {
         let length = body.len() as u64;
         let written = set_body(&mut head, Body::None, Body::Length(length))
             .and_then(|()| set_connection(&mut head, manylane_h1::Connection::default(), persist))
+            .and_then(|()| edit::keep_alive(&mut head, asking.version, persist))
             .and_then(|()| head.emit(&mut out, None))
             .is_ok()
             && (asking.method == Method::Head || out.append_chain(&mut body).is_ok());
@@ -341,8 +342,16 @@ impl Session<'_> {
         let attempt = server::connect(local, backend, &mut self.client, wanted, shelf).await;
         let Attempt { connection, hold, reused, pains } = match attempt {
             Ok(attempt) => attempt,
-            Err(ended) if ended.cause == Cause::ClientLeft => return Err(Failed::Client),
-            Err(ended) => return Err(Failed::Answer(503, ended)),
+            Err(failed) => {
+                self.note(|record| {
+                    record.not_reached(&failed);
+                    record.retries += retries;
+                    record.server = failed.server.or(record.server);
+                });
+                let ended = failed.ended;
+                let left = ended.cause == Cause::ClientLeft;
+                return Err(if left { Failed::Client } else { Failed::Answer(503, ended) });
+            }
         };
         let index = hold.index();
         asking.right = asking.told.server == Some(index);
@@ -516,6 +525,7 @@ impl Session<'_> {
         let (framed, persist) = frame_for(body, asking.version, wished);
         let post = asking.method == Method::Post;
         let edited = set_connection(&mut response_head, said, persist)
+            .and_then(|()| edit::keep_alive(&mut response_head, asking.version, persist))
             .and_then(|()| set_body(&mut response_head, body, framed))
             .and_then(|()| match &backend.http.cookie {
                 Some(cookie) => {

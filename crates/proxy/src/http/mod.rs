@@ -71,8 +71,7 @@ impl Session<'_> {
             local: self.local,
             frontend: self.frontend,
             listener: self.listener,
-            source: self.client.source,
-            destination: self.client.destination(),
+            peers: self.client.peers(),
             first_request: self.requests == 0,
             scopes: &self.scopes,
         }

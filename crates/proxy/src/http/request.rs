@@ -58,7 +58,7 @@ impl Session<'_> {
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        self.refuse(error.status).await;
+                        self.refuse(error.status, Cause::Refused).await;
                         return Err(NoMore::Refused);
                     }
                 }
@@ -73,14 +73,16 @@ impl Session<'_> {
                         }
                     }
                 }
-                Wait::Left if self.client.received.is_empty() => return Err(NoMore::End),
+                Wait::Left | Wait::Late if !begun && (self.requests > 0 || self.frontend.http.ignore_probes) => {
+                    return Err(NoMore::End);
+                }
+                // A client that only ended its own side still reads.
                 Wait::Left => {
-                    self.refuse(400).await;
+                    self.refuse(400, Cause::ClientLeft).await;
                     return Err(NoMore::Refused);
                 }
-                Wait::Late if !begun && (self.requests > 0 || self.frontend.http.ignore_probes) => return Err(NoMore::End),
                 Wait::Late => {
-                    self.refuse(408).await;
+                    self.refuse(408, Cause::ClientSilent).await;
                     return Err(NoMore::Refused);
                 }
                 Wait::Stopping => return Err(NoMore::End),
@@ -130,15 +132,15 @@ impl Session<'_> {
     }
 
     /// Answers something that is no request, and reads on for a moment: a connection that is closed with bytes unread takes the answer with it.
-    async fn refuse(&mut self, status: u16) {
-        let (cause, phase) =
-            if status == 408 { (Cause::ClientSilent, Phase::Request) } else { (Cause::Refused, Phase::Request) };
-        if self.record.borrow().is_none() {
+    async fn refuse(&mut self, status: u16, cause: Cause) {
+        // Without a byte there is no record yet.
+        let null = self.record.borrow().is_none();
+        if null && self.frontend.log.as_ref().is_some_and(|log| !log.no_null) {
             self.begin_record(self.local.here().now());
         }
         self.note(|record| {
             record.status = Some(status);
-            record.ended = Termination::new(cause, phase);
+            record.ended = Termination::new(cause, Phase::Request);
         });
         let mut out = Chain::new();
         let proxies = [&self.frontend.http];

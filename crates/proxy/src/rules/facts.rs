@@ -2,15 +2,15 @@
 
 use crate::generation::{Backend, Frontend, Generation, Listener, Server};
 use crate::run::Local;
+use crate::session::{Peers, now};
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Host, LogFacts, Number, ProxyFacts, ProxyId, Scratch, ServerFacts, ServerId,
-    StreamFacts, Timestamp, UserlistId, Value, Variables,
+    StreamFacts, UserlistId, Value, Variables,
 };
 use manylane_http::Head;
 use std::cell::RefCell;
-use std::net::{IpAddr, SocketAddr};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::net::IpAddr;
 
 /// Variables of a session and of its request at work.
 #[derive(Debug, Default)]
@@ -35,8 +35,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) local: &'a Local,
     pub(crate) frontend: &'a Frontend,
     pub(crate) listener: &'a Listener,
-    pub(crate) source: Option<SocketAddr>,
-    pub(crate) destination: Option<SocketAddr>,
+    pub(crate) peers: Peers,
     pub(crate) first_request: bool,
     pub(crate) scopes: &'a Scopes,
 }
@@ -66,10 +65,11 @@ impl Facts<'_> {
         let generation = &*self.local.generation;
         let default = self.frontend.default_backend.map(|number| &generation.backends[number]);
         let client = ClientFacts {
-            source: self.source,
-            destination: self.destination,
-            link_source: self.source,
-            link_destination: self.destination,
+            source: self.peers.source,
+            destination: self.peers.destination,
+            link_source: self.peers.link_source,
+            link_destination: self.peers.link_destination,
+            accepted: self.peers.accepted,
             frontend: proxy(
                 self.frontend.id,
                 &self.frontend.name,
@@ -96,10 +96,9 @@ impl Facts<'_> {
         };
         let nothing = StreamFacts::default();
         let (log, stream) = moment.log.unzip();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let reader = self.local.reader();
         let env = Env {
-            now: Timestamp { seconds: now.as_secs().cast_signed(), micros: now.subsec_micros() },
+            now: now(),
             zone: &generation.zone,
             direction: if moment.response.is_some() || moment.log.is_some() { Direction::Response } else { Direction::Request },
             is_final: true,

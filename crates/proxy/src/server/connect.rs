@@ -7,6 +7,7 @@ use crate::generation::{Backend, ServerPlace};
 use crate::run::Local;
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
+use manylane_balance::Index;
 use manylane_net::{Connection, Endpoint, Step};
 use std::rc::Rc;
 use std::time::Duration;
@@ -38,30 +39,59 @@ pub(crate) struct Pains {
     pub(crate) redispatched: bool,
 }
 
+/// No server was reached.
+#[derive(Debug)]
+pub(crate) struct NotReached {
+    /// How the stream ends.
+    pub(crate) ended: Termination,
+    /// The server that was tried last, if one was.
+    pub(crate) server: Option<Index>,
+    /// What it took until then.
+    pub(crate) pains: Pains,
+}
+
 /// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one.
 ///
 /// # Errors
-/// How the stream ends.
+/// [`NotReached`].
 pub(crate) async fn connect(
     local: &Rc<Local>,
     backend: &Backend,
     client: &mut Client,
     wanted: Wanted<'_>,
+    shelf: impl FnMut(&Hold) -> Option<(Connection, u32)>,
+) -> Result<Attempt, NotReached> {
+    let (mut server, mut pains) = (None, Pains::default());
+    match tries(local, backend, client, wanted, shelf, &mut server, &mut pains).await {
+        Ok((connection, hold, reused)) => Ok(Attempt { connection, hold, reused, pains }),
+        Err(ended) => Err(NotReached { ended, server, pains }),
+    }
+}
+
+/// The same; `server` and `pains` tell how far it got.
+async fn tries(
+    local: &Rc<Local>,
+    backend: &Backend,
+    client: &mut Client,
+    wanted: Wanted<'_>,
     mut shelf: impl FnMut(&Hold) -> Option<(Connection, u32)>,
-) -> Result<Attempt, Termination> {
+    last: &mut Option<Index>,
+    pains: &mut Pains,
+) -> Result<(Connection, Hold, Option<u32>), Termination> {
     let counts = backend.counts.own();
     let retries_most = if backend.retries_connect { backend.retries } else { 0 };
     let here = local.here();
     let begun = here.now();
     let mut hold = enter(local, backend, client, wanted).await?;
-    let mut pains = Pains { queued: here.now().since(begun), ..Pains::default() };
+    pains.queued = here.now().since(begun);
     let tried = here.now();
     let mut retries = 0;
     loop {
+        *last = Some(hold.index());
         if let Some((connection, served)) = shelf(&hold) {
             counts.reuses.add(1);
             hold.server().counts.own().reuses.add(1);
-            return Ok(Attempt { connection, hold, reused: Some(served), pains });
+            return Ok((connection, hold, Some(served)));
         }
         let (source, to) = (client.source, client.destination_of(hold.server()));
         let trying = one(local, backend, &hold, source, to);
@@ -70,7 +100,7 @@ pub(crate) async fn connect(
                 counts.connects.add(1);
                 hold.server().counts.own().connects.add(1);
                 pains.connected = here.now().since(tried);
-                return Ok(Attempt { connection, hold, reused: None, pains });
+                return Ok((connection, hold, None));
             }
             Err(cause) => cause,
         };

@@ -2,11 +2,30 @@
 
 use crate::generation::{Server, ServerPlace};
 use manylane_buf::Chain;
+use manylane_expr::Timestamp;
 use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_net::{Connection, Incoming};
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Between whom a client's connection is, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peers {
+    pub(crate) source: Option<SocketAddr>,
+    pub(crate) destination: Option<SocketAddr>,
+    /// Without what the PROXY protocol told.
+    pub(crate) link_source: Option<SocketAddr>,
+    pub(crate) link_destination: Option<SocketAddr>,
+    pub(crate) accepted: Timestamp,
+}
+
+/// The wall clock.
+pub(crate) fn now() -> Timestamp {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: wall.as_secs().cast_signed(), micros: wall.subsec_micros() }
+}
 
 /// A client and its connection.
 #[derive(Debug)]
@@ -14,8 +33,12 @@ pub(crate) struct Client {
     pub(crate) connection: Connection,
     /// Who it is; none for connections that have no IP address.
     pub(crate) source: Option<SocketAddr>,
-    /// Whom it connected to; asked for when somebody wants to know.
-    destination: OnceCell<Option<SocketAddr>>,
+    /// Whom it connected to, as the proxy before this one tells.
+    told: Option<SocketAddr>,
+    /// The connection's own ends; ours is asked for when somebody wants to know.
+    link_source: Option<SocketAddr>,
+    link_destination: OnceCell<Option<SocketAddr>>,
+    accepted: Timestamp,
     /// Bytes that were received and belong to what follows.
     pub(crate) received: Chain,
 }
@@ -29,23 +52,41 @@ impl Client {
         Self {
             connection: incoming.into_connection(io),
             source,
-            destination: OnceCell::new(),
+            told: None,
+            link_source: source,
+            link_destination: OnceCell::new(),
+            accepted: now(),
             received: Chain::new(),
         }
     }
 
     /// Whom it connected to. The first call costs a system call, unless the PROXY protocol told it.
     pub(crate) fn destination(&self) -> Option<SocketAddr> {
-        *self.destination.get_or_init(|| {
+        self.told.or_else(|| self.link_destination())
+    }
+
+    fn link_destination(&self) -> Option<SocketAddr> {
+        *self.link_destination.get_or_init(|| {
             let stream = self.connection.stream()?;
             socket::local_address(stream.as_fd()).ok().and_then(ip)
         })
     }
 
+    /// What expressions see of it. The first call costs a system call.
+    pub(crate) fn peers(&self) -> Peers {
+        Peers {
+            source: self.source,
+            destination: self.destination(),
+            link_source: self.link_source,
+            link_destination: self.link_destination(),
+            accepted: self.accepted,
+        }
+    }
+
     /// Between whom the connection is, as the proxy before this one tells.
     pub(crate) fn is_between(&mut self, source: SocketAddr, destination: SocketAddr) {
         self.source = Some(plain(source));
-        self.destination = OnceCell::from(Some(plain(destination)));
+        self.told = Some(plain(destination));
     }
 
     /// What takes the place of the server's host or port, where its address leaves one open.

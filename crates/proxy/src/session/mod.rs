@@ -3,7 +3,7 @@
 mod client;
 mod greeting;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, Peers, now};
 
 use crate::run::{Local, Ticket};
 use crate::rules::{self, Facts, Scopes};
@@ -36,8 +36,7 @@ pub(crate) async fn run(local: &Rc<Local>, incoming: Incoming, ticket: &Ticket) 
             local,
             frontend,
             listener,
-            source: client.source,
-            destination: client.destination(),
+            peers: client.peers(),
             first_request: true,
             scopes: &scopes,
         };

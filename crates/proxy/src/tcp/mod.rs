@@ -10,8 +10,9 @@ use crate::log::Record;
 use crate::rules::{Facts, Moment, Scopes};
 use crate::run::Local;
 use crate::server::{self, Attempt, Wanted};
-use crate::session::Client;
+use crate::session::{Client, Peers};
 use crate::termination::{Cause, Phase, Termination};
+use manylane_balance::Index;
 use manylane_buf::Chain;
 use std::rc::Rc;
 
@@ -24,8 +25,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
         local,
         frontend,
         listener,
-        source: client.source,
-        destination: if asked { client.destination() } else { None },
+        peers: if asked { client.peers() } else { Peers::default() },
         first_request: true,
         scopes: &scopes,
     };
@@ -47,7 +47,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     }
     let Stream { mut record, server, .. } = stream;
     if let Some(log) = &frontend.log
-        && !(log.no_null && record.up == 0 && record.down == 0)
+        && !(log.no_null && record.up == 0)
     {
         record.ended = ended;
         let server = backend.zip(server).map(|(backend, index)| &backend.servers[index]);
@@ -61,7 +61,7 @@ struct Stream<'a> {
     frontend: &'a Frontend,
     listener: &'a Listener,
     record: Record,
-    /// The number of the server that was reached.
+    /// The number of the server that was reached, or tried last.
     server: Option<usize>,
 }
 
@@ -71,7 +71,11 @@ impl Stream<'_> {
         let wanted = Wanted { key: backend.key.of_connection(client.source), ..Wanted::default() };
         let attempt = match server::connect(local, backend, client, wanted, |_| None).await {
             Ok(attempt) => attempt,
-            Err(ended) => return ended,
+            Err(failed) => {
+                self.record.not_reached(&failed);
+                self.server = failed.server.map(Index::get);
+                return failed.ended;
+            }
         };
         let Attempt { connection, hold, reused: _, pains } = attempt;
         self.record.pains(pains);

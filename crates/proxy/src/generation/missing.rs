@@ -1,0 +1,73 @@
+//! What expressions would look for in vain: refused by name where the file says it.
+
+use manylane_config::tree::Mode;
+use manylane_expr::{Looks, Missing};
+
+/// For the rules and conditions of a proxy.
+pub(super) fn in_rules(mode: Mode) -> Missing {
+    match mode {
+        Mode::Http => |name, looks| match name {
+            // The request may have been edited, and only log lines remember how it came.
+            "capture.req.method" | "capture.req.uri" | "capture.req.ver" => Some(LOGS_ONLY),
+            _ => anywhere(name, looks),
+        },
+        Mode::Tcp => in_tcp,
+    }
+}
+
+/// For log formats.
+pub(super) fn in_logs(mode: Mode) -> Missing {
+    match mode {
+        Mode::Http => anywhere,
+        Mode::Tcp => in_tcp,
+    }
+}
+
+const NOT_BUILT: &str = "it is not built yet";
+const LOGS_ONLY: &str = "it is built for logs only yet";
+
+fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
+    match looks {
+        Looks::Message | Looks::Data if name != "wait_end" => {
+            Some("in TCP mode the bytes of connections are not looked at yet")
+        }
+        Looks::Connection if name.starts_with("capture.") => Some("there is no request in TCP mode"),
+        _ => anywhere(name, looks),
+    }
+}
+
+/// What [`Facts`](crate::rules::Facts) leaves open.
+fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
+    match looks {
+        Looks::Number => match name {
+            "avg_queue" | "be_sess_rate" | "fe_req_rate" | "fe_sess_rate" | "srv_sess_rate" => {
+                Some("rates and averages are not kept yet")
+            }
+            "dst_conn" => Some("connections of a listener are not counted yet"),
+            _ => None,
+        },
+        Looks::Data => match name {
+            "wait_end" | "req.proto_http" | "req_proto_http" => None,
+            _ => Some("bodies are not shown to expressions yet"),
+        },
+        Looks::Message if name == "req.body_param" => Some("bodies are not shown to expressions yet"),
+        Looks::Connection => match name {
+            "bc_dst" | "bc_dst_port" | "bc_src" | "bc_src_port" => {
+                Some("the addresses of connections to servers are not shown to expressions yet")
+            }
+            // Only loopback addresses are known to be the machine's.
+            "src_is_local" | "dst_is_local" | "fc_src_is_local" | "fc_dst_is_local" => Some(NOT_BUILT),
+            "capture.req.hdr" | "capture.res.hdr" | "capture.res.ver" | "fc_pp_authority" | "fc_pp_unique_id"
+            | "last_rule_file" | "last_rule_line" | "unique-id" => Some(NOT_BUILT),
+            _ => None,
+        },
+        Looks::Converter if name == "debug" => Some("it would go nowhere"),
+        Looks::Alias => match name {
+            "bi" | "bp" | "si" | "sp" => Some("the addresses of connections to servers are not logged yet"),
+            "lc" | "rt" => Some("lines and requests are not numbered yet"),
+            "ID" => Some("'unique-id-format' is not built yet"),
+            _ => None,
+        },
+        Looks::Fixed | Looks::Message | Looks::Converter => None,
+    }
+}
