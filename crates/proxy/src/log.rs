@@ -7,6 +7,7 @@ use crate::session;
 use crate::termination::{Cause, Termination};
 use manylane_balance::Index;
 use manylane_buf::Segment;
+use manylane_config::tree::Mode;
 use manylane_expr::{LogFacts, RequestLine, StreamFacts, Timestamp};
 use manylane_http::{Head, Version};
 use manylane_logs::{Level, Line};
@@ -22,8 +23,8 @@ pub(crate) struct Record {
     /// When it began, by the wall clock and by the lane's.
     date: Timestamp,
     begun: Time,
-    /// Since the request's head was there, how long it took.
-    pub(crate) request: Duration,
+    /// How long it took until the request's head was there; none if it never was.
+    pub(crate) request: Option<Duration>,
     /// Idle before it.
     pub(crate) idle: Duration,
     pub(crate) queued: Option<Duration>,
@@ -44,13 +45,45 @@ pub(crate) struct Record {
     line: Option<(Segment, usize, usize, Version)>,
 }
 
+/// Writes the line of a connection that did not get as far as to have a stream.
+pub(crate) fn refused(log: &FrontendLog, facts: &Facts<'_>, why: &str) {
+    let place = match &facts.listener.name {
+        Some(name) => name.to_string(),
+        None => (facts.listener.index + 1).to_string(),
+    };
+    let mut text = [0; LONGEST];
+    let length = facts.with(Moment::default(), |env, scratch| {
+        let mut writer = manylane_expr::Writer::new(&mut text);
+        log.refused.write(env, scratch, &mut writer);
+        let _ = writer.print(format_args!("/{place}: {why}")); // what does not fit is cut
+        writer.len()
+    });
+    send(log, facts, Level::Info, &text[..length]);
+}
+
+/// Hands a line to all targets of a frontend.
+fn send(log: &FrontendLog, facts: &Facts<'_>, level: Level, text: &[u8]) {
+    let line = Line {
+        level,
+        tag: log.tag.as_bytes(),
+        pid: std::process::id(),
+        host: facts.local.generation.logs.host.as_bytes(),
+        structured: b"",
+        time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        text,
+    };
+    for &target in &log.targets {
+        facts.local.logs.log(target, &line);
+    }
+}
+
 impl Record {
     /// A stream begins now.
     pub(crate) fn new(now: Time) -> Self {
         Self {
             date: session::now(),
             begun: now,
-            request: Duration::ZERO,
+            request: None,
             idle: Duration::ZERO,
             queued: None,
             connected: None,
@@ -119,12 +152,15 @@ impl Record {
         let began = facts.frontend.counts.read_cheap_one(|counts| &counts.connections);
         let over = facts.frontend.counts.read_cheap_one(|counts| &counts.connections_ended);
         let current = i64::try_from(began.saturating_sub(over)).unwrap_or(i64::MAX);
-        let known = self.request + self.queued.unwrap_or_default() + self.connected.unwrap_or_default();
+        let known = self.request.unwrap_or_default() + self.queued.unwrap_or_default() + self.connected.unwrap_or_default();
         let known = known + self.response.unwrap_or_default();
         let log_facts = LogFacts {
             request_date: self.date,
             idle: millis(self.idle),
-            request: millis(self.request),
+            request: match (self.request, facts.frontend.mode) {
+                (None, Mode::Tcp) => 0, // there is none to wait for
+                (request, _) => or_none(request),
+            },
             queue: or_none(self.queued),
             connect: or_none(self.connected),
             response: or_none(self.response),
@@ -167,20 +203,7 @@ impl Record {
             log.format.write(env, scratch, &mut writer);
             writer.len()
         });
-        let generation = &facts.local.generation;
         let level = if !fine && log.separate { Level::Err } else { Level::Info };
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let line = Line {
-            level,
-            tag: log.tag.as_bytes(),
-            pid: std::process::id(),
-            host: generation.logs.host.as_bytes(),
-            structured: b"",
-            time: wall,
-            text: &text[..length],
-        };
-        for &target in &log.targets {
-            facts.local.logs.log(target, &line);
-        }
+        send(log, facts, level, &text[..length]);
     }
 }

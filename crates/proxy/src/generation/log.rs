@@ -36,6 +36,8 @@ pub struct FrontendLog {
     pub targets: Vec<usize>,
     /// What a line says.
     pub format: Format,
+    /// What the lines of connections that did not become streams begin with.
+    pub refused: Format,
     /// Who writes it.
     pub tag: Box<str>,
     /// `option dontlog-normal`
@@ -123,6 +125,7 @@ impl Logs {
         Some(FrontendLog {
             targets,
             format,
+            refused: reader.own_format("%ci:%cp [%t] %f"),
             tag: settings.log_tag.as_ref().map_or(self.tag.clone(), |set| text(&set.value)),
             only_errors: settings.option(Toggle::DONTLOG_NORMAL),
             no_null: settings.option(Toggle::DONTLOGNULL),

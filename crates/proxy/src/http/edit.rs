@@ -152,7 +152,8 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Has the client keep to its server, where it does not already.
+/// Has the client keep to its server, where it does not already. The letter for the log says what became of the server's cookie: `N`
+/// it set none and none was added, `P` it was passed on, `D` taken out, `I` added, `R` rewritten.
 pub(super) fn keep(
     head: &mut Head,
     cookie: &Cookie,
@@ -160,25 +161,27 @@ pub(super) fn keep(
     told: Told,
     right: bool,
     post: bool,
-) -> Result<(), EditError> {
-    let Some(value) = &server.cookie else { return Ok(()) };
+) -> Result<u8, EditError> {
+    let by_server = head.values(Known::SET_COOKIE).any(|line| sets(line, &cookie.name));
+    let as_it_was = if by_server { b'P' } else { b'N' };
+    let Some(value) = &server.cookie else { return Ok(as_it_was) };
     match cookie.mode {
-        None => Ok(()),
+        None => Ok(as_it_was),
         Some(CookieMode::Insert) => {
-            let by_server = head.values(Known::SET_COOKIE).any(|line| sets(line, &cookie.name));
             if by_server && cookie.preserve || cookie.postonly && !post {
-                return Ok(());
+                return Ok(as_it_was);
             }
             if by_server {
                 let name = cookie.name.clone();
                 head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &name));
             }
             if right && told.there && !by_server {
-                return Ok(());
+                return Ok(b'N');
             }
             let line = [&*cookie.name, b"=", value, &cookie.attributes].concat();
             head.add_field(Known::SET_COOKIE, &line)?;
-            uncached(head, cookie)
+            uncached(head, cookie)?;
+            Ok(b'I')
         }
         Some(mode @ (CookieMode::Rewrite | CookieMode::Prefix)) => {
             let mut at = head.find(Known::SET_COOKIE, None);
@@ -194,7 +197,7 @@ pub(super) fn keep(
                 head.replace_value(id, &new)?;
                 uncached(head, cookie)?;
             }
-            Ok(())
+            Ok(if by_server { b'R' } else { b'N' })
         }
     }
 }

@@ -98,6 +98,7 @@ impl Session<'_> {
             right: false,
         };
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
+            self.record.take(); // it is not logged
             return self.answer(&asking, None, 200, bodyless).await;
         }
         self.scopes.next_request();
@@ -488,13 +489,11 @@ impl Session<'_> {
             record.response = Some(here.now().since(begun));
             record.status = Some(response.head.status());
             if backend.http.cookie.is_some() {
-                let asked = match (asking.told.there, asking.told.server) {
+                record.cookies[0] = match (asking.told.there, asking.told.server) {
                     (false, _) => b'N',
                     (true, None) => b'I',
                     (true, Some(_)) => b'V',
                 };
-                let right = asking.right && asking.told.there;
-                record.cookies = [asked, if right || hold.server().cookie.is_none() { b'N' } else { b'I' }];
             }
         });
 
@@ -518,6 +517,7 @@ impl Session<'_> {
                 Err(_) => return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))),
             }
         }
+        self.note(|record| record.status = Some(response_head.status())); // rules may have changed it
         let server_persists = said.persists(response_head.version())
             && !matches!(body, Body::UntilClose | Body::Tunnel)
             && asking.mode == CloseMode::KeepAlive;
@@ -529,7 +529,9 @@ impl Session<'_> {
             .and_then(|()| set_body(&mut response_head, body, framed))
             .and_then(|()| match &backend.http.cookie {
                 Some(cookie) => {
-                    edit::keep(&mut response_head, cookie, hold.server(), asking.told, asking.right, post)
+                    let set = edit::keep(&mut response_head, cookie, hold.server(), asking.told, asking.right, post)?;
+                    self.note(|record| record.cookies[1] = set);
+                    Ok(())
                 }
                 None => Ok(()),
             });

@@ -51,7 +51,7 @@ impl Session<'_> {
                 match parser.parse(&mut self.client.received) {
                     Ok(Some(request)) => {
                         self.note(|record| {
-                            record.request = record.age(here.now());
+                            record.request = Some(record.age(here.now()));
                             record.remember(&request.head);
                         });
                         return Ok(request);

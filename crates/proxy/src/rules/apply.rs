@@ -4,7 +4,7 @@ use super::facts::{Facts, Moment, backend_named};
 use crate::generation::{Action, ConnectionAction, Redirect, RedirectKind, Reply, Rule, Target};
 use manylane_buf::Chain;
 use manylane_expr::{Condition, Format};
-use manylane_http::{EditError, Head, Known, Method, Version};
+use manylane_http::{EditError, Head, Known, Version};
 
 /// What a list of rules decided.
 pub(crate) enum Verdict {
@@ -195,7 +195,8 @@ fn redirect(facts: &Facts<'_>, moment: Moment<'_>, redirect: &Redirect) -> Resul
     if let Some(cookie) = &redirect.cookie {
         head.add_field(Known::SET_COOKIE, cookie)?;
     }
-    if matches!(moment.request.map(Head::method_kind), Some(Method::Get | Method::Head) | None) {
+    // Permanent ones may be kept.
+    if !matches!(redirect.code, 301 | 308) {
         head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
     }
     Ok(Some(Answer::Own(Box::new(head), Chain::new())))

@@ -8,7 +8,12 @@ use manylane_net::{Connection, Incoming};
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Bytes of a client that nobody will read are taken up to here, so that it sees an end and no reset.
+const SWALLOWED: usize = 1 << 16;
 
 /// Between whom a client's connection is, and since when.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +92,26 @@ impl Client {
     pub(crate) fn is_between(&mut self, source: SocketAddr, destination: SocketAddr) {
         self.source = Some(plain(source));
         self.told = Some(plain(destination));
+    }
+
+    /// Takes what the client has sent already, at most [`SWALLOWED`] bytes: closing with bytes unread would be a reset.
+    pub(crate) fn swallow(&self) {
+        let mut read = 0;
+        let mut context = Context::from_waker(Waker::noop());
+        while read < SWALLOWED {
+            let receiving = pin!(self.connection.recv());
+            match receiving.poll(&mut context) {
+                Poll::Ready(Ok(Some(segment))) => read += segment.len(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Closing the connection resets it: the client learns that nobody cared for what it sent.
+    pub(crate) fn reset_on_close(&self) {
+        if let Some(stream) = self.connection.stream() {
+            let _ = manylane_io::options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
+        }
     }
 
     /// What takes the place of the server's host or port, where its address leaves one open.

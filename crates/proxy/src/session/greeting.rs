@@ -3,19 +3,46 @@
 use super::Client;
 use crate::generation::Frontend;
 use crate::run::Local;
-use manylane_net::proxy_protocol::{Ends, Parsed, parse};
+use manylane_net::proxy_protocol::{Ends, HeaderError, Parsed, parse};
 use std::rc::Rc;
 
-/// The connection is of no use: the header was bad, late or cut short.
-#[derive(Debug)]
-pub(super) struct NoGreeting;
+/// Why the connection is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoGreeting {
+    /// It ended before a byte came.
+    Empty,
+    /// It ended amid the header.
+    Truncated,
+    /// It failed.
+    Failed,
+    /// The header did not come in time.
+    Late,
+    /// What came is no header.
+    NoHeader,
+    /// What came is a header that says what cannot be.
+    Bad,
+}
+
+impl NoGreeting {
+    /// What the log says: the words that HAProxy's users look for.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Empty => "Connection closed while waiting for PROXY protocol header",
+            Self::Truncated => "Truncated PROXY protocol header received",
+            Self::Failed => "Connection error while waiting for PROXY protocol header",
+            Self::Late => "Timeout while waiting for PROXY protocol header",
+            Self::NoHeader => "Received something which does not look like a PROXY protocol header",
+            Self::Bad => "Received an invalid PROXY protocol header",
+        }
+    }
+}
 
 /// Reads the header and takes it off; what follows stays in `client.received`.
 pub(super) async fn read(local: &Rc<Local>, frontend: &Frontend, client: &mut Client) -> Result<(), NoGreeting> {
     let reading = header(client);
     match frontend.timeouts.handshake {
         None => reading.await,
-        Some(time) => local.here().timeout(time, reading).await.unwrap_or(Err(NoGreeting)),
+        Some(time) => local.here().timeout(time, reading).await.unwrap_or(Err(NoGreeting::Late)),
     }
 }
 
@@ -23,8 +50,12 @@ async fn header(client: &mut Client) -> Result<(), NoGreeting> {
     loop {
         let length = client.received.len();
         // A header is bounded, and `parse` refuses longer ones.
-        let bytes = client.received.pull_up(length).map_err(|_| NoGreeting)?;
-        let complete = match parse(bytes).map_err(|_| NoGreeting)? {
+        let bytes = client.received.pull_up(length).map_err(|_| NoGreeting::Failed)?;
+        let parsed = parse(bytes).map_err(|why| match why {
+            HeaderError::Signature => NoGreeting::NoHeader,
+            _ => NoGreeting::Bad,
+        });
+        let complete = match parsed? {
             Parsed::Incomplete { .. } => None,
             Parsed::Complete { header, length } => {
                 let told = match header.ends.filter(|_| header.relayed) {
@@ -39,12 +70,13 @@ async fn header(client: &mut Client) -> Result<(), NoGreeting> {
                 if let Some((source, destination)) = told {
                     client.is_between(source, destination);
                 }
-                return client.received.trim_front(length).map_err(|_| NoGreeting);
+                return client.received.trim_front(length).map_err(|_| NoGreeting::Failed);
             }
             None => {
-                let segment = client.connection.recv().await.map_err(|_| NoGreeting)?;
-                let segment = segment.ok_or(NoGreeting)?;
-                client.received.push_back(segment).map_err(|_| NoGreeting)?;
+                let segment = client.connection.recv().await.map_err(|_| NoGreeting::Failed)?;
+                let ended = if length == 0 { NoGreeting::Empty } else { NoGreeting::Truncated };
+                let segment = segment.ok_or(ended)?;
+                client.received.push_back(segment).map_err(|_| NoGreeting::Failed)?;
             }
         }
     }

@@ -5,6 +5,7 @@ mod greeting;
 
 pub(crate) use client::{Client, Peers, now};
 
+use greeting::NoGreeting;
 use crate::run::{Local, Ticket};
 use crate::rules::{self, Facts, Scopes};
 use crate::{http, tcp};
@@ -26,8 +27,16 @@ pub(crate) async fn run(local: &Rc<Local>, incoming: Incoming, ticket: &Ticket) 
         frontend.counts.own().connections_denied.add(1);
         return;
     }
-    if listener.accept_proxy && greeting::read(local, frontend, &mut client).await.is_err() {
+    if listener.accept_proxy
+        && let Err(why) = greeting::read(local, frontend, &mut client).await
+    {
         frontend.counts.own().request_errors.add(1);
+        client.reset_on_close();
+        if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
+            let scopes = Scopes::default();
+            let facts = Facts { local, frontend, listener, peers: client.peers(), first_request: true, scopes: &scopes };
+            crate::log::refused(log, &facts, why.words());
+        }
         return;
     }
     if !frontend.rules.connection.is_empty() {

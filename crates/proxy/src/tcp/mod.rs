@@ -33,7 +33,10 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     let backend = chosen.or(frontend.default_backend).map(|number| &local.generation.backends[number]);
     let mut stream = Stream { local, frontend, listener, record: Record::new(local.here().now()), server: None };
     let ended = match backend {
-        None => Termination::new(Cause::ServerLeft, Phase::Connect),
+        None => {
+            client.swallow();
+            Termination::new(Cause::ServerLeft, Phase::Connect)
+        }
         Some(backend) => {
             backend.counts.own().streams.add(1);
             let ended = stream.serve(backend, &mut client).await;
@@ -74,6 +77,7 @@ impl Stream<'_> {
             Err(failed) => {
                 self.record.not_reached(&failed);
                 self.server = failed.server.map(Index::get);
+                client.swallow();
                 return failed.ended;
             }
         };
