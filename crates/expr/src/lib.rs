@@ -38,7 +38,7 @@ pub use names::{
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
 pub use pattern::{
     MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind, Reference, References,
-    Snapshot, View,
+    Regex, Snapshot, View,
 };
 pub use place::{Direction, Places};
 pub use program::{Expression, MAX_CONVERTERS};

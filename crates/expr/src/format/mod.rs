@@ -220,6 +220,11 @@ impl Format {
         }
     }
 
+    /// Whether a part is an alias: those look at what is logged.
+    pub fn has_aliases(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Alias(..)))
+    }
+
     /// Whether a part needs more of the response than its status and times: such a line is written when the response has ended.
     pub fn has_samples(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Sample(..)))

@@ -163,6 +163,11 @@ impl Reference {
         Some((entry.line, entry.pattern.to_vec(), entry.value.to_vec()))
     }
 
+    /// Whether there is an entry of this pattern, as it is written. It costs as much as the list is long.
+    pub fn contains(&self, pattern: &[u8]) -> bool {
+        self.find_entry(|known, _| known == pattern).is_some()
+    }
+
     /// Adds an entry at the end: `add-acl`, `add-map`. The error is a sentence; then nothing has changed.
     pub fn add(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
         self.change(|entries| {

@@ -16,8 +16,7 @@ mod prefix;
 mod regex;
 
 pub use file::{MAX_ENTRIES, MAX_REFERENCE_BYTES, Reference, References, Snapshot, View};
-pub(crate) use regex::Regex;
-pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES};
+pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES, Regex};
 
 use crate::cast::parse_whole;
 use crate::fetch::unhex;

@@ -17,11 +17,14 @@ const GROUPS: usize = 10;
 
 /// A compiled expression. Its machine's changing state is in the lane ([`crate::Lane`]): matching takes no lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Regex(Arc<meta::Regex>);
+pub struct Regex(Arc<meta::Regex>);
 
 impl Regex {
-    /// Compiles an expression; the error is a sentence.
-    pub(crate) fn new(text: &[u8], ignore_case: bool) -> Result<Self, String> {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// A sentence that says why it is refused.
+    pub fn new(text: &[u8], ignore_case: bool) -> Result<Self, String> {
         Self::any_of(&[text], ignore_case)
     }
 
@@ -53,7 +56,8 @@ impl Regex {
         }
     }
 
-    pub(crate) fn is_match(&self, text: &[u8], scratch: &mut Scratch<'_>) -> bool {
+    /// Whether it matches somewhere in `text`.
+    pub fn is_match(&self, text: &[u8], scratch: &mut Scratch<'_>) -> bool {
         let input = Input::new(text).earliest(true);
         self.0.search_half_with(scratch.machine(&self.0), &input).is_some()
     }
@@ -110,8 +114,9 @@ impl Regex {
         scratch.fill(|_| Some(len))
     }
 
-    /// The template with the groups of the first match in it; nothing when there is no match.
-    pub(crate) fn expand<'x>(
+    /// `template` with the groups of the first match in it, `\1` for the first parentheses; nothing when there is no match, or no room in the
+    /// scratch.
+    pub fn expand<'x>(
         &self,
         text: &[u8],
         template: &[u8],

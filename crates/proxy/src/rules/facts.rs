@@ -47,6 +47,12 @@ pub(crate) struct Moment<'a> {
     pub(crate) response: Option<&'a Head>,
     pub(crate) backend: Option<&'a Backend>,
     pub(crate) server: Option<&'a Server>,
+    /// What is here of the request's body, or of the client's bytes.
+    pub(crate) request_data: Data<'a>,
+    /// What is here of the response's body, or of the server's bytes.
+    pub(crate) response_data: Data<'a>,
+    /// More bytes may still come and are waited for.
+    pub(crate) may_grow: bool,
     /// At the end, what only log lines know.
     pub(crate) log: Option<(&'a LogFacts<'a>, &'a StreamFacts<'a>)>,
 }
@@ -101,11 +107,11 @@ impl Facts<'_> {
             now: now(),
             zone: &generation.zone,
             direction: if moment.response.is_some() || moment.log.is_some() { Direction::Response } else { Direction::Request },
-            is_final: true,
+            is_final: !moment.may_grow,
             request: moment.request,
             response: moment.response,
-            request_data: Data::default(),
-            response_data: Data::default(),
+            request_data: moment.request_data,
+            response_data: moment.response_data,
             client: &client,
             server: &server,
             stream: stream.unwrap_or(&nothing),
