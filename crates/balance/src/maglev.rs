@@ -4,7 +4,7 @@
 //! that a server takes in each round. Next to a ring its shares are nearly exact and a look-up is one load; when a server comes
 //! or goes, a few keys of others move too.
 
-use crate::hash::avalanche;
+use manylane_expr::hash::avalanche;
 
 /// Sizes of the table: primes. At least a hundred places for each server keep the shares even.
 const SIZES: [usize; 4] = [1021, 8191, 65_521, 655_357];

@@ -10,7 +10,7 @@
 //! Places and servers in ascending order of place; `starts` tells for each value of a place's upper bits where its run begins, with
 //! about one place a run. A look-up reads one start and the few places behind it, however many servers there are.
 
-use crate::hash::avalanche;
+use manylane_expr::hash::avalanche;
 
 /// Places of one server lie in a range of hashed numbers of this size.
 const PLACES_OF_ONE: u32 = 4096;

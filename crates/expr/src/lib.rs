@@ -10,6 +10,7 @@ mod env;
 mod error;
 mod fetch;
 mod format;
+pub mod hash;
 mod names;
 mod nearest;
 mod pattern;

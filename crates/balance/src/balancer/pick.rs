@@ -5,7 +5,8 @@ use crate::algorithm::{Affinity, Algorithm, HashType, Input, Key, NoPick};
 use crate::lane::LaneState;
 use crate::snapshot::{Prepared, Snapshot};
 use crate::spec::Index;
-use crate::{first, hash, random, roundrobin};
+use crate::{first, random, roundrobin};
+use manylane_expr::hash;
 
 /// Turns that are looked at for one with room before the words of bits are.
 const TRIES: usize = 8;

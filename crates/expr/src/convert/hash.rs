@@ -5,6 +5,7 @@ use crate::args::{ArgKind::*, Args};
 use crate::convert::encode;
 use crate::env::Env;
 use crate::error::Error;
+use crate::hash::{avalanche, crc32, crc32c, djb2, mix, sdbm, wt6};
 use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
 use crate::variable::VariableId;
@@ -120,12 +121,12 @@ macro_rules! rows {
 }
 
 pub(super) const ROWS: &[Row] = rows! {
-    "crc32", &[Int], 0, Int, "the CRC of Ethernet, gzip and PNG; 1 adds an avalanche", |a| short(a, crc32, avalanche);
-    "crc32c", &[Int], 0, Int, "the CRC of iSCSI (Castagnoli); 1 adds an avalanche", |a| short(a, crc32c, avalanche);
+    "crc32", &[Int], 0, Int, "the CRC of Ethernet, gzip and PNG; 1 adds an avalanche", |a| short(a, crc32, mix);
+    "crc32c", &[Int], 0, Int, "the CRC of iSCSI (Castagnoli); 1 adds an avalanche", |a| short(a, crc32c, mix);
     "digest", &[Str], 1, Bin, "the cryptographic hash of that name", |a| {
         Ok(Convert::Hash(Hash::Digest(Digest::named(a, 0)?)))
     };
-    "djb2", &[Int], 0, Int, "Bernstein's hash; 1 adds an avalanche", |a| short(a, djb2, spread);
+    "djb2", &[Int], 0, Int, "Bernstein's hash; 1 adds an avalanche", |a| short(a, djb2, avalanche);
     "hmac", &[Str, Str], 2, Bin, "the message authentication code with a key in base64 or in a variable", |a| {
         let digest = Digest::named(a, 0)?;
         let text = a.boxed(1);
@@ -140,7 +141,7 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         Ok(Convert::Hash(Hash::Hmac { digest, key }))
     };
-    "sdbm", &[Int], 0, Int, "the hash of sdbm; 1 adds an avalanche", |a| short(a, |bytes| sdbm_onto(0, bytes), spread);
+    "sdbm", &[Int], 0, Int, "the hash of sdbm; 1 adds an avalanche", |a| short(a, sdbm, avalanche);
     "sha1", &[], 0, Bin, "SHA-1", |_| Ok(Convert::Hash(Hash::Digest(Digest::Sha1)));
     "sha2", &[Int], 0, Bin, "SHA-2 of 224, 256, 384 or 512 bits", |a| {
         let digest = match a.int(0)?.unwrap_or(256) {
@@ -152,7 +153,7 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         Ok(Convert::Hash(Hash::Digest(digest)))
     };
-    "wt6", &[Int], 0, Int, "the hash WT6; 1 adds an avalanche", |a| short(a, wt6, spread);
+    "wt6", &[Int], 0, Int, "the hash WT6; 1 adds an avalanche", |a| short(a, wt6, avalanche);
     "xxh3", &[Int], 0, Int, "XXH3 of 64 bits, with a seed", |a| {
         Ok(Convert::Hash(Hash::Xxh3(a.int(0)?.unwrap_or(0) as u64)))
     };
@@ -195,77 +196,4 @@ impl Hash {
             }
         }
     }
-}
-
-/// A table for a reflected 32-bit CRC.
-const fn crc_table(polynomial: u32) -> [u32; 256] {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < 256 {
-        let mut crc = index as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
-            bit += 1;
-        }
-        table[index] = crc;
-        index += 1;
-    }
-    table
-}
-
-fn crc(table: &[u32; 256], bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| table[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
-}
-
-/// IEEE 802.3.
-pub(crate) fn crc32(bytes: &[u8]) -> u32 {
-    static TABLE: [u32; 256] = crc_table(0xedb8_8320);
-    crc(&TABLE, bytes)
-}
-
-/// Castagnoli's polynomial (RFC 4960, appendix B).
-pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
-    static TABLE: [u32; 256] = crc_table(0x82f6_3b78);
-    crc(&TABLE, bytes)
-}
-
-/// Bernstein's: times 33, plus the byte.
-pub(crate) fn djb2(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
-}
-
-/// Of the sdbm library: times 65599, plus the byte; goes on from an earlier hash.
-pub(crate) fn sdbm_onto(hash: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(hash, |hash, byte| hash.wrapping_mul(65_599).wrapping_add(u32::from(*byte)))
-}
-
-/// Two words that are mixed with each byte and swapped after rotations by amounts that follow from the words themselves.
-pub(crate) fn wt6(bytes: &[u8]) -> u32 {
-    let (mut a, mut b) = (0xa53c_965a_u32, 0x5ca6_953a_u32);
-    let (mut turn_b, mut turn_a) = (6, 18);
-    for byte in bytes {
-        let byte = u32::from(*byte);
-        let (mixed_a, mixed_b) = (!(a ^ byte), !b.wrapping_add(byte));
-        a = mixed_b.rotate_left(turn_b);
-        b = mixed_a.rotate_left(turn_a);
-        let turns = (a >> 16 ^ b) & 0xffff;
-        (turn_b, turn_a) = (turns & 31, turns >> 11);
-    }
-    a ^ b
-}
-
-/// The avalanche, spread over the whole range by a prime near three quarters of it.
-pub(crate) fn spread(n: u32) -> u32 {
-    avalanche(n).wrapping_mul(3_221_225_473)
-}
-
-/// Jenkins' full avalanche: each bit of the input changes about half of the output's.
-pub(crate) fn avalanche(mut n: u32) -> u32 {
-    n = n.wrapping_add(0x7ed5_5d16).wrapping_add(n << 12);
-    n = n ^ 0xc761_c23c ^ n >> 19;
-    n = n.wrapping_add(0x1656_67b1).wrapping_add(n << 5);
-    n = n.wrapping_add(0xd3a2_646c) ^ n << 9;
-    n = n.wrapping_add(0xfd70_46c5).wrapping_add(n << 3);
-    n ^ 0xb55a_4f09 ^ n >> 16
 }

@@ -3,9 +3,10 @@
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
 use crate::cast::{parse_addr, parse_int};
-use crate::convert::{encode, hash};
+use crate::convert::encode;
 use crate::env::Env;
 use crate::error::Error;
+use crate::hash;
 use crate::names::UserlistId;
 use crate::place::{Direction, Places};
 use crate::sample::{Absent, Fetched, Sample, Type, Value, found};
@@ -501,8 +502,8 @@ impl Http {
             }
             Self::Hash { url, source } => {
                 let path = if *url { path_query(head) } else { head.path() }.unwrap_or_default();
-                let sum = hash::sdbm_onto(hash::sdbm_onto(0, host), path);
-                let value = if *url { hash::avalanche(sum) } else { hash::spread(sum) };
+                let sum = hash::sdbm_onto(hash::sdbm(host), path);
+                let value = if *url { hash::mix(sum) } else { hash::avalanche(sum) };
                 if !source {
                     return found(Value::Int(i64::from(value)));
                 }

@@ -10,7 +10,6 @@
 //! Stricter than the specification asks for: vectors must fill the header to its end, a checksum may be there once, and a header
 //! is not longer than [`LONGEST_V2`].
 
-mod crc32c;
 mod tlv;
 mod v1;
 mod v2;

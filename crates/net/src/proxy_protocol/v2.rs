@@ -1,14 +1,18 @@
 //! Version 2: binary (2.2).
 
 use super::tlv::{HEAD, kind};
-use super::{Ends, Header, HeaderError, LONGEST_V2, Parsed, Tlv, Tlvs, Version, crc32c, same_family};
+use super::{Ends, Header, HeaderError, LONGEST_V2, Parsed, Tlv, Tlvs, Version, same_family};
 use crate::address::Transport;
+use crc::{CRC_32_ISCSI, Crc, Table};
 use std::net::{IpAddr, SocketAddr};
 
 pub(super) const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Bytes of a header before what has a length: signature, version and command, family and transport, length.
 pub(super) const FIXED: usize = 16;
+
+/// Of the checksum (2.2.3).
+static CRC32C: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
 
 /// Bytes of a unix socket's name.
 const UNIX_NAME: usize = 108;
@@ -114,8 +118,11 @@ fn check_sum(header: &[u8], mut at: usize, tlvs: Tlvs<'_>) -> Result<(), HeaderE
         at += tlv.value.len();
     }
     let Some((at, told)) = found else { return Ok(()) };
-    let sum = crc32c::checksum(&[&header[..at], &[0; 4], &header[at + 4..]]);
-    if sum.to_be_bytes() == *told { Ok(()) } else { Err(HeaderError::Checksum) }
+    let mut sum = CRC32C.digest();
+    for part in [&header[..at], &[0; 4], &header[at + 4..]] {
+        sum.update(part);
+    }
+    if sum.finalize().to_be_bytes() == *told { Ok(()) } else { Err(HeaderError::Checksum) }
 }
 
 /// What a header of version 2 is to say.
@@ -195,7 +202,7 @@ fn write(what: &Emit<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), Header
     }
     into[start + 14..start + FIXED].copy_from_slice(&length.to_be_bytes());
     if let Some(at) = sum {
-        let sum = crc32c::checksum(&[&into[start..]]);
+        let sum = CRC32C.checksum(&into[start..]);
         into[at..].copy_from_slice(&sum.to_be_bytes());
     }
     Ok(())
