@@ -1,11 +1,11 @@
 //! A lane's part: lines in, batches out.
 
-use crate::civil::Clock;
+use crate::clock::Clock;
 use crate::line::Line;
 use crate::outbox::Outbox;
 use crate::sender;
 use crate::target::Target;
-use crate::zone::Zone;
+use jiff::tz::TimeZone;
 use manylane_io::Io;
 use manylane_sched::{BlockingPool, Class, Here, TaskKind};
 use manylane_sync::Arc;
@@ -31,7 +31,7 @@ impl LaneLogs {
         here: Here,
         io: Io,
         pool: Arc<BlockingPool>,
-        zone: Zone,
+        zone: TimeZone,
         targets: impl IntoIterator<Item = Arc<Target>>,
     ) -> Self {
         Self {

@@ -1,16 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![cfg(not(any(loom, manylane_sim)))] // its sockets are io's, which has none there
 
-mod civil;
+mod clock;
 mod lane;
 mod line;
 mod outbox;
 mod sender;
 mod target;
-mod zone;
 
 pub use lane::LaneLogs;
 pub use line::{Facility, Format, Level, Line};
 pub use outbox::{MOST_BYTES, MOST_LINES};
 pub use target::{BadTarget, Counts, Framing, MAX_LENGTH, MIN_LENGTH, Sample, Sink, Target, TargetSpec};
-pub use zone::Zone;

@@ -1,6 +1,6 @@
 //! One line: what it says, and how each format writes it.
 
-use crate::civil::Clock;
+use crate::clock::Clock;
 use std::time::Duration;
 
 /// How important a line is, as syslog has it.
@@ -194,12 +194,12 @@ impl Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zone::Zone;
+    use jiff::tz::TimeZone;
 
     fn written(line: Line<'_>, format: Format, length: usize) -> String {
         let mut into = b"before".to_vec();
         let local0 = Facility::new(16).expect("local0");
-        line.write(&mut into, &mut Clock::new(Zone::UTC), format, line.level, local0, length);
+        line.write(&mut into, &mut Clock::new(TimeZone::UTC), format, line.level, local0, length);
         String::from_utf8(into.split_off(6)).expect("text")
     }
 

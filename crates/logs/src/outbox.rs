@@ -1,6 +1,6 @@
 //! One lane's lines for one target: a batch that fills while the one before is sent.
 
-use crate::civil::Clock;
+use crate::clock::Clock;
 use crate::line::Line;
 use crate::target::{Framing, Sample, Target};
 use manylane_sync::Arc;
@@ -159,7 +159,8 @@ impl fmt::Debug for Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Facility, Format, Level, Sink, TargetSpec, Zone};
+    use crate::{Facility, Format, Level, Sink, TargetSpec};
+    use jiff::tz::TimeZone;
     use std::time::Duration;
 
     fn outbox(sample: Option<Sample>, level: Level, min_level: Level) -> Outbox {
@@ -177,7 +178,7 @@ mod tests {
 
     fn put(outbox: &Outbox, level: Level, text: &[u8]) -> bool {
         let line = Line { level, tag: b"", pid: 1, host: b"", structured: b"", time: Duration::ZERO, text };
-        outbox.put(&line, &mut Clock::new(Zone::UTC), &mut Vec::new())
+        outbox.put(&line, &mut Clock::new(TimeZone::UTC), &mut Vec::new())
     }
 
     fn lines(outbox: &Outbox) -> Vec<String> {

@@ -2,10 +2,9 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
+use jiff::tz::TimeZone;
 use manylane_io::{Choice, Driver, Io, Kind};
-use manylane_logs::{
-    Facility, Format, Framing, LaneLogs, Level, Line, MOST_LINES, Sink, Target, TargetSpec, Zone,
-};
+use manylane_logs::{Facility, Format, Framing, LaneLogs, Level, Line, MOST_LINES, Sink, Target, TargetSpec};
 use manylane_sched::{BlockingPool, Config, Here, Lane};
 use manylane_sync::Arc;
 use std::io::{BufRead, BufReader, Read};
@@ -39,7 +38,7 @@ fn on_lane<F: Future<Output = ()> + 'static>(
     let here = lane.here();
     let mut driver = Driver::new(here, Choice::Only(Kind::Epoll)).unwrap();
     let io: Io = driver.io();
-    let logs = LaneLogs::new(here, io, Arc::new(BlockingPool::default()), Zone::UTC, [target.clone()]);
+    let logs = LaneLogs::new(here, io, Arc::new(BlockingPool::default()), TimeZone::UTC, [target.clone()]);
     lane.block_on(&mut driver, body(here, logs, target.clone())).unwrap();
     target
 }

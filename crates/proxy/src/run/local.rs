@@ -76,7 +76,7 @@ impl Local {
         let reader = reader.unwrap_or_else(|| Rc::new(RefCell::new(Reader::new())));
         let seed = (manylane_sync::lane::current().index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let targets = generation.logs.targets.iter().cloned();
-        let zone = manylane_logs::Zone::local();
+        let zone = jiff::tz::TimeZone::system();
         let logs = LaneLogs::new(io.here(), io.clone(), blocking(), zone, targets);
         let local = Rc::new(Self {
             logs,
