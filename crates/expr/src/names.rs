@@ -78,6 +78,8 @@ pub struct Compiler<'a> {
     pub warnings: Vec<Error>,
     /// What whoever runs the expressions does not supply: using it is an error.
     pub missing: Missing,
+    /// Something compiled so far looks at bytes of a body or of a TCP stream. Set here, reset by whoever wants to know.
+    pub reads_data: bool,
 }
 
 impl<'a> Compiler<'a> {
@@ -87,7 +89,7 @@ impl<'a> Compiler<'a> {
         variables: &'a mut VariableNames,
         references: &'a mut References,
     ) -> Self {
-        Self { names, variables, references, warnings: Vec::new(), missing: |_, _| None }
+        Self { names, variables, references, warnings: Vec::new(), missing: |_, _| None, reads_data: false }
     }
 
     /// The warnings so far, taken out.

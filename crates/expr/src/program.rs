@@ -72,6 +72,7 @@ impl Expression {
         if let Some(reason) = (compiler.missing)(row.name, fetch.looks()) {
             return Err(refused(start, "fetch", row.name, reason));
         }
+        compiler.reads_data |= fetch.reads_data();
         let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, places: row.places };
         while text.get(end) == Some(&b',') {
             let start = end + 1;

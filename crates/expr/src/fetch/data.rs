@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::place::{Direction, Places};
 use crate::sample::{Absent, Fetched, Sample, Type, Value, found};
 use crate::scratch::Scratch;
+use manylane_buf::Chain;
 
 type Side = Option<Direction>;
 
@@ -161,6 +162,18 @@ pub(super) fn contiguous<'x>(
 /// Whether more bytes may still come.
 fn may_grow(env: &Env<'_>, data: Data<'_>) -> bool {
     !env.is_final && !data.complete
+}
+
+/// Whether bytes that are still arriving may be those of an HTTP message: judged by the first of them.
+pub(super) fn may_become_http(env: &Env<'_>) -> bool {
+    let data = env.data(env.direction);
+    let Some(first) = data.bytes.and_then(Chain::front) else { return may_grow(env, data) };
+    let bytes = first.as_slice();
+    may_grow(env, data)
+        && match env.direction {
+            Direction::Request => looks_like_http(bytes) != Some(false),
+            Direction::Response => bytes.iter().zip(b"HTTP/").all(|(a, b)| a == b),
+        }
 }
 
 /// What is missing may still come, or not.

@@ -77,6 +77,14 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Row> {
     table.binary_search_by(|row| row.name.as_bytes().cmp(name)).ok().map(|at| &table[at])
 }
 
+/// What a message that is still arriving has not, it may have later.
+fn later(env: &Env<'_>, absent: Absent) -> Absent {
+    if env.is_final || env.head(env.direction).is_some() || !data::may_become_http(env) {
+        return absent;
+    }
+    Absent::NotYet
+}
+
 /// A compiled fetch.
 #[derive(Debug)]
 pub(crate) enum Fetch {
@@ -96,7 +104,7 @@ impl Fetch {
             Self::Number(asked) => {
                 env.host.number(asked.0).map(|n| asked.value(n)).map_or(Err(Absent::Never), found)
             }
-            Self::Http(http) => http.eval(env, scratch),
+            Self::Http(http) => http.eval(env, scratch).map_err(|absent| later(env, absent)),
             Self::Data(data) => data.eval(env, scratch),
         }
     }
@@ -111,7 +119,7 @@ impl Fetch {
         if let Self::Http(http) = self
             && http.has_several()
         {
-            return http.each(env, scratch, visit);
+            return http.each(env, scratch, visit).map_err(|absent| later(env, absent));
         }
         let mut scratch = scratch.reborrow();
         let sample = self.eval(env, &mut scratch)?;
@@ -128,6 +136,11 @@ impl Fetch {
             Self::Http(_) => Looks::Message,
             Self::Data(_) => Looks::Data,
         }
+    }
+
+    /// Whether it looks at bytes of a body or of a TCP stream.
+    pub(crate) fn reads_data(&self) -> bool {
+        matches!(self, Self::Data(_) | Self::Http(http::Http::BodyParam { .. }))
     }
 
     /// Whether the message must be complete enough for it to be known: what content rules wait for.
