@@ -152,18 +152,15 @@ fn both_ends_of_a_connection_are_shown_behind_a_proxy() {
 #[test]
 fn what_would_have_no_effect_is_refused_by_name() {
     for (mode, line, name) in [
-        ("tcp", " tcp-request inspect-delay 5s", "tcp-request inspect-delay"),
-        ("tcp", " use_backend b if { req_ssl_sni -i a.example }", "req.ssl_sni"),
-        ("tcp", " use_backend b if { req.len gt 0 }", "req.len"),
-        ("tcp", " use_backend b if REQ_CONTENT", "req.len"),
-        ("tcp", " use_backend b if { path /x }", "path"),
+        ("tcp", " tcp-request content use-service lua.x", "tcp-request content use-service"),
+        ("tcp", " tcp-request content track-sc0 src", "tcp-request content track-sc0"),
+        ("http", " tcp-request content reject if { req.len gt 0 }", "req.len"),
         ("tcp", " log stderr format raw local0\n log-format \"%[req.payload(0,1)]\"", "req.payload"),
         ("http", " http-after-response set-header x y", "http-after-response"),
         ("http", " http-request deny if { fe_sess_rate gt 10 }", "fe_sess_rate"),
         ("http", " http-request deny if { avg_queue(b) gt 10 }", "avg_queue"),
         ("http", " http-request deny if { dst_conn gt 10 }", "dst_conn"),
-        ("http", " http-request deny if { req.body_len gt 10 }", "req.body_len"),
-        ("http", " http-request deny if { req.body_param(a) b }", "req.body_param"),
+        ("http", " http-response deny if { res.body_len gt 10 }", "res.body_len"),
         ("http", " http-request set-header x %[unique-id]", "unique-id"),
         ("http", " http-request set-header x %[capture.req.uri]", "capture.req.uri"),
         ("http", " http-response set-header x %[bc_src]", "bc_src"),

@@ -108,6 +108,11 @@ impl Record {
             .map(|original| (original.clone(), head.method().len(), head.target().len(), head.version()));
     }
 
+    /// Forgets the first line again.
+    pub(crate) fn forget(&mut self) {
+        self.line = None;
+    }
+
     /// What it took to get to the server.
     pub(crate) fn pains(&mut self, pains: Pains) {
         let Pains { queued, connected, retries, redispatched } = pains;

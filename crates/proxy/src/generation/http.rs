@@ -37,6 +37,8 @@ pub struct Http {
     pub drop_request_trailers: bool,
     /// `option http-drop-response-trailers`
     pub drop_response_trailers: bool,
+    /// `option http-buffer-request`
+    pub buffer_request: bool,
     /// `option http-pretend-keepalive`
     pub pretend_keep_alive: bool,
     /// `http-reuse`
@@ -141,6 +143,14 @@ pub struct RetryEvents {
     pub statuses: Vec<u16>,
 }
 
+impl RetryEvents {
+    /// Whether anything but a connection that could not be made is tried again: then requests are kept as they are sent.
+    pub fn replays(&self) -> bool {
+        let Self { connect: _, empty, timeout, junk, statuses } = self;
+        *empty || *timeout || *junk || !statuses.is_empty()
+    }
+}
+
 pub(super) fn http(
     settings: &Settings,
     process: &Process,
@@ -182,6 +192,7 @@ pub(super) fn http(
         ignore_probes: on(Toggle::HTTP_IGNORE_PROBES),
         drop_request_trailers: on(Toggle::HTTP_DROP_REQUEST_TRAILERS),
         drop_response_trailers: on(Toggle::HTTP_DROP_RESPONSE_TRAILERS),
+        buffer_request: on(Toggle::HTTP_BUFFER_REQUEST),
         pretend_keep_alive: on(Toggle::HTTP_PRETEND_KEEPALIVE),
         reuse: match settings.http_reuse.map(|set| set.value) {
             Some("never") => Reuse::Never,

@@ -11,7 +11,7 @@ pub(super) fn in_rules(mode: Mode) -> Missing {
             "capture.req.method" | "capture.req.uri" | "capture.req.ver" => Some(LOGS_ONLY),
             _ => anywhere(name, looks),
         },
-        Mode::Tcp => in_tcp,
+        Mode::Tcp => in_tcp_rules,
     }
 }
 
@@ -25,6 +25,14 @@ pub(super) fn in_logs(mode: Mode) -> Missing {
 
 const NOT_BUILT: &str = "it is not built yet";
 const LOGS_ONLY: &str = "it is built for logs only yet";
+
+fn in_tcp_rules(name: &str, looks: Looks) -> Option<&'static str> {
+    match looks {
+        // Looked for in the bytes that are here.
+        Looks::Message | Looks::Data => None,
+        _ => in_tcp(name, looks),
+    }
+}
 
 fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
@@ -47,10 +55,13 @@ fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
             _ => None,
         },
         Looks::Data => match name {
-            "wait_end" | "req.proto_http" | "req_proto_http" => None,
-            _ => Some("bodies are not shown to expressions yet"),
+            "wait_end" | "req.proto_http" | "req_proto_http" | "req.body" | "req.body_len" | "req.body_size"
+            | "req.payload" | "req.payload_lv" => None,
+            name if name.starts_with("req") || name.starts_with("payload") => {
+                Some("in HTTP mode it is not built yet")
+            }
+            _ => Some("bodies of responses are not shown to expressions yet"),
         },
-        Looks::Message if name == "req.body_param" => Some("bodies are not shown to expressions yet"),
         Looks::Connection => match name {
             "bc_dst" | "bc_dst_port" | "bc_src" | "bc_src_port" => {
                 Some("the addresses of connections to servers are not shown to expressions yet")

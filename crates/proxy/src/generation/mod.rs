@@ -22,7 +22,7 @@ pub use log::{FrontendLog, Logs};
 pub use process::{Owner, Process};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use rules::{
-    Action, ConnectionAction, Expressions, Redirect, RedirectKind, Reply, Rule, Rules, Target,
+    Action, ConnectionAction, ContentAction, Expressions, Redirect, RedirectKind, Reply, Rule, Rules, Target,
 };
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 

@@ -172,6 +172,10 @@ pub struct Common {
     pub independent: bool,
     /// `option abortonclose`
     pub abort_on_close: bool,
+    /// `tcp-request inspect-delay`
+    pub inspect_request: Option<Duration>,
+    /// `tcp-response inspect-delay`
+    pub inspect_response: Option<Duration>,
 }
 
 /// All proxies of a configuration, and the servers' number.
@@ -382,6 +386,7 @@ const DONE: &[Toggle] = &[
     Toggle::TCP_SMART_ACCEPT, // the kernel's own delay of acknowledgements does it
     Toggle::TCP_SMART_CONNECT,
     Toggle::TCPKA,
+    Toggle::HTTP_BUFFER_REQUEST,
     Toggle::HTTP_DROP_REQUEST_TRAILERS,
     Toggle::HTTP_DROP_RESPONSE_TRAILERS,
     Toggle::HTTP_IGNORE_PROBES,
@@ -454,8 +459,6 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
     if load_server_state.is_some_and(|set| set.value != "none") {
         refuse.set(load_server_state, "load-server-state-from-file", "it is not built yet");
     }
-    refuse.set(inspect_request, "tcp-request inspect-delay", "contents are not inspected yet");
-    refuse.set(inspect_response, "tcp-response inspect-delay", "contents are not inspected yet");
     refuse.set(rate_limit, "rate-limit sessions", "it is not built yet");
     for statement in stats {
         refuse.keyword(statement.pos, statement.keyword, "the statistics page is not built yet");
@@ -478,5 +481,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         splice_response: splice(Toggle::SPLICE_RESPONSE),
         independent: settings.option(Toggle::INDEPENDENT_STREAMS),
         abort_on_close: settings.option(Toggle::ABORTONCLOSE),
+        inspect_request: inspect_request.map(|set| set.value).filter(|time| !time.is_zero()),
+        inspect_response: inspect_response.map(|set| set.value).filter(|time| !time.is_zero()),
     }
 }

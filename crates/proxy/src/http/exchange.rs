@@ -4,13 +4,14 @@
 //! everything. Nothing is sent to the client before the response's head is there, so until then another try or an answer of the proxy's
 //! own is possible.
 
-use super::pump::{Broken, Ends, Pump};
+use super::body::{NoBody, data};
+use super::pump::{Broken, Ends, Kept, Pump};
 use super::{Session, answer, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
-use crate::generation::{Backend, CloseMode, Reuse, Target};
-use crate::rules::{Answer, Moment, Verdict, apply};
+use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Target};
+use crate::rules::{Answer, Content, Moment, Verdict, apply, content};
 use crate::run::Idle;
-use crate::server::{self, Attempt, Hold, Wanted};
+use crate::server::{self, Attempt, Hold, Tried, Wanted};
 use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use edit::Told;
@@ -22,6 +23,7 @@ use manylane_h1::{
 };
 use manylane_http::{EditError, Head, Method, Version};
 use manylane_net::Connection;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Poll, Waker};
@@ -44,6 +46,19 @@ struct Asking {
     told: Told,
     /// The server that the cookie names is the one.
     right: bool,
+}
+
+/// What is left to try.
+#[derive(Clone, Copy)]
+struct Chances<'a> {
+    /// There may be another try.
+    left: bool,
+    /// This is not the first.
+    again: bool,
+    /// A cookie or a rule wants this server.
+    persistent: bool,
+    /// What was sent of the body.
+    kept: Option<&'a Kept>,
 }
 
 /// How a response was passed on.
@@ -71,12 +86,14 @@ impl Outcome {
 enum Failed {
     /// The client has to be told, or not: the status, and how it ended.
     Answer(u16, Termination),
-    /// Nothing came, and nothing was lost: it may be tried again.
-    Again(Termination, u16),
+    /// It is tried again: nothing reached the client, and all that was sent is still here.
+    Again { persistent: bool },
     /// The client is gone.
     Client,
     /// A rule has another answer than the server's.
     Ruled(Answer),
+    /// A rule refuses the response, and the client gets nothing.
+    Refused,
 }
 
 impl Session<'_> {
@@ -87,7 +104,9 @@ impl Session<'_> {
         let method = request.head.method_kind();
         let persists = request.connection.persists(version) && !self.local.stopping.has_happened();
         let none = Termination::new(Cause::ServerLeft, Phase::Connect);
-        let bodyless = matches!(request.body, Body::None | Body::Length(0));
+        let mut bodyless = matches!(request.body, Body::None | Body::Length(0));
+        let mut up =
+            Pump::new(request.body, request.body, From::Client, frontend.http.request_limits, frontend.http.drop_request_trailers);
         let mut asking = Asking {
             version,
             method,
@@ -97,14 +116,27 @@ impl Session<'_> {
             told: Told::default(),
             right: false,
         };
+        self.scopes.next_request();
+        let rules = &*frontend.rules;
+        if rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
+            return self.fail(&asking, None, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
+        }
+        if !self.contents(&rules.content, None, &request, &up) {
+            return After::Close;
+        }
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
             self.record.take(); // it is not logged
             return self.answer(&asking, None, 200, bodyless).await;
         }
-        self.scopes.next_request();
-        let rules = &*frontend.rules;
+        if frontend.http.buffer_request {
+            if let Err(not) = self.await_body(&mut request, &mut up, frontend.timeouts.request).await {
+                return self.no_body(&asking, None, not).await;
+            }
+            bodyless = up.is_done();
+        }
         if !rules.request.is_empty() {
-            let verdict = apply(&self.facts(), Moment::default(), &rules.request, &mut request.head, false);
+            let moment = Moment { request_data: data(&request, &up), ..Moment::default() };
+            let verdict = apply(&self.facts(), moment, &rules.request, &mut request.head, false);
             if let Some(after) = self.ruled(&asking, None, verdict, bodyless).await {
                 return after;
             }
@@ -112,7 +144,8 @@ impl Session<'_> {
         let chosen = if rules.use_backend.is_empty() {
             None
         } else {
-            let moment = Moment { request: Some(&request.head), ..Moment::default() };
+            let request_data = data(&request, &up);
+            let moment = Moment { request: Some(&request.head), request_data, ..Moment::default() };
             Target::backend(&rules.use_backend, &self.facts(), moment)
         };
         let Some(backend) =
@@ -127,11 +160,29 @@ impl Session<'_> {
         counts.streams.add(1);
         counts.requests.add(1);
         let refused = Termination::new(Cause::Refused, Phase::Request);
+        if backend.http.drop_request_trailers {
+            up.drop_trailers();
+        }
+        let listens = std::ptr::eq(&*backend.rules, rules);
+        if backend.rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
+            backend.counts.own().streams_ended.add(1);
+            return self.fail(&asking, Some(backend), 400, refused, false).await;
+        }
+        if backend.http.buffer_request && !frontend.http.buffer_request {
+            if let Err(not) = self.await_body(&mut request, &mut up, backend.timeouts.request).await {
+                backend.counts.own().streams_ended.add(1);
+                return self.no_body(&asking, Some(backend), not).await;
+            }
+            bodyless = up.is_done();
+        }
+        if !listens && !self.contents(&backend.rules.content, Some(backend), &request, &up) {
+            backend.counts.own().streams_ended.add(1);
+            return After::Close;
+        }
         let fine = restrict_names(&mut request.head, frontend.http.names)
             && restrict_names(&mut request.head, backend.http.names);
-        let own_rules = !std::ptr::eq(&*backend.rules, rules) && !backend.rules.request.is_empty();
-        let ruled = if own_rules {
-            let moment = Moment { backend: Some(backend), ..Moment::default() };
+        let ruled = if !listens && !backend.rules.request.is_empty() {
+            let moment = Moment { backend: Some(backend), request_data: data(&request, &up), ..Moment::default() };
             let verdict = apply(&self.facts(), moment, &backend.rules.request, &mut request.head, false);
             self.ruled(&asking, Some(backend), verdict, bodyless).await
         } else {
@@ -144,10 +195,51 @@ impl Session<'_> {
         } else if self.prepare(&mut request, &mut asking, backend).is_err() {
             self.fail(&asking, Some(backend), 400, refused, bodyless).await
         } else {
-            self.tries(request, &mut asking, backend).await
+            self.tries(request, &mut asking, backend, up).await
         };
         backend.counts.own().streams_ended.add(1);
         after
+    }
+
+    /// Has rules for contents look at a request, which is there. Whether it goes on.
+    fn contents(&self, rules: &[Rule<ContentAction>], backend: Option<&Backend>, request: &Request, up: &Pump) -> bool {
+        if rules.is_empty() {
+            return true;
+        }
+        let request_data = data(request, up);
+        let moment = Moment { request: Some(&request.head), request_data, backend, ..Moment::default() };
+        if content(&self.facts(), moment, rules) != Content::Reject {
+            return true;
+        }
+        self.note(|record| {
+            record.ended = Termination::new(Cause::Refused, Phase::Request);
+            record.request = None;
+            if backend.is_none() {
+                record.forget(); // it was refused before it counted as one
+            }
+        });
+        self.frontend.counts.own().requests_denied.add(1);
+        if let Some(backend) = backend {
+            backend.counts.own().requests_denied.add(1);
+        }
+        false
+    }
+
+    /// Answers a request whose body did not come.
+    async fn no_body(&mut self, asking: &Asking, backend: Option<&Backend>, not: NoBody) -> After {
+        let ended = |cause| Termination::new(cause, Phase::Request);
+        match not {
+            NoBody::Late => {
+                self.note(|record| record.request = None); // the body belongs to what was waited for
+                self.fail(asking, backend, 408, ended(Cause::ClientSilent), false).await
+            }
+            NoBody::Left => {
+                self.note(|record| record.ended = ended(Cause::ClientLeft));
+                self.frontend.counts.own().request_errors.add(1);
+                After::Close
+            }
+            NoBody::Wrong(status) => self.fail(asking, backend, status, ended(Cause::Refused), false).await,
+        }
     }
 
     /// Answers what rules decided should be; none if the request goes on.
@@ -223,21 +315,20 @@ impl Session<'_> {
     }
 
     /// Tries until a server answers.
-    async fn tries(&mut self, mut request: Request, asking: &mut Asking, backend: &Backend) -> After {
-        let bodyless = matches!(request.body, Body::None | Body::Length(0));
-        let mut retries = 0;
-        let mut avoid = None;
+    async fn tries(&mut self, mut request: Request, asking: &mut Asking, backend: &Backend, mut up: Pump) -> After {
+        let mut tried = Tried::default();
+        let kept = backend.http.retry_on.replays().then(|| {
+            Kept::new(self.local.generation.process.bufsize, request.body)
+        });
         loop {
-            match self.one_try(&mut request, asking, backend, avoid, retries).await {
+            let outcome = self.one_try(&mut request, asking, backend, &mut tried, &mut up, kept.as_ref()).await;
+            // A body that is still coming stands before the next request.
+            let bodyless = up.is_done();
+            match outcome {
                 Ok(after) => return after,
-                Err(Failed::Again(ended, status)) => {
-                    retries += 1;
-                    if retries > backend.retries {
-                        return self.fail(asking, Some(backend), status, ended, bodyless).await;
-                    }
-                    backend.counts.own().retries.add(1);
-                    if backend.redispatch.applies(retries, backend.retries) {
-                        avoid = self.last.map(|(_, index)| index);
+                Err(Failed::Again { persistent }) => {
+                    if let Some((_, index)) = self.last {
+                        tried.again(backend, index, persistent);
                     }
                 }
                 Err(Failed::Answer(status, ended)) => {
@@ -252,6 +343,12 @@ impl Session<'_> {
                         }
                     };
                 }
+                Err(Failed::Refused) => {
+                    self.note(|record| record.ended = Termination::new(Cause::Refused, Phase::Data));
+                    self.frontend.counts.own().responses_denied.add(1);
+                    backend.counts.own().responses_denied.add(1);
+                    return After::Close;
+                }
                 Err(Failed::Client) => {
                     self.note(|record| record.ended = Termination::new(Cause::ClientLeft, Phase::Headers));
                     self.frontend.counts.own().request_errors.add(1);
@@ -262,7 +359,7 @@ impl Session<'_> {
     }
 
     /// Which server the request goes to.
-    fn wanted<'k>(&self, head: &'k Head, asking: &Asking, backend: &Backend, avoid: Option<Index>) -> Wanted<'k> {
+    fn wanted<'k>(&self, head: &'k Head, asking: &Asking, backend: &Backend) -> Wanted<'k> {
         let servers = backend.balancer.servers();
         let serves = |index: &Index| servers[*index].state().serves_its_own();
         let by_cookie = asking.told.server.filter(|index| backend.http.persist || serves(index));
@@ -280,10 +377,12 @@ impl Session<'_> {
                 .and_then(|number| servers.index(number))
                 .filter(serves)
         };
+        let persistent = by_cookie.or(by_rule);
         Wanted {
             key: backend.key.of_request(self.client.source, head),
-            server: by_cookie.or(by_rule).or(by_habit).filter(|index| avoid != Some(*index)),
-            avoid,
+            server: persistent.or(by_habit),
+            avoid: None,
+            persistent: persistent.is_some(),
         }
     }
 
@@ -332,21 +431,22 @@ impl Session<'_> {
         request: &mut Request,
         asking: &mut Asking,
         backend: &Backend,
-        avoid: Option<Index>,
-        retries: u32,
+        tried: &mut Tried,
+        up: &mut Pump,
+        kept: Option<&Kept>,
     ) -> Result<After, Failed> {
         let local = self.local;
-        let first = self.requests == 0 || retries > 0;
-        let wanted = self.wanted(&request.head, asking, backend, avoid);
+        let first = self.requests == 0 || tried.retries > 0;
+        let wanted = self.wanted(&request.head, asking, backend);
+        let persistent = wanted.persistent;
         let private = &mut self.private;
         let shelf = |hold: &Hold| Self::take_idle(local, backend, private, first, hold);
-        let attempt = server::connect(local, backend, &mut self.client, wanted, shelf).await;
+        let attempt = server::connect(local, backend, &mut self.client, wanted, tried, shelf).await;
         let Attempt { connection, hold, reused, pains } = match attempt {
             Ok(attempt) => attempt,
             Err(failed) => {
                 self.note(|record| {
                     record.not_reached(&failed);
-                    record.retries += retries;
                     record.server = failed.server.or(record.server);
                 });
                 let ended = failed.ended;
@@ -359,13 +459,13 @@ impl Session<'_> {
         self.last = Some((backend.number, index));
         self.note(|record| {
             record.pains(pains);
-            record.retries += retries;
             record.server = Some(index);
         });
         // The bytes that were received of the client belong to the way up, as long as it lasts.
         let mut received = std::mem::take(&mut self.client.received);
         let attempt = Attempt { connection, hold, reused, pains };
-        let outcome = self.served(request, asking, backend, attempt, &mut received, retries).await;
+        let chances = Chances { left: tried.retries < backend.retries, again: tried.retries > 0, persistent, kept };
+        let outcome = self.served(request, asking, backend, attempt, &mut received, up, chances).await;
         self.client.received = received;
         let Outcome { after, linger, idle } = outcome?;
         if linger {
@@ -386,6 +486,7 @@ impl Session<'_> {
     }
 
     /// The request goes to a server that was reached, and its response comes back.
+    #[allow(clippy::too_many_arguments)] // all that belongs to one try
     async fn served(
         &self,
         request: &mut Request,
@@ -393,7 +494,8 @@ impl Session<'_> {
         backend: &Backend,
         attempt: Attempt,
         received: &mut Chain,
-        retries: u32,
+        up: &mut Pump,
+        chances: Chances<'_>,
     ) -> Result<Outcome, Failed> {
         let local = self.local;
         let Attempt { connection, hold, reused, pains: _ } = attempt;
@@ -409,19 +511,30 @@ impl Session<'_> {
             request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| memory())?;
         }
         request.head.emit(&mut out, None).map_err(|_| memory())?;
-        // A body that was sent once cannot be sent again, so then only an answer is left.
+        // What was sent again is not counted twice.
+        let resent = Cell::new(0);
+        if chances.again {
+            if let Some(kept) = chances.kept {
+                kept.again(&mut out).map_err(|_| memory())?;
+            }
+            resent.set(out.len() as u64);
+        }
+        let on = &backend.http.retry_on;
+        let stale = reused.is_some() && asking.method.is_idempotent();
         let bodyless = matches!(request.body, Body::None | Body::Length(0));
-        let may_repeat = bodyless && (backend.http.retry_on.empty || reused.is_some() && asking.method.is_idempotent());
-        let drop_trailers = backend.http.drop_request_trailers;
-        let mut up = Pump::new(request.body, request.body, From::Client, self.frontend.http.request_limits, drop_trailers);
         let watch = Watch::new(self.patience(backend), local.here().now());
         let splicing = self.splicing(backend);
         let begun = local.here().now();
         let mut from_server = Chain::new();
         let client = &self.client.connection;
-        let count = |up: u64, down: u64| self.count(backend, Some(index), up, down);
+        let count = |up: u64, down: u64| {
+            let before = resent.get().min(up);
+            resent.set(resent.get() - before);
+            self.count(backend, Some(index), up - before, down);
+        };
         let ended = {
-        let up_ends = Ends { io: &local.io, way: &watch.up, from: client, to: &connection, splice: splicing.up };
+        let up_ends =
+            Ends { io: &local.io, way: &watch.up, from: client, to: &connection, splice: splicing.up, kept: chances.kept };
         let mut going_up = Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
 
         let asked = Asked { method: asking.method, upgrade: asking.upgrade };
@@ -438,21 +551,25 @@ impl Session<'_> {
             backend.servers[index.get()].counts.own().response_errors.add(1);
             Termination::new(cause, Phase::Headers)
         };
+        // Nothing has reached the client yet, so it may be tried again as long as all that was sent is here.
+        let again = |wanted: bool| {
+            let repeatable = bodyless || chances.kept.is_some_and(Kept::is_whole);
+            wanted && chances.left && repeatable
+        };
+        let or_again = |wanted: bool, status: u16, ended: Termination| {
+            if again(wanted) { Failed::Again { persistent: chances.persistent } } else { Failed::Answer(status, ended) }
+        };
         let response = match head {
             Ok(Ok(Ok(response))) => response,
-            Ok(Ok(Err(NoHead::Nothing))) if may_repeat => {
-                return Err(Failed::Again(server_failed(Cause::ServerLeft), 502));
+            Ok(Ok(Err(NoHead::Nothing))) => {
+                return Err(or_again(on.empty || stale && bodyless, 502, server_failed(Cause::ServerLeft)));
             }
-            Ok(Ok(Err(NoHead::Nothing | NoHead::Cut))) => {
-                return Err(Failed::Answer(502, server_failed(Cause::ServerLeft)));
+            Ok(Ok(Err(NoHead::Cut))) => {
+                // The manual has it with junk, HAProxy with empty ones.
+                return Err(or_again(on.junk || on.empty, 502, server_failed(Cause::ServerLeft)));
             }
             Ok(Ok(Err(NoHead::Junk(status)))) => {
-                let ended = server_failed(Cause::Refused);
-                return Err(if bodyless && backend.http.retry_on.junk {
-                    Failed::Again(ended, status)
-                } else {
-                    Failed::Answer(status, ended)
-                });
+                return Err(or_again(on.junk, status, server_failed(Cause::Refused)));
             }
             Ok(Ok(Err(NoHead::Client))) => {
                 return Err(Failed::Client);
@@ -468,20 +585,24 @@ impl Session<'_> {
                 return Err(Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Data)));
             }
             Err(cause) => {
-                let ended = server_failed(cause);
-                return Err(if bodyless && backend.http.retry_on.timeout {
-                    Failed::Again(ended, 504)
-                } else {
-                    Failed::Answer(504, ended)
-                });
+                return Err(or_again(on.timeout, 504, server_failed(cause)));
             }
         };
-        if bodyless
-            && retries < backend.retries
-            && backend.http.retry_on.statuses.contains(&response.head.status())
-        {
-            let ended = Termination::new(Cause::ServerLeft, Phase::Headers);
-            return Err(Failed::Again(ended, response.head.status()));
+        if again(on.statuses.contains(&response.head.status())) {
+            return Err(Failed::Again { persistent: chances.persistent });
+        }
+        if !backend.rules.response_content.is_empty() {
+            let moment = Moment {
+                request: Some(&request.head),
+                response: Some(&response.head),
+                backend: Some(backend),
+                server: Some(hold.server()),
+                ..Moment::default()
+            };
+            if content(&self.facts(), moment, &backend.rules.response_content) == Content::Reject {
+                self.note(|record| record.status = Some(response.head.status()));
+                return Err(Failed::Refused);
+            }
         }
         let here = local.here();
         backend.balancer.report(index, here.now().since(begun), here.now());
@@ -492,7 +613,8 @@ impl Session<'_> {
                 record.cookies[0] = match (asking.told.there, asking.told.server) {
                     (false, _) => b'N',
                     (true, None) => b'I',
-                    (true, Some(_)) => b'V',
+                    (true, Some(named)) if named == index => b'V',
+                    (true, Some(_)) => b'D',
                 };
             }
         });
@@ -545,7 +667,7 @@ impl Session<'_> {
         } else {
         let drop_trailers = self.frontend.http.drop_response_trailers;
         let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
-        let down_ends = Ends { io: &local.io, way: &watch.down, from: &connection, to: client, splice: splicing.down };
+        let down_ends = Ends { io: &local.io, way: &watch.down, from: &connection, to: client, splice: splicing.down, kept: None };
         let ended = {
             let sending = down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n));
             watch.over(here, going_up.beside(sending)).await
@@ -612,7 +734,7 @@ impl Session<'_> {
             ..usual
         };
         let pair = Pair::new(&self.local.io, client, server, patience);
-        pair.forward(received, from_server, self.splicing(backend), count).await;
+        pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count).await;
     }
 
     /// Answers in place of a server that failed.

@@ -1,6 +1,7 @@
 //! HTTP mode: a session is one request after another, each with its response.
 
 mod answer;
+mod body;
 mod edit;
 mod exchange;
 mod pump;

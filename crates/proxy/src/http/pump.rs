@@ -5,6 +5,7 @@ use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, Error, From, Limits, Progress};
 use manylane_io::Io;
 use manylane_net::{Connection, Expected, SplicePolicy};
+use std::cell::RefCell;
 
 /// Why a body did not get to its end.
 #[derive(Debug)]
@@ -28,6 +29,10 @@ pub(super) struct Pump {
     kept: bool,
     drop_trailers: bool,
     done: bool,
+    /// What was read before anybody takes it: framed for the receiver.
+    ahead: Chain,
+    /// The data of what was read ahead, for rules to look at.
+    data: Chain,
 }
 
 /// The ends of a way, and what goes over it.
@@ -37,6 +42,47 @@ pub(super) struct Ends<'a> {
     pub(super) from: &'a Connection,
     pub(super) to: &'a Connection,
     pub(super) splice: Option<SplicePolicy>,
+    /// Keeps what is sent.
+    pub(super) kept: Option<&'a Kept>,
+}
+
+/// What was sent of a body, for sending it once more to another receiver (`retry-on`): all of it, or nothing when it is too much.
+#[derive(Debug)]
+pub(super) struct Kept {
+    room: usize,
+    sent: RefCell<Option<Chain>>,
+}
+
+impl Kept {
+    /// Room for so many bytes, of a body like this.
+    pub(super) fn new(room: usize, body: Body) -> Self {
+        let fits = !matches!(body, Body::Length(length) if length > room as u64);
+        Self { room, sent: RefCell::new(fits.then(Chain::new)) }
+    }
+
+    /// Whether all that was sent is here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.sent.borrow().is_some()
+    }
+
+    /// Puts all that was sent behind `out`.
+    pub(super) fn again(&self, out: &mut Chain) -> Result<(), Broken> {
+        let Some(sent) = &*self.sent.borrow() else { return Ok(()) };
+        let mut copy = sent.share().map_err(|_| Broken::Memory)?;
+        out.append_chain(&mut copy).map_err(|_| Broken::Memory)
+    }
+
+    /// Keeps what `out` has from `new` on, and is about to be sent.
+    fn keep(&self, out: &Chain, new: usize) {
+        let mut sent = self.sent.borrow_mut();
+        let Some(mut bytes) = sent.take() else { return };
+        if bytes.len() + out.len() - new > self.room {
+            return;
+        }
+        if out.copy_range(new..).and_then(|mut copy| bytes.append_chain(&mut copy)).is_ok() {
+            *sent = Some(bytes);
+        }
+    }
 }
 
 impl Pump {
@@ -48,7 +94,39 @@ impl Pump {
             kept: found == Body::Chunked && framed == Body::Chunked,
             drop_trailers,
             done: matches!(found, Body::None | Body::Length(0)),
+            ahead: Chain::new(),
+            data: Chain::new(),
         }
+    }
+
+    /// Trailers go no further.
+    pub(super) fn drop_trailers(&mut self) {
+        self.drop_trailers = true;
+    }
+
+    /// Takes what is there from `input`, to be looked at and to be sent later.
+    ///
+    /// # Errors
+    /// What is wrong with the body.
+    pub(super) fn read_ahead(&mut self, input: &mut Chain) -> Result<(), Broken> {
+        if self.done || input.is_empty() {
+            return Ok(());
+        }
+        self.kept = false; // data are wanted, not chunks
+        let mut data = Chain::new();
+        let progress = self.reader.read(input, &mut data).map_err(Broken::Framing)?;
+        let mut copy = data.share().map_err(|_| Broken::Memory)?;
+        self.data.append_chain(&mut copy).map_err(|_| Broken::Memory)?;
+        self.writer.write(&mut data, &mut self.ahead).map_err(|_| Broken::Memory)?;
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let ended = self.progressed(progress, &mut ahead);
+        self.ahead = ahead;
+        ended
+    }
+
+    /// The data that were [read ahead](Self::read_ahead).
+    pub(super) fn data(&self) -> &Chain {
+        &self.data
     }
 
     /// Whether all of it was read.
@@ -72,6 +150,10 @@ impl Pump {
             self.writer.write(&mut data, out).map_err(|_| Broken::Memory)?;
             progress
         };
+        self.progressed(progress, out)
+    }
+
+    fn progressed(&mut self, progress: Progress, out: &mut Chain) -> Result<(), Broken> {
         if let Progress::Done(trailers) = progress {
             let mut trailers = trailers.filter(|_| !self.drop_trailers);
             self.writer.end(trailers.as_mut(), out).map_err(|_| Broken::Memory)?;
@@ -89,10 +171,18 @@ impl Pump {
         out: &mut Chain,
         count: impl Fn(u64),
     ) -> Result<(), Broken> {
-        let Ends { io, way, from, to, splice } = *ends;
+        let Ends { io, way, from, to, splice, kept } = *ends;
         let here = io.here();
+        let mut new = out.len(); // where begins what was never sent
+        if !self.ahead.is_empty() {
+            self.data.clear(); // nobody looks any more
+            out.append_chain(&mut self.ahead).map_err(|_| Broken::Memory)?;
+        }
         loop {
             self.step(input, out)?;
+            if let Some(kept) = kept {
+                kept.keep(out, std::mem::take(&mut new));
+            }
             if !out.is_empty() {
                 let n = out.len() as u64;
                 way.waits(Waits::Receiver, here.now());
@@ -105,6 +195,7 @@ impl Pump {
                 return Ok(());
             }
             if input.is_empty()
+                && kept.is_none_or(|kept| !kept.is_whole())
                 && let Some(policy) = splice
                 && self.splice(policy, ends, &count).await?
             {

@@ -20,8 +20,8 @@ pub(super) enum NoMore {
     End,
 }
 
-/// Why waiting ended without bytes.
-enum Wait {
+/// How waiting ended.
+pub(super) enum Wait {
     Bytes,
     Left,
     Late,
@@ -101,7 +101,7 @@ impl Session<'_> {
     }
 
     /// Waits for bytes; where nothing has begun, also for the end of the process.
-    async fn wait(&mut self, deadline: Time, idle: bool) -> Wait {
+    pub(super) async fn wait(&mut self, deadline: Time, idle: bool) -> Wait {
         let here = self.local.here();
         let outcome = {
             let mut receiving = pin!(self.client.connection.recv());

@@ -51,6 +51,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) request_data: Data<'a>,
     /// What is here of the response's body, or of the server's bytes.
     pub(crate) response_data: Data<'a>,
+    /// Whose bytes the rules look at, where there may be no head to tell.
+    pub(crate) side: Option<Direction>,
     /// More bytes may still come and are waited for.
     pub(crate) may_grow: bool,
     /// At the end, what only log lines know.
@@ -106,7 +108,11 @@ impl Facts<'_> {
         let env = Env {
             now: now(),
             zone: &generation.zone,
-            direction: if moment.response.is_some() || moment.log.is_some() { Direction::Response } else { Direction::Request },
+            direction: match moment.side {
+                Some(direction) => direction,
+                None if moment.response.is_some() || moment.log.is_some() => Direction::Response,
+                None => Direction::Request,
+            },
             is_final: !moment.may_grow,
             request: moment.request,
             response: moment.response,

@@ -3,11 +3,11 @@
 use super::hold::{NoPlace, Wanted};
 use super::Hold;
 use super::leaving::unless_left;
-use crate::generation::{Backend, ServerPlace};
+use crate::generation::{Backend, Redispatch, ServerPlace};
 use crate::run::Local;
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
-use manylane_balance::Index;
+use manylane_balance::{Algorithm, Index};
 use manylane_net::{Connection, Endpoint, Step};
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,6 +39,57 @@ pub(crate) struct Pains {
     pub(crate) redispatched: bool,
 }
 
+/// Tries of a stream after the first, to connect and of its request: all together are at most `retries`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tried {
+    /// How many.
+    pub(crate) retries: u32,
+    /// The server of the last one.
+    pub(crate) last: Option<Index>,
+    /// The next may go to another one.
+    pub(crate) elsewhere: bool,
+    /// One went to another one.
+    pub(crate) redispatched: bool,
+}
+
+impl Tried {
+    /// One more try after `last` failed. Whether it may go to another server.
+    ///
+    /// With `option redispatch` that is at the tries that it names, and always where a turn is all that chose the server.
+    pub(crate) fn again(&mut self, backend: &Backend, last: Index, persistent: bool) -> bool {
+        self.retries += 1;
+        self.last = Some(last);
+        let several = backend.balancer.servers().usable() > 1;
+        let by_turn = matches!(backend.balancer.algorithm(), Algorithm::RoundRobin | Algorithm::StaticRr);
+        self.elsewhere = backend.redispatch != Redispatch::Off
+            && (backend.redispatch.applies(self.retries, backend.retries) || by_turn && several && !persistent);
+        self.elsewhere
+    }
+
+    /// What is wanted at this try.
+    pub(crate) fn wanted<'k>(&self, first: Wanted<'k>) -> Wanted<'k> {
+        match (self.last, self.elsewhere) {
+            (None, _) => first,
+            (Some(last), true) => Wanted { server: None, avoid: Some(last), persistent: false, ..first },
+            (Some(last), false) => Wanted { server: Some(last), ..first },
+        }
+    }
+
+    /// Counts this try, which goes to `server`.
+    fn count(&mut self, backend: &Backend, server: Index) {
+        let Some(last) = self.last else { return };
+        let counts = (backend.counts.own(), backend.servers[last.get()].counts.own());
+        if last == server {
+            counts.0.retries.add(1);
+            counts.1.retries.add(1);
+        } else {
+            self.redispatched = true;
+            counts.0.redispatches.add(1);
+            counts.1.redispatches.add(1);
+        }
+    }
+}
+
 /// No server was reached.
 #[derive(Debug)]
 pub(crate) struct NotReached {
@@ -59,21 +110,26 @@ pub(crate) async fn connect(
     backend: &Backend,
     client: &mut Client,
     wanted: Wanted<'_>,
+    tried: &mut Tried,
     shelf: impl FnMut(&Hold) -> Option<(Connection, u32)>,
 ) -> Result<Attempt, NotReached> {
     let (mut server, mut pains) = (None, Pains::default());
-    match tries(local, backend, client, wanted, shelf, &mut server, &mut pains).await {
+    let outcome = tries(local, backend, client, wanted, tried, shelf, &mut server, &mut pains).await;
+    (pains.retries, pains.redispatched) = (tried.retries, tried.redispatched);
+    match outcome {
         Ok((connection, hold, reused)) => Ok(Attempt { connection, hold, reused, pains }),
         Err(ended) => Err(NotReached { ended, server, pains }),
     }
 }
 
 /// The same; `server` and `pains` tell how far it got.
+#[allow(clippy::too_many_arguments)] // who takes part, and what is told of it
 async fn tries(
     local: &Rc<Local>,
     backend: &Backend,
     client: &mut Client,
     wanted: Wanted<'_>,
+    tried: &mut Tried,
     mut shelf: impl FnMut(&Hold) -> Option<(Connection, u32)>,
     last: &mut Option<Index>,
     pains: &mut Pains,
@@ -82,12 +138,12 @@ async fn tries(
     let retries_most = if backend.retries_connect { backend.retries } else { 0 };
     let here = local.here();
     let begun = here.now();
-    let mut hold = enter(local, backend, client, wanted).await?;
+    let mut hold = enter(local, backend, client, tried.wanted(wanted)).await?;
     pains.queued = here.now().since(begun);
-    let tried = here.now();
-    let mut retries = 0;
+    let entered = here.now();
     loop {
         *last = Some(hold.index());
+        tried.count(backend, hold.index());
         if let Some((connection, served)) = shelf(&hold) {
             counts.reuses.add(1);
             hold.server().counts.own().reuses.add(1);
@@ -99,28 +155,22 @@ async fn tries(
             Ok(connection) => {
                 counts.connects.add(1);
                 hold.server().counts.own().connects.add(1);
-                pains.connected = here.now().since(tried);
+                pains.connected = here.now().since(entered);
                 return Ok((connection, hold, None));
             }
             Err(cause) => cause,
         };
-        if retries >= retries_most {
+        if tried.retries >= retries_most {
             counts.connection_errors.add(1);
             hold.server().counts.own().connection_errors.add(1);
             return Err(Termination::new(cause, Phase::Connect));
         }
-        retries += 1;
-        pains.retries = retries;
-        counts.retries.add(1);
-        hold.server().counts.own().retries.add(1);
-        if backend.redispatch.applies(retries, retries_most) && backend.servers.len() > 1 {
-            counts.redispatches.add(1);
-            hold.server().counts.own().redispatches.add(1);
-            let failed = Wanted { server: None, avoid: Some(hold.index()), ..wanted };
+        let elsewhere = tried.again(backend, hold.index(), wanted.persistent);
+        if elsewhere {
             drop(hold);
-            pains.redispatched = true;
-            hold = enter(local, backend, client, failed).await?;
-        } else if cause == Cause::ServerLeft {
+            hold = enter(local, backend, client, tried.wanted(wanted)).await?;
+        }
+        if cause == Cause::ServerLeft && tried.last == Some(hold.index()) {
             // It was quick to refuse: time to come back.
             let pause = backend.timeouts.connect.unwrap_or(TURN_AROUND).min(TURN_AROUND);
             waiting(backend, client, here.sleep(pause)).await?;

@@ -33,6 +33,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) server: Option<Index>,
     /// The one that just failed.
     pub(crate) avoid: Option<Index>,
+    /// `server` is wanted by a cookie or a rule: not left for another before its time.
+    pub(crate) persistent: bool,
 }
 
 /// Picks in vain, because others were faster, before a stream queues for any server.

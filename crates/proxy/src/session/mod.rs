@@ -2,8 +2,10 @@
 
 mod client;
 mod greeting;
+mod inspect;
 
 pub(crate) use client::{Client, Peers, now};
+pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
 
 use greeting::NoGreeting;
 use crate::run::{Local, Ticket};

@@ -18,8 +18,13 @@ pub(crate) struct Pair<'a> {
     watch: Watch,
 }
 
-/// A way broke at one of its ends.
-struct Broken(Side);
+/// Why a way broke.
+enum Broken {
+    /// At one of its ends.
+    At(Side),
+    /// It was looked at, and that ended so.
+    Ended(Termination),
+}
 
 impl<'a> Pair<'a> {
     pub(crate) fn new(io: &'a Io, client: &'a Connection, server: &'a Connection, patience: Patience) -> Self {
@@ -31,17 +36,21 @@ impl<'a> Pair<'a> {
         (self.watch.up.bytes(), self.watch.down.bytes())
     }
 
-    /// Forwards until the end. `from_client` and `from_server` go first. `count` is told of bytes as they go: up, and down.
+    /// Forwards until the end. `from_client` goes first, and what `from_server` gives when it is done, before which nothing is asked of the
+    /// server: bytes, and whether nothing else is to come, or how all of it ends. `count` is told of bytes as they go: up, and down.
     pub(crate) async fn forward(
         &self,
         from_client: Chain,
-        from_server: Chain,
+        from_server: impl Future<Output = Result<(Chain, bool), Termination>>,
         splicing: Splicing,
         count: impl Fn(u64, u64),
     ) -> Termination {
         let count = &count;
-        let mut up = pin!(self.way(&self.watch.up, from_client, splicing.up, |n| count(n, 0)));
-        let mut down = pin!(self.way(&self.watch.down, from_server, splicing.down, |n| count(0, n)));
+        let mut up = pin!(self.way(&self.watch.up, (from_client, false), splicing.up, |n| count(n, 0)));
+        let mut down = pin!(async {
+            let first = from_server.await.map_err(Broken::Ended)?;
+            self.way(&self.watch.down, first, splicing.down, |n| count(0, n)).await
+        });
         let (mut up_ended, mut down_ended) = (false, false);
         let both = poll_fn(|context| {
             if !up_ended && let Poll::Ready(outcome) = up.as_mut().poll(context) {
@@ -65,7 +74,7 @@ impl<'a> Pair<'a> {
     async fn way(
         &self,
         way: &Way,
-        mut chain: Chain,
+        (mut chain, only): (Chain, bool),
         policy: Option<SplicePolicy>,
         count: impl Fn(u64),
     ) -> Result<(), Broken> {
@@ -78,9 +87,12 @@ impl<'a> Pair<'a> {
             if !chain.is_empty() {
                 let n = chain.len() as u64;
                 way.waits(Waits::Receiver, here.now());
-                to.send(&mut chain).await.map_err(|_| Broken(way.receiver()))?;
+                to.send(&mut chain).await.map_err(|_| Broken::At(way.receiver()))?;
                 way.took(n, here.now());
                 count(n);
+            }
+            if only {
+                return Err(Broken::Ended(Termination::NORMAL));
             }
             let spliced =
                 policy.and_then(|policy| policy.streams(from, to, Expected::UntilEnd { forwarded: way.bytes() }));
@@ -95,8 +107,8 @@ impl<'a> Pair<'a> {
                             count(n as u64);
                         }
                         // What is still held was taken from the sender, so it is the receiver that failed.
-                        Err(_) if splicer.held() > 0 => return Err(Broken(way.receiver())),
-                        Err(_) => return Err(Broken(way.sender)),
+                        Err(_) if splicer.held() > 0 => return Err(Broken::At(way.receiver())),
+                        Err(_) => return Err(Broken::At(way.sender)),
                     }
                 }
                 break;
@@ -105,11 +117,11 @@ impl<'a> Pair<'a> {
             match from.recv().await {
                 Ok(Some(segment)) => {
                     if chain.push_back(segment).is_err() {
-                        return Err(Broken(way.receiver())); // no memory
+                        return Err(Broken::At(way.receiver())); // no memory
                     }
                 }
                 Ok(None) => break,
-                Err(_) => return Err(Broken(way.sender)),
+                Err(_) => return Err(Broken::At(way.sender)),
             }
         }
         way.end(here.now());
@@ -119,10 +131,11 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn left(Broken(side): Broken) -> Termination {
-    let cause = match side {
-        Side::Client => Cause::ClientLeft,
-        Side::Server => Cause::ServerLeft,
+fn left(broken: Broken) -> Termination {
+    let cause = match broken {
+        Broken::At(Side::Client) => Cause::ClientLeft,
+        Broken::At(Side::Server) => Cause::ServerLeft,
+        Broken::Ended(ended) => return ended,
     };
     Termination::new(cause, Phase::Data)
 }

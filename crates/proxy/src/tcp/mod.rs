@@ -5,22 +5,29 @@ mod forward;
 pub(crate) use forward::Pair;
 
 use crate::flow::{Patience, Splicing};
-use crate::generation::{Backend, Frontend, Listener, Target};
+use crate::generation::{Backend, ContentAction, Frontend, Listener, Rule, Target};
 use crate::log::Record;
-use crate::rules::{Facts, Moment, Scopes};
+use crate::rules::{Content, Facts, Moment, Scopes};
 use crate::run::Local;
-use crate::server::{self, Attempt, Wanted};
-use crate::session::{Client, Peers};
+use crate::server::{self, Attempt, Tried, Wanted};
+use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_buf::Chain;
+use manylane_expr::{Data, Direction};
+use manylane_http::Head;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Serves a connection until it ends.
 pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut client: Client) {
     frontend.counts.own().streams.add(1);
     let scopes = Scopes::default();
-    let asked = !frontend.rules.use_backend.is_empty() || frontend.log.is_some();
+    let rules = &frontend.rules;
+    let asked = !rules.use_backend.is_empty()
+        || !rules.content.is_empty()
+        || frontend.log.is_some()
+        || local.generation.backends.iter().any(|backend| backend.rules.looks_at_streams());
     let facts = Facts {
         local,
         frontend,
@@ -29,19 +36,28 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
         first_request: true,
         scopes: &scopes,
     };
-    let chosen = Target::backend(&frontend.rules.use_backend, &facts, Moment::default());
-    let backend = chosen.or(frontend.default_backend).map(|number| &local.generation.backends[number]);
-    let mut stream = Stream { local, frontend, listener, record: Record::new(local.here().now()), server: None };
-    let ended = match backend {
-        None => {
-            client.swallow();
-            Termination::new(Cause::ServerLeft, Phase::Connect)
-        }
-        Some(backend) => {
-            backend.counts.own().streams.add(1);
-            let ended = stream.serve(backend, &mut client).await;
-            backend.counts.own().streams_ended.add(1);
-            ended
+    let mut stream =
+        Stream { local, frontend, listener, facts: &facts, record: Record::new(local.here().now()), server: None };
+    let looked = stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client).await;
+    let mut backend = None;
+    let ended = match looked {
+        Err(ended) => ended,
+        Ok(()) => {
+            let head = stream.head(!rules.use_backend.is_empty(), &client);
+            let chosen = Target::backend(&rules.use_backend, &facts, moment(head.as_ref(), &client));
+            backend = chosen.or(frontend.default_backend).map(|number| &local.generation.backends[number]);
+            match backend {
+                None => {
+                    client.swallow();
+                    Termination::new(Cause::ServerLeft, Phase::Connect)
+                }
+                Some(backend) => {
+                    backend.counts.own().streams.add(1);
+                    let ended = stream.serve(backend, &mut client).await;
+                    backend.counts.own().streams_ended.add(1);
+                    ended
+                }
+            }
         }
     };
     frontend.counts.own().streams_ended.add(1);
@@ -58,21 +74,76 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     }
 }
 
+/// What rules may look at before there is a server: the bytes that are here.
+fn moment<'a>(head: Option<&'a Head>, client: &'a Client) -> Moment<'a> {
+    let data = Data { bytes: Some(&client.received), complete: true, announced: None };
+    Moment { request: head, request_data: data, ..Moment::default() }
+}
+
 /// A stream of bytes.
 struct Stream<'a> {
     local: &'a Rc<Local>,
     frontend: &'a Frontend,
     listener: &'a Listener,
+    facts: &'a Facts<'a>,
     record: Record,
     /// The number of the server that was reached, or tried last.
     server: Option<usize>,
 }
 
 impl Stream<'_> {
+    /// The head of a request that the client's bytes begin with, if somebody is to look at it.
+    fn head(&self, wanted: bool, client: &Client) -> Option<Head> {
+        looks_like_request(&client.received).filter(|_| wanted)
+    }
+
+    /// Has rules look at what the client sends. How the stream ends, if they refuse it.
+    async fn inspect(
+        &mut self,
+        rules: &[Rule<ContentAction>],
+        delay: Option<Duration>,
+        backend: Option<&Backend>,
+        client: &mut Client,
+    ) -> Result<(), Termination> {
+        let what = Inspected { rules, delay, backend, server: None };
+        let Client { connection, received, .. } = client;
+        match inspect(self.facts, &what, Direction::Request, connection, received).await {
+            Ok(Content::Reject) => {
+                self.frontend.counts.own().requests_denied.add(1);
+                if let Some(backend) = backend {
+                    backend.counts.own().requests_denied.add(1);
+                }
+                Err(Termination::new(Cause::Refused, Phase::Request))
+            }
+            Ok(_) => Ok(()),
+            Err(()) => Err(Termination::new(Cause::ClientLeft, Phase::Request)),
+        }
+    }
+
+    /// The server that a rule names, if it takes streams.
+    fn by_rule(&self, backend: &Backend, client: &Client) -> Option<Index> {
+        let rules = &backend.rules.use_server;
+        let servers = backend.balancer.servers();
+        let head = self.head(!rules.is_empty(), client);
+        let moment = Moment { backend: Some(backend), ..moment(head.as_ref(), client) };
+        let named = |name: &[u8]| servers.by_name(std::str::from_utf8(name).ok()?).map(Index::get);
+        let index = Target::choose(rules, self.facts, moment, named).and_then(|number| servers.index(number))?;
+        Some(index).filter(|index| servers[*index].state().serves_its_own())
+    }
+
     async fn serve(&mut self, backend: &Backend, client: &mut Client) -> Termination {
         let (local, frontend, listener) = (self.local, self.frontend, self.listener);
-        let wanted = Wanted { key: backend.key.of_connection(client.source), ..Wanted::default() };
-        let attempt = match server::connect(local, backend, client, wanted, |_| None).await {
+        if !std::ptr::eq(&*backend.rules, &*frontend.rules)
+            && let Err(ended) =
+                self.inspect(&backend.rules.content, backend.common.inspect_request, Some(backend), client).await
+        {
+            return ended;
+        }
+        let key = backend.key.of_connection(client.source);
+        let server = self.by_rule(backend, client);
+        let wanted = Wanted { key, server, persistent: server.is_some(), ..Wanted::default() };
+        let mut tried = Tried::default();
+        let attempt = match server::connect(local, backend, client, wanted, &mut tried, |_| None).await {
             Ok(attempt) => attempt,
             Err(failed) => {
                 self.record.not_reached(&failed);
@@ -123,7 +194,25 @@ impl Stream<'_> {
                 bytes_out.add(down);
             }
         };
-        let ended = pair.forward(first, Chain::new(), splicing, count).await;
+        let what = Inspected {
+            rules: &backend.rules.response_content,
+            delay: backend.common.inspect_response,
+            backend: Some(backend),
+            server: Some(server),
+        };
+        let looked = async {
+            let mut received = Chain::new();
+            match inspect(self.facts, &what, Direction::Response, &connection, &mut received).await {
+                Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
+                Ok(Content::Close) => Ok((received, true)),
+                Ok(_) => Ok((received, false)),
+                Err(()) => Err(Termination::new(Cause::ServerLeft, Phase::Data)),
+            }
+        };
+        let ended = pair.forward(first, looked, splicing, count).await;
+        if ended.cause == Cause::Refused {
+            backend.counts.own().responses_denied.add(1);
+        }
         (self.record.up, self.record.down) = pair.bytes();
         if matches!(ended.cause, Cause::ServerLeft | Cause::ServerSilent) {
             backend.counts.own().response_errors.add(1);

@@ -63,7 +63,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// `set-var(name) expression`, `set-var-fmt(name) format`, `unset-var(name)`
-    fn variable(&mut self, rule: &tree::Rule, head: &Word, arguments: &[Word], place: Places) -> Option<Action> {
+    pub(super) fn variable(&mut self, rule: &tree::Rule, head: &Word, arguments: &[Word], place: Places) -> Option<Action> {
         let open = rule.action.len();
         let inside = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")"));
         let Some(inside) = inside.filter(|inside| !inside.contains(&b',')) else {

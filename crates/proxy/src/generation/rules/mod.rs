@@ -31,6 +31,12 @@ pub struct Expressions {
 pub struct Rules {
     /// `tcp-request connection` and `tcp-request session`.
     pub connection: Vec<Rule<ConnectionAction>>,
+    /// `tcp-request content`
+    pub content: Vec<Rule<ContentAction>>,
+    /// `tcp-response content`
+    pub response_content: Vec<Rule<ContentAction>>,
+    /// Something of all these looks at bytes of a body.
+    pub reads_data: bool,
     /// `http-request`, and `redirect` behind them.
     pub request: Vec<Rule<Action>>,
     /// `http-response`
@@ -39,6 +45,13 @@ pub struct Rules {
     pub use_backend: Vec<Rule<Target>>,
     /// `use-server`: the servers' numbers in their backend.
     pub use_server: Vec<Rule<Target>>,
+}
+
+impl Rules {
+    /// Whether a backend with these looks at streams of TCP mode.
+    pub fn looks_at_streams(&self) -> bool {
+        !(self.content.is_empty() && self.response_content.is_empty() && self.use_server.is_empty())
+    }
 }
 
 /// An action, and when it applies.
@@ -57,6 +70,23 @@ pub enum ConnectionAction {
     Accept,
     /// It is closed.
     Reject,
+}
+
+/// What is done when bytes of a connection, or a message, were looked at.
+#[derive(Debug)]
+pub enum ContentAction {
+    /// No further rule is looked at.
+    Accept,
+    /// The connection ends.
+    Reject,
+    /// The server's connection ends.
+    Close,
+    /// `set-var`
+    SetVar(VariableId, Expression),
+    /// `set-var-fmt`
+    SetVarFmt(VariableId, Format),
+    /// `unset-var`
+    UnsetVar(VariableId),
 }
 
 /// Which backend or server.
@@ -260,6 +290,7 @@ impl<'c> RuleReader<'c> {
         }
         let mut reader = Reader { compiler: &mut compiler, acls: &mut acls, refuse };
         let front = proxy.kind.is_frontend();
+        let back = proxy.kind.is_backend();
         let http = proxy.settings.mode() == Mode::Http;
         let mut rules = Rules::default();
         let mut redirects = Vec::new();
@@ -271,6 +302,13 @@ impl<'c> RuleReader<'c> {
                         _ => Places::SESSION,
                     };
                     rules.connection.extend(reader.connection(rule, place));
+                }
+                Ruleset::TcpRequestContent => {
+                    let place = if front { Places::FRONT_CONTENT } else { Places::BACK_CONTENT };
+                    rules.content.extend(reader.content(rule, place, http));
+                }
+                Ruleset::TcpResponseContent if back => {
+                    rules.response_content.extend(reader.content(rule, Places::BACK_RESPONSE_CONTENT, http));
                 }
                 Ruleset::HttpRequest | Ruleset::Redirect if http => {
                     let place = if front { Places::FRONT_REQUEST } else { Places::BACK_REQUEST };
@@ -297,6 +335,7 @@ impl<'c> RuleReader<'c> {
                 proxy.servers.iter().position(|server| server.name.bytes() == name)
             }));
         }
+        rules.reads_data = compiler.reads_data;
         for warning in compiler.take_warnings() {
             refuse.found.warning(proxy.pos, format!("{} '{}' : {warning}", proxy.kind.name(), proxy.name.shown()));
         }
@@ -344,6 +383,34 @@ impl Reader<'_, '_, '_> {
         let action = match rule.action {
             "accept" => ConnectionAction::Accept,
             "reject" => ConnectionAction::Reject,
+            _ => return self.not_built(rule),
+        };
+        let condition = self.condition(&rule.condition, place)?;
+        Some(Rule { condition, action })
+    }
+
+    fn content(&mut self, rule: &tree::Rule, place: Places, http: bool) -> Option<Rule<ContentAction>> {
+        let action = match (rule.action, &rule.words[..]) {
+            ("accept", [_]) => ContentAction::Accept,
+            ("reject", [_]) => ContentAction::Reject,
+            ("close", [_]) if !http => ContentAction::Close,
+            ("set-var(" | "set-var-fmt(" | "unset-var(", [name, arguments @ ..]) => {
+                match self.variable(rule, name, arguments, place)? {
+                    Action::SetVar(id, expression) => ContentAction::SetVar(id, expression),
+                    Action::SetVarFmt(id, format) => ContentAction::SetVarFmt(id, format),
+                    Action::UnsetVar(id) => ContentAction::UnsetVar(id),
+                    _ => return None, // `variable` gives these
+                }
+            }
+            ("close", [_]) => {
+                self.refuse.keyword(rule.pos, "tcp-response content close", "in HTTP mode it is not built yet");
+                return None;
+            }
+            ("accept" | "reject" | "close", [_, word, ..]) => {
+                let message = format!("'{} {}' takes no arguments and got '{}'", rule.list.name(), rule.action, word.shown());
+                self.refuse.found.alert(word.pos(), message);
+                return None;
+            }
             _ => return self.not_built(rule),
         };
         let condition = self.condition(&rule.condition, place)?;

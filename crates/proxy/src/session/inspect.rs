@@ -1,0 +1,128 @@
+//! `tcp-request content` and `tcp-response content` in TCP mode: bytes are received until the rules decide, no more come, or the
+//! delay is over.
+
+use crate::generation::{Backend, ContentAction, Rule, Server};
+use crate::rules::{Content, Facts, Moment, content};
+use manylane_buf::Chain;
+use manylane_expr::{Data, Direction};
+use manylane_h1::{Asked, Limits, RequestParser, ResponseParser};
+use manylane_http::{Head, Method};
+use manylane_net::Connection;
+use manylane_sched::Time;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+/// What rules look at, and what they are told beside it.
+pub(crate) struct Inspected<'a> {
+    pub(crate) rules: &'a [Rule<ContentAction>],
+    /// How long they may wait for more.
+    pub(crate) delay: Option<Duration>,
+    pub(crate) backend: Option<&'a Backend>,
+    pub(crate) server: Option<&'a Server>,
+}
+
+/// Has rules look at what `connection` sends, until they decide. What came is in `received`, which is not emptied.
+///
+/// # Errors
+/// The connection failed, or there is no memory.
+pub(crate) async fn inspect(
+    facts: &Facts<'_>,
+    what: &Inspected<'_>,
+    side: Direction,
+    connection: &Connection,
+    received: &mut Chain,
+) -> Result<Content, ()> {
+    if what.rules.is_empty() {
+        return Ok(Content::Accept);
+    }
+    let here = facts.local.here();
+    let room = facts.local.generation.process.bufsize;
+    let deadline = what.delay.map_or(Time::ZERO, |delay| here.now() + delay);
+    // What has come by now is looked at, also where there is no delay.
+    let mut more = if received.is_empty() { next(facts, connection, Time::ZERO).await? } else { More::Late };
+    let mut ended = false;
+    loop {
+        match more {
+            More::Bytes(segment) => received.push_back(segment).map_err(|_| ())?,
+            More::End => ended = true,
+            More::Late => {}
+        }
+        let complete = ended || received.len() >= room;
+        match decide(facts, what, side, received, complete, here.now() < deadline) {
+            Content::Wait => more = next(facts, connection, deadline).await?,
+            decided => return Ok(decided),
+        }
+    }
+}
+
+enum More {
+    Bytes(manylane_buf::Segment),
+    End,
+    Late,
+}
+
+/// The next bytes, unless none come in time. The connection is asked at least once.
+async fn next(facts: &Facts<'_>, connection: &Connection, deadline: Time) -> Result<More, ()> {
+    let here = facts.local.here();
+    let mut receiving = pin!(connection.recv());
+    let mut timer = here.sleep_until(deadline);
+    poll_fn(|context| {
+        if let Poll::Ready(outcome) = receiving.as_mut().poll(context) {
+            return Poll::Ready(match outcome {
+                Ok(Some(segment)) => Ok(More::Bytes(segment)),
+                Ok(None) => Ok(More::End),
+                Err(_) => Err(()),
+            });
+        }
+        if deadline <= here.now() || Pin::new(&mut timer).poll(context).is_ready() {
+            return Poll::Ready(Ok(More::Late));
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// What the rules decide about what is there.
+fn decide(
+    facts: &Facts<'_>,
+    what: &Inspected<'_>,
+    side: Direction,
+    received: &Chain,
+    complete: bool,
+    in_time: bool,
+) -> Content {
+    let data = Data { bytes: Some(received), complete, announced: None };
+    let moment = Moment {
+        backend: what.backend,
+        server: what.server,
+        side: Some(side),
+        may_grow: in_time && !complete,
+        ..Moment::default()
+    };
+    match side {
+        Direction::Request => {
+            let request = request(received);
+            let moment = Moment { request: request.as_ref(), request_data: data, ..moment };
+            content(facts, moment, what.rules)
+        }
+        Direction::Response => {
+            let response = response(received);
+            let moment = Moment { response: response.as_ref(), response_data: data, ..moment };
+            content(facts, moment, what.rules)
+        }
+    }
+}
+
+/// The head of an HTTP request that the bytes begin with, if they do.
+pub(crate) fn request(received: &Chain) -> Option<Head> {
+    let mut bytes = received.share().ok()?;
+    Some(RequestParser::new(Limits::default()).parse(&mut bytes).ok()??.head)
+}
+
+fn response(received: &Chain) -> Option<Head> {
+    let mut bytes = received.share().ok()?;
+    let asked = Asked { method: Method::Get, upgrade: false };
+    Some(ResponseParser::new(Limits::default()).parse(&mut bytes, asked).ok()??.head)
+}

@@ -1,0 +1,160 @@
+//! Contents that are looked at and bodies that are kept: `tcp-request content`, `option http-buffer-request`, `retry-on` (R-G1).
+//! What they do in HAProxy's way is compared with HAProxy in `differential/`; here is what takes more than one step of a client.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Manylane, connect, fd, listener, named, origin, read_all};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// A client that says who it wants, byte by byte, so that rules wait for each.
+#[test]
+fn rules_wait_for_the_bytes_that_they_ask_for() {
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode tcp\nfrontend f\n bind {}\n tcp-request inspect-delay 30s\n \
+         tcp-request content reject if {{ req.payload(0,6) -m str second }}\n tcp-request content accept if {{ req.len ge 6 }}\n \
+         use_backend b if {{ req.payload(0,6) -m str third. }}\n default_backend a\n\
+         backend a\n server a {}\nbackend b\n server b {}\n",
+        fd(&socket),
+        named("a"),
+        named("b")
+    ));
+    for (text, answer) in [("first.", "a"), ("second", ""), ("third.", "b")] {
+        let mut client = connect(address);
+        client.set_nodelay(true).unwrap();
+        for byte in text.bytes() {
+            client.write_all(&[byte]).unwrap();
+        }
+        assert_eq!(read_all(&mut client), answer, "{text}");
+    }
+}
+
+/// The server name of a TLS handshake chooses the backend, and all bytes get there.
+#[test]
+fn a_backend_is_chosen_by_the_name_in_a_handshake() {
+    let (socket, address) = listener();
+    let (tell, told) = mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let server = origin(move |mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        tell.lock().unwrap().send(all).unwrap();
+    });
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode tcp\nfrontend f\n bind {}\n tcp-request inspect-delay 30s\n \
+         tcp-request content accept if {{ req.ssl_hello_type 1 }}\n use_backend a if {{ req.ssl_sni -i a.example }}\n\
+         backend a\n server a {server}\n",
+        fd(&socket)
+    ));
+    let name = b"a.example";
+    let mut extension = vec![0, 0, 0, name.len() as u8 + 5, 0, name.len() as u8 + 3, 0, 0, name.len() as u8];
+    extension.extend_from_slice(name);
+    let mut body = vec![3, 3];
+    body.extend_from_slice(&[7; 32]);
+    body.extend_from_slice(&[0, 0, 2, 0x13, 1, 1, 0, 0, extension.len() as u8]);
+    body.extend_from_slice(&extension);
+    let mut hello = vec![22, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8];
+    hello.extend_from_slice(&body);
+    let mut client = connect(address);
+    let (first, second) = hello.split_at(hello.len() / 2);
+    client.write_all(first).unwrap();
+    client.write_all(second).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(told.recv().unwrap(), hello);
+}
+
+/// A server's head and so many bytes of its request's body.
+fn request(stream: &TcpStream, body: usize) -> (String, Vec<u8>) {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).unwrap() == 0 {
+            break;
+        }
+    }
+    let mut bytes = vec![0; body];
+    reader.read_exact(&mut bytes).unwrap();
+    (head, bytes)
+}
+
+/// The second connection answers with the body that it got; the first reads `first` bytes of it and leaves.
+fn leaves_once(first: usize, whole: usize) -> (SocketAddr, mpsc::Receiver<()>) {
+    let count = AtomicUsize::new(0);
+    let (tell, told) = mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let server = origin(move |mut stream| {
+        if count.fetch_add(1, Ordering::Relaxed) == 0 {
+            request(&stream, first);
+            drop(stream);
+            tell.lock().unwrap().send(()).unwrap();
+            return;
+        }
+        let (_, body) = request(&stream, whole);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        let _ = stream.write_all(head.as_bytes());
+        let _ = stream.write_all(&body);
+    });
+    (server, told)
+}
+
+/// R-G1: a server leaves amid the body. What it got goes to the next once more, and the rest follows.
+#[test]
+fn a_body_that_is_still_coming_is_sent_to_another_server_from_its_beginning() {
+    let (socket, address) = listener();
+    let (server, left) = leaves_once(5, 10);
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n retries 2\n retry-on empty-response\n server s {server}\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\n01234").unwrap();
+    left.recv().unwrap();
+    client.write_all(b"56789").unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n0123456789"), "{answer}");
+}
+
+/// What does not fit a buffer is not kept, so there is nothing to try again with.
+#[test]
+fn a_body_that_is_longer_than_a_buffer_is_sent_once() {
+    const LONG: usize = 100_000;
+    let (socket, address) = listener();
+    let (server, _left) = leaves_once(LONG, LONG);
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n retries 2\n retry-on all-retryable-errors\n server s {server}\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    client.write_all(head.as_bytes()).unwrap();
+    client.write_all(format!("{LONG:x}\r\n").as_bytes()).unwrap();
+    client.write_all(&vec![b'x'; LONG]).unwrap();
+    client.write_all(b"\r\n0\r\n\r\n").unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+}
+
+/// `option http-buffer-request`: no server is asked before the body is there, and rules see all of it.
+#[test]
+fn a_buffered_body_is_whole_before_a_rule_looks() {
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n option http-buffer-request\n \
+         http-request return status 200 content-type text/plain lf-string \"%[req.body] %[req.body_len] %[req.body_size]\"\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    client.set_nodelay(true).unwrap();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n").unwrap();
+    for byte in b"a body" {
+        client.write_all(&[b'1', b'\r', b'\n', *byte, b'\r', b'\n']).unwrap();
+    }
+    client.write_all(b"0\r\n\r\n").unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.ends_with("\r\n\r\na body 6 6"), "{answer}");
+}
