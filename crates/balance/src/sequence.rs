@@ -167,8 +167,13 @@ mod tests {
         }
     }
 
+    /// `usual` cases, or as many as `PROPTEST_CASES` says.
+    fn cases(usual: u32) -> u32 {
+        std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
         /// Over a period each server has its weight's share, and never waits much longer than its share says.
         #[test]

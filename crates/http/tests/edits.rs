@@ -270,9 +270,15 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     )
 }
 
+/// `usual` cases, or one in `share` of `PROPTEST_CASES`, which the long run sets.
+fn cases(usual: u32, share: u32) -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
+    asked.map_or(usual, |asked| asked.div_ceil(share))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if std::env::var_os("MANYLANE_LONG").is_some() { 5000 } else { 200 },
+        cases: cases(200, 4),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
