@@ -58,29 +58,31 @@ fn bound(threads: usize) -> Option<usize> {
 
 /// All interleavings of `f`, which is told whose turn it is: with `Some`, threads do what they do one after the other in that
 /// order. What that gives must be found again among the interleavings: a model checker that skips turns, or a model that leaves it
-/// no choice, is told here.
+/// no choice, is told here. Gives the number of executions.
 fn check<T: Debug + Ord + Send + 'static>(
     name: String,
     threads: usize,
     f: impl Fn(Option<&[usize]>) -> T + Send + Sync + 'static,
-) {
+) -> usize {
     let f = Arc::new(f);
+    let mut executions = 0;
     let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
     for order in orders(threads) {
         let (f, seen, ordered) = (f.clone(), outcomes.clone(), order.clone());
-        explore(&format!("{name} in the order {order:?}"), threads, move || {
+        executions += explore(&format!("{name} in the order {order:?}"), threads, move || {
             let outcome = f(Some(&ordered));
             seen.lock().expect("no panic").insert(outcome);
         });
     }
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let all = seen.clone();
-    explore(&name, threads, move || {
+    executions += explore(&name, threads, move || {
         let outcome = f(None);
         all.lock().expect("no panic").insert(outcome);
     });
     let (seen, expected) = (seen.lock().expect("no panic"), outcomes.lock().expect("no panic"));
     assert!(seen.is_superset(&expected), "{name}: one after the other {expected:?}, together only {seen:?}");
+    executions
 }
 
 /// The orders of so many threads.
@@ -100,7 +102,7 @@ fn orders(threads: usize) -> Vec<Vec<usize>> {
     orders
 }
 
-fn explore(name: &str, threads: usize, f: impl Fn() + Send + Sync + 'static) {
+fn explore(name: &str, threads: usize, f: impl Fn() + Send + Sync + 'static) -> usize {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(bound(threads));
     builder.max_duration = None; // there are over a thousand; the bound on preemptions is what ends each
@@ -120,6 +122,7 @@ fn explore(name: &str, threads: usize, f: impl Fn() + Send + Sync + 'static) {
     }
     let runs = runs.load(std::sync::atomic::Ordering::Relaxed);
     println!("model {name}: all {runs} executions with at most {} preemptions", most.unwrap_or(usize::MAX));
+    runs
 }
 
 /// What each of `acts` gives: in the order that is asked for, or all at the same time. The first one is the main thread's then; the
@@ -144,9 +147,15 @@ where
     done.into_iter().map(|done| done.expect("each acts once")).collect()
 }
 
-/// Runs each model of a table, some at a time on its share of the table.
+/// Every so many-th model of a table: tests run beside each other, each on its share.
 fn share<T>(table: Vec<T>, part: usize, parts: usize) -> impl Iterator<Item = T> {
     table.into_iter().enumerate().filter(move |(i, _)| i % parts == part).map(|(_, model)| model)
+}
+
+/// Runs the models, and prints how much was tried.
+fn run_all(name: &str, executions: impl Iterator<Item = usize>) {
+    let (models, executions) = executions.fold((0, 0), |(n, sum), executions| (n + 1, sum + executions));
+    println!("table {name}: all {executions} executions of {models} models");
 }
 
 mod pinned {
@@ -211,7 +220,7 @@ mod pinned {
     }
 
     /// `arrangement`: who owns each element from the first to the last, `0` for the main thread.
-    fn model(arrangement: &'static str, ops: Vec<Op>) {
+    fn model(arrangement: &'static str, ops: Vec<Op>) -> usize {
         check(format!("pinned {arrangement:?} {ops:?}"), ops.len(), move |order| {
             let list: List = Box::leak(Box::new(MtList::new()));
             let mut residents: Vec<Option<Element>> = arrangement
@@ -282,7 +291,7 @@ mod pinned {
             // SAFETY: from `Box::leak` above; the threads and the elements are gone.
             drop(unsafe { Box::from_raw(std::ptr::from_ref(list).cast_mut()) });
             (ring, taken)
-        });
+        })
     }
 
     /// Both ends, the middle, neighbours, only element of the list.
@@ -298,9 +307,7 @@ mod pinned {
                 }
             }
         }
-        for (arrangement, ops) in share(table, part, 2) {
-            model(arrangement, ops);
-        }
+        run_all("of pinned pairs", share(table, part, 2).map(|(arrangement, ops)| model(arrangement, ops)));
     }
 
     #[test]
@@ -328,9 +335,7 @@ mod pinned {
                 }
             }
         }
-        for (arrangement, ops) in table {
-            model(arrangement, ops);
-        }
+        run_all("of pinned triples", table.into_iter().map(|(arrangement, ops)| model(arrangement, ops)));
     }
 }
 
@@ -390,7 +395,7 @@ mod owning {
         }
     }
 
-    fn model(length: usize, ops: Vec<Op>) {
+    fn model(length: usize, ops: Vec<Op>) -> usize {
         check(format!("owning, {length} residents, {ops:?}"), ops.len(), move |order| {
             let list = Arc::new(OwningList::new());
             let residents: Vec<Element> =
@@ -420,7 +425,7 @@ mod owning {
                 assert_eq!(Arc::strong_count(element), 1 + times, "element {}", element.id);
             }
             (ring, done)
-        });
+        })
     }
 
     fn pairs(part: usize) {
@@ -438,9 +443,7 @@ mod owning {
                 }
             }
         }
-        for (length, ops) in share(table, part, 2) {
-            model(length, ops);
-        }
+        run_all("of owning pairs", share(table, part, 2).map(|(length, ops)| model(length, ops)));
     }
 
     #[test]
@@ -467,9 +470,7 @@ mod owning {
                 }
             }
         }
-        for (length, ops) in table {
-            model(length, ops);
-        }
+        run_all("of owning triples", table.into_iter().map(|(length, ops)| model(length, ops)));
     }
 
     /// A list may be dropped while another thread deletes its last element by a handle of its own.
