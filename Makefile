@@ -14,17 +14,18 @@ SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 # Said to the last step alone, which generates all code: what it is made from is not built again.
 ALIGNED := $(if $(filter x86_64,$(shell uname -m)),-C llvm-args=-x86-branches-within-32B-boundaries)
 
-# The crates are those of the workspace. The bench needs no model, and xtask runs on the real machine only.
+# The crates are those of the workspace. The program, its tests end to end and xtask are for the real machine only; the bench needs no model.
 LIBRARIES := --workspace --exclude manylane-bench --exclude xtask
-SIMULATED := --workspace --exclude xtask
+MODELLED := $(LIBRARIES) --exclude manylane --exclude manylane-tests
+SIMULATED := --workspace --exclude xtask --exclude manylane --exclude manylane-tests
 # Those that have features to turn on.
 FEATURED := $(addprefix --package ,$(shell sed -sn '1,/^version/s/^name = "\(.*\)"$$/\1/p' $$(grep -l '^\[features\]' crates/*/Cargo.toml)))
 
 FUZZ_SECONDS ?= 60
 # Of the long run: what ends a model that does not end by itself, cases of each property, and a fuzz target.
-LONG_MODEL_SECONDS ?= 60
-LONG_CASES ?= 100000
-LONG_FUZZ_SECONDS ?= 600
+LONG_MODEL_SECONDS ?= 30
+LONG_CASES ?= 20000
+LONG_FUZZ_SECONDS ?= 120
 
 .PHONY: help setup run scale test test-debug test-release test-features test-models test-budgets test-long long-models \
 	long-properties long-budgets long-soak long-fuzz tsan check bench fuzz doc install
@@ -57,22 +58,22 @@ test-features: ## the crates that have features, with all of them
 	cargo test $(FEATURED) --all-features
 
 test-models: ## loom: the interleavings of each lock-free structure
-	$(LOOM) cargo test --profile model $(LIBRARIES) --test 'loom_*'
+	$(LOOM) cargo test --profile model $(MODELLED) --test 'loom_*'
 
 test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virtual cores
 	$(SIM) cargo test --profile model $(SIMULATED) --test 'sim_*'
 
-test-long: setup ## what the bounds of `make test` leave out; about 100 minutes on 2 free cores
+test-long: setup ## what the bounds of `make test` leave out; about 70 minutes on 2 free cores
 	@$(MAKE) --no-print-directory long-models long-properties long-budgets tsan
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync long-soak long-fuzz
 
 # Each model says what of it was tried: all, or, ended by the clock, all with at most 3 preemptions.
-long-models: ## models without a bound on switches, each ended by the clock after LONG_MODEL_SECONDS (60)
+long-models: ## models without a bound on switches, each ended by the clock after LONG_MODEL_SECONDS (30)
 	MANYLANE_LONG=1 LOOM_MAX_DURATION=$(LONG_MODEL_SECONDS) \
-		$(LOOM) cargo test --profile model $(LIBRARIES) --test 'loom_*' -- --nocapture
+		$(LOOM) cargo test --profile model $(MODELLED) --test 'loom_*' -- --nocapture
 
-long-properties: ## the property tests with LONG_CASES (100000) cases each
-	PROPTEST_CASES=$(LONG_CASES) cargo test --profile stress $(LIBRARIES) --features manylane-pool/fault-injection --tests
+long-properties: ## the property tests with LONG_CASES (20000) cases each, long ones with a stated share of that
+	PROPTEST_CASES=$(LONG_CASES) cargo test --profile stress $(MODELLED) --features manylane-pool/fault-injection --tests
 
 long-budgets: ## all tests on the simulator, not only those of budgets
 	$(SIM) cargo test --profile model $(SIMULATED)
@@ -80,7 +81,7 @@ long-budgets: ## all tests on the simulator, not only those of budgets
 long-soak: ## ten minutes of 10,000 connections, with each driver
 	MANYLANE_LONG=1 cargo test --profile stress --package manylane-io --test soak -- --nocapture
 
-long-fuzz: ## each fuzz target for LONG_FUZZ_SECONDS (600), two at a time
+long-fuzz: ## each fuzz target for LONG_FUZZ_SECONDS (120), two at a time
 	FUZZ_JOBS=2 FUZZ_SECONDS=$(LONG_FUZZ_SECONDS) scripts/fuzz
 
 tsan: ## the tests with many threads under ThreadSanitizer (needs a nightly toolchain)
@@ -90,7 +91,7 @@ check: ## format, lints on all three machines, rooms and arrows, each feature al
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	cargo clippy --workspace --all-targets -- -D warnings
-	$(LOOM) cargo clippy $(LIBRARIES) --all-targets -- -D warnings
+	$(LOOM) cargo clippy $(MODELLED) --all-targets -- -D warnings
 	$(SIM) cargo clippy $(SIMULATED) --all-targets -- -D warnings
 	cargo xtask check
 	cargo xtask each-feature

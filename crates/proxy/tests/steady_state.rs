@@ -1,5 +1,6 @@
 //! What a request on a keep-alive connection costs: at most four calls that carry bytes, and no `epoll_ctl`.
 
+#![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 use manylane_config::cond::Build;
