@@ -1,14 +1,15 @@
 //! From the command line to running lanes.
 
 use crate::arguments::{Arguments, USAGE};
-use crate::supervise::{self, Ending, Work};
+use crate::supervise::{self, Ending, Services, Work};
 use crate::{say, system, version};
 use manylane_config::cond::evaluate_option;
 use manylane_config::diag::{Check, ExitCode as Code, Severity};
 use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
 use manylane_config::{load, reference};
-use manylane_io::{Choice, Kind};
+use manylane_control::Control;
+use manylane_io::{Choice, Io, Kind};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::Wishes;
 use manylane_sched::Placement;
@@ -18,6 +19,7 @@ use nix::unistd::Pid;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
+use std::time::{Instant, SystemTime};
 
 /// Does what the arguments ask for.
 pub(crate) fn start(arguments: &Arguments) -> ExitCode {
@@ -139,6 +141,13 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         }
         "Some protocols failed to start their listeners! Exiting.".to_owned()
     })?;
+    let sockets = manylane_control::bind(&generation, system::owner).map_err(|failures| {
+        for failure in &failures {
+            say::alert(failure);
+        }
+        "Some sockets of the run-time interface could not be opened! Exiting.".to_owned()
+    })?;
+    manylane_sched::set_profiling(process.profiling);
     let identity = system::Identity::new(&process)?;
     let driver = if arguments.no_epoll {
         Choice::Only(Kind::IoUring)
@@ -174,7 +183,20 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             say::notice(format_args!("{lanes} lanes are ready"));
         }
     };
-    let work = Work { generation: Arc::new(generation), bound, lanes, driver, quiet, services: None };
+    let generation = Arc::new(generation);
+    let control = Control::new(
+        generation.clone(),
+        manylane_control::Process {
+            version: env!("CARGO_PKG_VERSION"),
+            lanes,
+            megabytes: arguments.megabytes,
+            descriptors: system::descriptors(),
+            started: Instant::now(),
+            since: SystemTime::now(),
+        },
+    );
+    let services = Some(Box::new(move |io: &Io| control.serve(io, sockets)) as Services);
+    let work = Work { generation, bound, lanes, driver, quiet, services };
     match supervise::run(work, started) {
         Ending::Done => Ok(ExitCode::SUCCESS),
         Ending::Failed(error) => Err(error),

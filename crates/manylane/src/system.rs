@@ -11,6 +11,11 @@ const OTHERS: u64 = 64;
 /// Connections at most, when neither the file nor the command line says so and the system sets no limit.
 const MOST: u64 = 1 << 20;
 
+/// Descriptors that the process may open.
+pub(crate) fn descriptors() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft)
+}
+
 /// Raises the limit on descriptors to what `maxconn` needs, or bounds `maxconn` by the limit where nobody set it. Gives `maxconn`.
 ///
 /// # Errors

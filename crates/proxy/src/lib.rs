@@ -24,7 +24,7 @@ sockets! {
     mod termination;
 
     pub use generation::Generation;
-    pub use run::{BindFailure, BoundListener, Local, accept, bind};
+    pub use run::{BindFailure, BoundListener, Local, accept, bind, bind_listener};
     pub use termination::{Cause, Phase, Termination};
 
     /// Lanes of a process at most.

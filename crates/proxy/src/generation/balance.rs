@@ -30,6 +30,24 @@ pub enum BalanceKey {
 }
 
 impl BalanceKey {
+    /// `balance`, as it is shown.
+    pub fn algorithm_name(&self, algorithm: Algorithm) -> &'static str {
+        match (algorithm, self) {
+            (Algorithm::RoundRobin, _) => "roundrobin",
+            (Algorithm::StaticRr, _) => "static-rr",
+            (Algorithm::LeastConn, _) => "leastconn",
+            (Algorithm::First, _) => "first",
+            (Algorithm::Random { .. }, _) => "random",
+            (Algorithm::Ewma { .. }, _) => "ewma",
+            (Algorithm::Maglev(_), _) => "maglev",
+            (Algorithm::Hash(_), Self::None) => "hash",
+            (Algorithm::Hash(_), Self::Source) => "source",
+            (Algorithm::Hash(_), Self::Uri(_)) => "uri",
+            (Algorithm::Hash(_), Self::Parameter(_)) => "url_param",
+            (Algorithm::Hash(_), Self::Header(..)) => "hdr",
+        }
+    }
+
     /// In TCP mode, where only addresses are known.
     pub(crate) fn of_connection(&self, source: Option<SocketAddr>) -> Key<'static> {
         match (self, source) {

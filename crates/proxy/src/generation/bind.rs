@@ -91,7 +91,7 @@ pub(super) fn listeners(
         guid_prefix: _,
         interface,
         label: _,
-        level: _, // of run-time sockets, which are refused
+        level: _, // of run-time sockets
         maxconn,
         mss,
         name: given,

@@ -19,7 +19,7 @@ pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{FrontendLog, Logs};
-pub use process::{Owner, Process};
+pub use process::{Owner, Process, RuntimeSocket};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use rules::{
     Action, ConnectionAction, ContentAction, Expressions, Redirect, RedirectKind, Reply, Rule, Rules, Target,

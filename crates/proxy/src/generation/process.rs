@@ -1,8 +1,11 @@
 //! `global`: what holds for the whole process.
 
+use super::bind::{self, Listener};
 use super::refuse::Refuse;
 use manylane_config::table::Tune;
-use manylane_config::tree::{Global, HardStop, Set};
+use manylane_config::tree::{Bind, Global, HardStop, Set, Settings};
+use manylane_sched::Profiling;
+use manylane_sync::Arc;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,10 +58,46 @@ pub struct Process {
     pub maxrewrite: usize,
     /// `tune.http.maxhdr`
     pub maxhdr: usize,
-    /// `node`, `description`
+    /// `profiling.tasks`
+    pub profiling: Profiling,
+    /// `stats socket`: where the run-time interface listens.
+    pub stats_sockets: Arc<[RuntimeSocket]>,
+    /// `stats maxconn`: its clients at once.
+    pub stats_maxconn: Option<u32>,
+    /// `stats timeout`: how long a client of it may be silent.
+    pub stats_timeout: Duration,
+    /// `node`
     pub node: Option<Box<str>>,
     /// `description`
     pub description: Option<Box<str>>,
+}
+
+/// A socket of the run-time interface.
+#[derive(Debug)]
+pub struct RuntimeSocket {
+    /// Where, with the options of its socket.
+    pub listener: Listener,
+    /// `level`: what its clients may do.
+    pub level: &'static str,
+    /// `severity-output`: what stands before messages.
+    pub severity: &'static str,
+}
+
+/// What clients of the run-time interface may do, and how long they may be silent, unless the file says otherwise.
+const LEVEL: &str = "operator";
+const STATS_TIMEOUT: Duration = Duration::from_secs(10);
+
+fn stats_sockets(lines: &[Bind], global: &Global, refuse: &mut Refuse<'_>) -> Arc<[RuntimeSocket]> {
+    let mut all = Vec::new();
+    for line in lines {
+        let listeners = bind::listeners(line, 0, 0, &Settings::default(), global, refuse);
+        all.extend(listeners.into_iter().map(|listener| RuntimeSocket {
+            listener,
+            level: line.options.level.map_or(LEVEL, |set| set.value),
+            severity: line.options.severity_output.map_or("none", |set| set.value),
+        }));
+    }
+    all.into()
 }
 
 /// A user or a group, by name or by number.
@@ -158,7 +197,6 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         warn_blocked_after,
         zero_warning,
     } = global;
-    let cli = "the run-time interface is not built yet";
     let lanes = "groups of lanes and their processors are not set by the file yet";
     refuse.on(busy_polling, "busy-polling", "lanes sleep when they have nothing to do");
     refuse.set(close_spread_time, "close-spread-time", "it is not built yet");
@@ -183,22 +221,17 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     refuse.set(maxpipes, "maxpipes", "each lane keeps a bounded number of pipes of its own");
     refuse.set(maxsessrate, "maxsessrate", "it is not built yet");
     refuse.idle(numa_cpu_mapping, "numa-cpu-mapping", "lanes are not bound to processors");
-    refuse.on(profiling_memory, "profiling.memory", cli);
-    refuse.idle(profiling_tasks, "profiling.tasks", cli);
+    refuse.idle(profiling_memory, "profiling.memory", "the use of memory is always counted: see 'show pools'");
     refuse.on(disable_zero_copy, "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides");
     refuse.idle(server_state_base, "server-state-base", "no server state file is read yet");
     refuse.set(server_state_file, "server-state-file", "it is not built yet");
     refuse.on(set_dumpable, "set-dumpable", "it is not built yet");
-    refuse.idle(stats_maxconn, "stats maxconn", cli);
-    refuse.idle(stats_timeout, "stats timeout", cli);
-    for socket in stats_sockets {
-        refuse.keyword(socket.pos, "stats socket", cli);
-    }
     for statement in variables {
         refuse.keyword(statement.pos, statement.keyword, "variables of the process are not built yet");
     }
     refuse.idle(warn_blocked_after, "warn-blocked-traffic-after", "the watchdog has a limit of its own");
     let tune = self::tune(tune, refuse);
+    let stats_sockets = self::stats_sockets(stats_sockets, global, refuse);
     let most_lanes = thread_hard_limit.map(|set| set.value as usize);
     Process {
         daemon: is_on(daemon),
@@ -219,6 +252,14 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         no_splice: is_on(nosplice),
         no_reuse_port: is_on(noreuseport),
         reject_privileged: is_on(reject_privileged_tcp),
+        profiling: match profiling_tasks.map_or("auto", |set| set.value) {
+            "on" => Profiling::On,
+            "off" => Profiling::Off,
+            _ => Profiling::Auto,
+        },
+        stats_sockets,
+        stats_maxconn: stats_maxconn.map(|set| set.value),
+        stats_timeout: stats_timeout.map_or(STATS_TIMEOUT, |set| set.value),
         node: node.as_ref().map(|set| text(&set.value)),
         description: description.as_ref().map(|set| text(&set.value)),
         ..tune

@@ -67,7 +67,7 @@ pub fn bind(
     let mut failures = Vec::new();
     for frontend in &generation.frontends {
         for listener in &frontend.listeners {
-            match bind_one(listener, lanes, &owner) {
+            match bind_listener(listener, lanes, &owner) {
                 Ok(sockets) => bound.push(BoundListener {
                     frontend: frontend.number,
                     listener: listener.index,
@@ -80,7 +80,11 @@ pub fn bind(
     if failures.is_empty() { Ok(bound) } else { Err(failures) }
 }
 
-fn bind_one(
+/// Binds one listener, for so many lanes.
+///
+/// # Errors
+/// Why not, in one sentence that names the address.
+pub fn bind_listener(
     listener: &Listener,
     lanes: usize,
     owner: &impl Fn(bool, &str) -> Result<u32, String>,

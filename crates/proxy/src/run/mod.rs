@@ -4,7 +4,7 @@ mod event;
 mod listen;
 mod local;
 
-pub use listen::{BindFailure, BoundListener, accept, bind};
+pub use listen::{BindFailure, BoundListener, accept, bind, bind_listener};
 pub(crate) use listen::Ticket;
 pub(crate) use local::Idle;
 pub use local::Local;

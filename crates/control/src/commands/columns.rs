@@ -1,0 +1,123 @@
+//! The columns of `show stat`, at HAProxy's places. Those that are not counted here are empty.
+
+use super::values::Field;
+
+macro_rules! columns {
+    ($($variant:ident $name:literal $tags:literal $help:literal;)*) => {
+        /// A column. Some are never filled.
+        #[allow(dead_code)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Column {
+            $($variant),*
+        }
+
+        pub(super) static COLUMNS: &[Field] =
+            &[$(Field { place: Column::$variant as u32, name: $name, tags: $tags, help: $help }),*];
+    };
+}
+
+columns! {
+    Pxname "pxname" "KNS" "name of the proxy";
+    Svname "svname" "KNS" "FRONTEND, BACKEND, or the name of the server";
+    Qcur "qcur" "MGP" "requests that wait";
+    Qmax "qmax" "---" "not counted here";
+    Scur "scur" "MGP" "streams";
+    Smax "smax" "---" "not counted here";
+    Slim "slim" "CLP" "streams or connections at most";
+    Stot "stot" "MCP" "streams since the start";
+    Bin "bin" "MCP" "bytes of requests";
+    Bout "bout" "MCP" "bytes of responses";
+    Dreq "dreq" "MCP" "requests that rules refused";
+    Dresp "dresp" "MCP" "responses that rules refused";
+    Ereq "ereq" "MCP" "requests that were no good";
+    Econ "econ" "MCP" "connections that could not be made";
+    Eresp "eresp" "MCP" "responses that were no good";
+    Wretr "wretr" "MCP" "connections that were tried again";
+    Wredis "wredis" "MCP" "streams that went to another server";
+    Status "status" "SGP" "OPEN, UP, DOWN, MAINT, DRAIN, no check";
+    Weight "weight" "MaP" "weight in effect";
+    Act "act" "SGP" "servers that are active and usable";
+    Bck "bck" "SGP" "backups that are usable";
+    Chkfail "chkfail" "---" "not counted here";
+    Chkdown "chkdown" "---" "not counted here";
+    Lastchg "lastchg" "---" "not counted here";
+    Downtime "downtime" "---" "not counted here";
+    Qlimit "qlimit" "CLP" "requests that may wait for the server";
+    Pid "pid" "KGP" "number of the process (1)";
+    Iid "iid" "KGS" "number of the proxy";
+    Sid "sid" "KGS" "number of the server";
+    Throttle "throttle" "---" "not counted here";
+    Lbtot "lbtot" "MCP" "streams that balancing gave it";
+    Tracked "tracked" "---" "not counted here";
+    Type "type" "CGS" "0 frontend, 1 backend, 2 server";
+    Rate "rate" "---" "not counted here";
+    RateLim "rate_lim" "---" "not counted here";
+    RateMax "rate_max" "---" "not counted here";
+    CheckStatus "check_status" "---" "not counted here";
+    CheckCode "check_code" "---" "not counted here";
+    CheckDuration "check_duration" "---" "not counted here";
+    Hrsp1xx "hrsp_1xx" "MCP" "responses 1xx";
+    Hrsp2xx "hrsp_2xx" "MCP" "responses 2xx";
+    Hrsp3xx "hrsp_3xx" "MCP" "responses 3xx";
+    Hrsp4xx "hrsp_4xx" "MCP" "responses 4xx";
+    Hrsp5xx "hrsp_5xx" "MCP" "responses 5xx";
+    HrspOther "hrsp_other" "MCP" "other responses";
+    Hanafail "hanafail" "---" "not counted here";
+    ReqRate "req_rate" "---" "not counted here";
+    ReqRateMax "req_rate_max" "---" "not counted here";
+    ReqTot "req_tot" "MCP" "HTTP requests";
+    CliAbrt "cli_abrt" "---" "not counted here";
+    SrvAbrt "srv_abrt" "---" "not counted here";
+    CompIn "comp_in" "---" "not counted here";
+    CompOut "comp_out" "---" "not counted here";
+    CompByp "comp_byp" "---" "not counted here";
+    CompRsp "comp_rsp" "---" "not counted here";
+    Lastsess "lastsess" "---" "not counted here";
+    LastChk "last_chk" "---" "not counted here";
+    LastAgt "last_agt" "---" "not counted here";
+    Qtime "qtime" "---" "not counted here";
+    Ctime "ctime" "---" "not counted here";
+    Rtime "rtime" "---" "not counted here";
+    Ttime "ttime" "---" "not counted here";
+    AgentStatus "agent_status" "---" "not counted here";
+    AgentCode "agent_code" "---" "not counted here";
+    AgentDuration "agent_duration" "---" "not counted here";
+    CheckDesc "check_desc" "---" "not counted here";
+    AgentDesc "agent_desc" "---" "not counted here";
+    CheckRise "check_rise" "---" "not counted here";
+    CheckFall "check_fall" "---" "not counted here";
+    CheckHealth "check_health" "---" "not counted here";
+    AgentRise "agent_rise" "---" "not counted here";
+    AgentFall "agent_fall" "---" "not counted here";
+    AgentHealth "agent_health" "---" "not counted here";
+    Addr "addr" "CGS" "address and port";
+    Cookie "cookie" "CNS" "value of the cookie";
+    Mode "mode" "CGS" "tcp or http";
+    Algo "algo" "CGS" "balancing algorithm";
+    ConnRate "conn_rate" "---" "not counted here";
+    ConnRateMax "conn_rate_max" "---" "not counted here";
+    ConnTot "conn_tot" "MCP" "connections of clients";
+    Intercepted "intercepted" "---" "not counted here";
+    Dcon "dcon" "MCP" "connections that rules refused";
+    Dses "dses" "---" "not counted here";
+    Wrew "wrew" "---" "not counted here";
+    Connect "connect" "MCP" "connections to servers";
+    Reuse "reuse" "MCP" "requests on connections that were there";
+    CacheLookups "cache_lookups" "---" "not counted here";
+    CacheHits "cache_hits" "---" "not counted here";
+    SrvIcur "srv_icur" "MGP" "idle connections to the server";
+    SrcIlim "src_ilim" "CLP" "idle connections at most";
+    QtimeMax "qtime_max" "---" "not counted here";
+    CtimeMax "ctime_max" "---" "not counted here";
+    RtimeMax "rtime_max" "---" "not counted here";
+    TtimeMax "ttime_max" "---" "not counted here";
+    Eint "eint" "---" "not counted here";
+    IdleConnCur "idle_conn_cur" "MGP" "idle connections to the server";
+    SafeConnCur "safe_conn_cur" "---" "not counted here";
+    UsedConnCur "used_conn_cur" "MGP" "connections in use";
+    NeedConnEst "need_conn_est" "---" "not counted here";
+    Uweight "uweight" "MaP" "weight as set";
+    AggServerStatus "agg_server_status" "---" "not counted here";
+    AggServerCheckStatus "agg_server_check_status" "---" "not counted here";
+    AggCheckStatus "agg_check_status" "---" "not counted here";
+}

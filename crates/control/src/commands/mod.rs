@@ -1,0 +1,250 @@
+//! The commands: one table of words, levels and helps; who runs each is in the files beside.
+
+mod columns;
+mod help;
+mod info;
+mod lanes;
+mod server;
+mod stat;
+mod state;
+mod unbuilt;
+mod values;
+
+use crate::level::{Level, Marks, Severity};
+use crate::reply::{Gone, Reply};
+use crate::serve::Control;
+use crate::session::Settings;
+use manylane_config::value::Unit;
+use manylane_sched::Here;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A command that is being run.
+pub(crate) struct Call<'c, 'r> {
+    pub(crate) control: &'c Control,
+    pub(crate) settings: &'c mut Settings,
+    pub(crate) words: &'c [String],
+    pub(crate) reply: &'c mut Reply<'r>,
+    pub(crate) here: Here,
+}
+
+impl Call<'_, '_> {
+    /// The word at that place; empty where there is none.
+    fn word(&self, at: usize) -> &str {
+        self.words.get(at).map_or("", String::as_str)
+    }
+
+    fn message(&mut self, severity: Severity, text: &str) {
+        self.reply.put(severity.mark(self.settings.marks));
+        self.reply.put(text);
+        self.reply.put("\n");
+    }
+
+    /// It could not be done.
+    fn error(&mut self, text: &str) {
+        self.message(Severity::Error, text);
+    }
+
+    /// What was asked for.
+    fn info(&mut self, text: &str) {
+        self.message(Severity::Info, text);
+    }
+}
+
+/// Who runs a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    DisableServer,
+    EnableServer,
+    GetWeight,
+    Help,
+    Lower(Level),
+    Prompt,
+    Quit,
+    SetProfiling,
+    SetServer,
+    SetSeverity,
+    SetTimeout,
+    SetWeight,
+    ShowBackend,
+    ShowCliLevel,
+    ShowCliSockets,
+    ShowContention,
+    ShowEnv,
+    ShowInfo,
+    ShowLanes,
+    ShowPools,
+    ShowProfiling,
+    ShowServersConn,
+    ShowServersState,
+    ShowStat,
+    ShowVersion,
+}
+
+/// A command.
+struct Row {
+    /// The words that it begins with.
+    words: &'static str,
+    /// What follows them.
+    arguments: &'static str,
+    level: Level,
+    help: &'static str,
+    action: Action,
+}
+
+const fn row(
+    words: &'static str,
+    arguments: &'static str,
+    level: Level,
+    action: Action,
+    help: &'static str,
+) -> Row {
+    Row { words, arguments, level, help, action }
+}
+
+/// All commands, in order of their words; those without words of their own at the end, as `help` shows them.
+#[rustfmt::skip]
+static TABLE: &[Row] = &[
+    row("disable server", "<bk>/<srv>", Level::Admin, Action::DisableServer, "put a server into maintenance"),
+    row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of maintenance"),
+    row("get weight", "<bk>/<srv>", Level::User, Action::GetWeight, "a server's weight, and what the file gave it"),
+    row("operator", "", Level::Operator, Action::Lower(Level::Operator), "lower this client's level to operator"),
+    row("set profiling", "tasks {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of all lanes, or stop it"),
+    row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's state or weight"),
+    row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before messages"),
+    row("set timeout cli", "<delay>", Level::User, Action::SetTimeout, "how long this client may be silent"),
+    row("set weight", "<bk>/<srv> <weight>", Level::Admin, Action::SetWeight, "change a server's weight (number, or percentage of the file's)"),
+    row("show backend", "", Level::User, Action::ShowBackend, "names of the backends"),
+    row("show cli level", "", Level::User, Action::ShowCliLevel, "this client's level"),
+    row("show cli sockets", "", Level::Operator, Action::ShowCliSockets, "sockets of this interface"),
+    row("show contention", "", Level::User, Action::ShowContention, "locks that made lanes wait, by class"),
+    row("show env", "[var]", Level::Operator, Action::ShowEnv, "the process's environment"),
+    row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
+    row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
+    row("show pools", "[byname|bysize|byusage]", Level::User, Action::ShowPools, "memory pools"),
+    row("show profiling", "", Level::User, Action::ShowProfiling, "time of tasks by kind, if it was measured"),
+    row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, used and idle"),
+    row("show servers state", "[<backend>]", Level::User, Action::ShowServersState, "what is known of servers, one line each"),
+    row("show stat", "[desc|json|no-maint|typed|up]*", Level::User, Action::ShowStat, "counters of frontends, servers and backends"),
+    row("show version", "", Level::User, Action::ShowVersion, "the program's version"),
+    row("user", "", Level::User, Action::Lower(Level::User), "lower this client's level to user"),
+    row("help", "[<command>]", Level::User, Action::Help, "all commands, or those that begin so"),
+    row("prompt", "", Level::User, Action::Prompt, "keep the connection and ask for the next line, or stop that"),
+    row("quit", "", Level::User, Action::Quit, "disconnect"),
+];
+
+/// The row whose words `words` begins with.
+fn find(words: &[String]) -> Option<(&'static Row, usize)> {
+    TABLE.iter().find_map(|row| {
+        let count = row.words.split(' ').count();
+        let fits = words.len() >= count && row.words.split(' ').zip(words).all(|(own, word)| own == word);
+        fits.then_some((row, count))
+    })
+}
+
+/// Runs a command. The answer's last line end, and the empty line behind it, are the caller's.
+pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let Some((row, count)) = find(call.words) else {
+        match unbuilt::reason(call.words) {
+            Some(sentence) => call.error(&sentence),
+            None => help::unknown(call),
+        }
+        return Ok(());
+    };
+    if call.settings.level < row.level {
+        call.error("Permission denied");
+        return Ok(());
+    }
+    call.words = &call.words[count..];
+    match row.action {
+        Action::DisableServer => server::enable(call, false),
+        Action::EnableServer => server::enable(call, true),
+        Action::GetWeight => server::get_weight(call),
+        Action::Help => help::help(call),
+        Action::Lower(level) => call.settings.level = level,
+        Action::Prompt => call.settings.interactive = !call.settings.interactive,
+        Action::Quit => call.settings.over = true,
+        Action::SetProfiling => lanes::set_profiling(call),
+        Action::SetServer => server::set_server(call),
+        Action::SetSeverity => match Marks::named(call.word(0)) {
+            Some(marks) => call.settings.marks = marks,
+            None => call.error("one of 'none', 'number', 'string' is a required argument"),
+        },
+        Action::SetTimeout => set_timeout(call),
+        Action::SetWeight => server::set_weight(call),
+        Action::ShowBackend => {
+            call.reply.put("# name\n");
+            for backend in &call.control.generation().backends {
+                call.reply.put(&backend.name);
+                call.reply.put("\n");
+                call.reply.breathe().await?;
+            }
+        }
+        Action::ShowCliLevel => {
+            let level = call.settings.level.name();
+            call.info(level);
+        }
+        Action::ShowCliSockets => {
+            call.reply.put("# socket lvl processes\n");
+            for socket in call.control.generation().process.stats_sockets.iter() {
+                let _ = writeln!(call.reply, "{} {} all", socket.listener.written, socket.level);
+            }
+        }
+        Action::ShowContention => lanes::contention(call),
+        Action::ShowEnv => env(call).await?,
+        Action::ShowInfo => info::show(call),
+        Action::ShowLanes => lanes::show(call).await?,
+        Action::ShowPools => lanes::pools(call),
+        Action::ShowProfiling => lanes::profiling(call),
+        Action::ShowServersConn => state::connections(call).await?,
+        Action::ShowServersState => state::states(call).await?,
+        Action::ShowStat => stat::show(call).await?,
+        Action::ShowVersion => {
+            let version = call.control.process().version;
+            call.info(version);
+        }
+    }
+    Ok(())
+}
+
+async fn env(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    if let Some(name) = call.words.first() {
+        match std::env::var_os(name) {
+            Some(value) => {
+                let _ = writeln!(call.reply, "{name}={}", value.display());
+            }
+            None => call.error("Variable not found"),
+        }
+        return Ok(());
+    }
+    for (name, value) in std::env::vars_os() {
+        let _ = writeln!(call.reply, "{}={}", name.display(), value.display());
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// Longest `set timeout cli`.
+const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
+
+fn set_timeout(call: &mut Call<'_, '_>) {
+    match manylane_config::value::time(call.word(0).as_bytes(), Unit::S) {
+        Ok(time) if !time.is_zero() && time <= LONGEST_SILENCE => call.settings.timeout = time,
+        _ => call.error("Invalid timeout value: use a number of seconds, or one with a unit, up to 24h."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_hides_another_and_none_is_also_refused() {
+        for row in TABLE {
+            let words: Vec<String> = row.words.split(' ').map(str::to_owned).collect();
+            let (found, count) = find(&words).expect("itself");
+            assert_eq!((found.words, count), (row.words, words.len()));
+            assert_eq!(unbuilt::reason(&words), None, "{}", row.words);
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! `show stat`.
+
+use super::Call;
+use super::columns::{COLUMNS, Column};
+use super::values::{Form, Value};
+use crate::reply::Gone;
+use manylane_balance::{Admin, Index, Operation, ServerState};
+use manylane_config::tree::Mode;
+use manylane_proxy::generation::{Backend, Frontend, Server, ServerPlace};
+use std::fmt::Write;
+
+use Value::{Number32, Number64, Text};
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Frontend = 0,
+    Backend = 1,
+    Server = 2,
+}
+
+impl Kind {
+    fn letter(self) -> char {
+        match self {
+            Self::Frontend => 'F',
+            Self::Backend => 'B',
+            Self::Server => 'S',
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Frontend => "Frontend",
+            Self::Backend => "Backend",
+            Self::Server => "Server",
+        }
+    }
+}
+
+/// A line: a value for each column that has one.
+struct Line {
+    kind: Kind,
+    proxy: u32,
+    server: u32,
+    values: Vec<Option<Value>>,
+}
+
+impl Line {
+    fn new(kind: Kind, proxy: (u32, &str), server: (u32, &str), mode: Mode) -> Self {
+        let mut line =
+            Self { kind, proxy: proxy.0, server: server.0, values: COLUMNS.iter().map(|_| None).collect() };
+        line.set(Column::Pxname, Text(proxy.1.into()));
+        line.set(Column::Svname, Text(server.1.into()));
+        line.set(Column::Pid, Number32(1));
+        line.set(Column::Iid, Number32(proxy.0.into()));
+        line.set(Column::Sid, Number32(server.0.into()));
+        line.set(Column::Type, Number32(kind as u64));
+        line.set(Column::Mode, Text(if mode == Mode::Http { "http" } else { "tcp" }.into()));
+        line
+    }
+
+    fn set(&mut self, column: Column, value: Value) {
+        self.values[column as usize] = Some(value);
+    }
+
+    fn count(&mut self, column: Column, n: u64) {
+        self.set(column, Number64(n));
+    }
+
+    fn gauge(&mut self, column: Column, n: u64) {
+        self.set(column, Number32(n));
+    }
+}
+
+/// Names of a group's counters with their sums, so that each lane's slots are read once for all columns.
+struct Sums {
+    names: &'static [&'static str],
+    sums: Vec<u64>,
+}
+
+impl Sums {
+    fn of<C: manylane_stats::Counters>(group: &manylane_stats::CounterGroup<C>) -> Self {
+        Self { names: C::NAMES, sums: group.read_cheap() }
+    }
+
+    fn get(&self, name: &str) -> u64 {
+        let place = self.names.iter().position(|own| *own == name);
+        place.map_or(0, |place| self.sums[place])
+    }
+
+    /// What began less what ended.
+    fn now(&self, began: &str, ended: &str) -> u64 {
+        self.get(began).saturating_sub(self.get(ended))
+    }
+
+    fn fill(&self, line: &mut Line, columns: &[(Column, &str)]) {
+        for (column, name) in columns {
+            line.count(*column, self.get(name));
+        }
+    }
+}
+
+const RESPONSES: &[(Column, &str)] = &[
+    (Column::Hrsp1xx, "responses_1xx"),
+    (Column::Hrsp2xx, "responses_2xx"),
+    (Column::Hrsp3xx, "responses_3xx"),
+    (Column::Hrsp4xx, "responses_4xx"),
+    (Column::Hrsp5xx, "responses_5xx"),
+    (Column::HrspOther, "responses_other"),
+];
+
+fn frontend(frontend: &Frontend, process_most: u64) -> Line {
+    let mut line = Line::new(Kind::Frontend, (frontend.id, &frontend.name), (0, "FRONTEND"), frontend.mode);
+    let sums = Sums::of(&frontend.counts);
+    line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
+    let own = frontend.places.most();
+    line.gauge(Column::Slim, if own == 0 { process_most } else { own });
+    line.set(Column::Status, Text("OPEN".into()));
+    sums.fill(
+        &mut line,
+        &[
+            (Column::Stot, "connections"),
+            (Column::Bin, "bytes_in"),
+            (Column::Bout, "bytes_out"),
+            (Column::Dreq, "requests_denied"),
+            (Column::Dresp, "responses_denied"),
+            (Column::Ereq, "request_errors"),
+            (Column::ConnTot, "connections"),
+            (Column::Dcon, "connections_denied"),
+        ],
+    );
+    if frontend.mode == Mode::Http {
+        sums.fill(&mut line, RESPONSES);
+        line.count(Column::ReqTot, sums.get("requests"));
+    }
+    line
+}
+
+/// `status` of a server.
+pub(super) fn status(state: &ServerState) -> &'static str {
+    match (state.admin(), state.operation()) {
+        (Admin::Maintenance, _) => "MAINT",
+        (_, Operation::Down) => "DOWN",
+        (Admin::Drain, _) => "DRAIN",
+        (Admin::Ready, Operation::Stopping) => "NOLB",
+        (Admin::Ready, Operation::Up) => "no check",
+    }
+}
+
+/// Where a server is, as addresses are shown.
+pub(super) fn address(place: &ServerPlace) -> Option<String> {
+    match place {
+        ServerPlace::At(endpoint) => Some(endpoint.to_string()),
+        ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
+    }
+}
+
+fn server(backend: &Backend, index: Index, server: &Server) -> Line {
+    let mut line =
+        Line::new(Kind::Server, (backend.id, &backend.name), (server.id, &server.name), backend.mode);
+    let sums = Sums::of(&server.counts);
+    let state = backend.balancer.servers()[index].state();
+    line.gauge(Column::Qcur, backend.balancer.waiting(index).into());
+    line.gauge(Column::Scur, sums.now("streams", "streams_ended"));
+    if server.maxconn > 0 {
+        line.gauge(Column::Slim, server.maxconn.into());
+    }
+    if server.maxqueue > 0 {
+        line.gauge(Column::Qlimit, server.maxqueue.into());
+    }
+    line.set(Column::Status, Text(status(state).into()));
+    line.gauge(Column::Weight, u64::from(state.weight()));
+    line.gauge(Column::Uweight, u64::from(state.weight()));
+    line.gauge(Column::Act, (!server.backup).into());
+    line.gauge(Column::Bck, server.backup.into());
+    if let Some(address) = address(&server.place) {
+        line.set(Column::Addr, Text(address));
+    }
+    if let Some(cookie) = &server.cookie {
+        line.set(Column::Cookie, Text(String::from_utf8_lossy(cookie).into_owned()));
+    }
+    let idle = backend.depot.idle(index);
+    line.gauge(Column::SrvIcur, idle);
+    line.gauge(Column::IdleConnCur, idle);
+    if let Some(most) = server.pool_max {
+        line.gauge(Column::SrcIlim, most.into());
+    }
+    sums.fill(
+        &mut line,
+        &[
+            (Column::Stot, "streams"),
+            (Column::Bin, "bytes_in"),
+            (Column::Bout, "bytes_out"),
+            (Column::Econ, "connection_errors"),
+            (Column::Eresp, "response_errors"),
+            (Column::Wretr, "retries"),
+            (Column::Wredis, "redispatches"),
+            (Column::Lbtot, "chosen"),
+            (Column::Connect, "connects"),
+            (Column::Reuse, "reuses"),
+        ],
+    );
+    line
+}
+
+fn backend(backend: &Backend) -> Line {
+    let mut line = Line::new(Kind::Backend, (backend.id, &backend.name), (0, "BACKEND"), backend.mode);
+    let sums = Sums::of(&backend.counts);
+    let servers = backend.balancer.servers();
+    let usable = |backups: bool| {
+        servers
+            .iter()
+            .filter(|(_, server)| server.spec().backup == backups && server.state().is_usable())
+            .count()
+    };
+    let (active, backups) = (usable(false), usable(true));
+    line.gauge(Column::Qcur, backend.balancer.waiting_for_any());
+    line.gauge(Column::Scur, sums.now("streams", "streams_ended"));
+    line.gauge(Column::Slim, backend.fullconn.into());
+    let up = servers.is_empty() || active + backups > 0;
+    line.set(Column::Status, Text(if up { "UP" } else { "DOWN" }.into()));
+    line.gauge(Column::Weight, servers.total_weight(active == 0).into());
+    line.gauge(Column::Act, active as u64);
+    line.gauge(Column::Bck, backups as u64);
+    line.set(Column::Algo, Text(backend.key.algorithm_name(backend.balancer.algorithm()).into()));
+    sums.fill(
+        &mut line,
+        &[
+            (Column::Stot, "streams"),
+            (Column::Bin, "bytes_in"),
+            (Column::Bout, "bytes_out"),
+            (Column::Dreq, "requests_denied"),
+            (Column::Dresp, "responses_denied"),
+            (Column::Econ, "connection_errors"),
+            (Column::Eresp, "response_errors"),
+            (Column::Wretr, "retries"),
+            (Column::Wredis, "redispatches"),
+            (Column::Connect, "connects"),
+            (Column::Reuse, "reuses"),
+        ],
+    );
+    if backend.mode == Mode::Http {
+        sums.fill(&mut line, RESPONSES);
+        line.count(Column::ReqTot, sums.get("requests"));
+    }
+    line
+}
+
+/// Which lines are wanted: `show stat [<proxy> <types> <server>]`. -1, or nothing, for all.
+struct Wanted<'a> {
+    proxy: Option<&'a str>,
+    kinds: i64,
+    server: i64,
+}
+
+impl<'a> Wanted<'a> {
+    /// Takes the words that say it off the front.
+    fn read(words: &'a [String]) -> (Self, &'a [String]) {
+        if let [proxy, kinds, server, rest @ ..] = words
+            && let (Ok(kinds), Ok(server)) = (kinds.parse(), server.parse())
+        {
+            return (Self { proxy: (proxy != "-1").then_some(proxy), kinds, server }, rest);
+        }
+        (Self { proxy: None, kinds: -1, server: -1 }, words)
+    }
+
+    fn proxy(&self, id: u32, name: &str) -> bool {
+        self.proxy.is_none_or(|wanted| wanted == name || wanted.parse() == Ok(id))
+    }
+
+    fn kind(&self, kind: Kind) -> bool {
+        self.kinds < 0 || self.kinds & (1 << kind as i64) != 0
+    }
+}
+
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let (wanted, words) = Wanted::read(call.words);
+    let Some(form) = Form::read(call, words, &["typed", "json", "desc", "up", "no-maint"]) else {
+        return Ok(());
+    };
+    let generation = call.control.generation();
+    if form.json {
+        call.reply.put("[");
+    } else if !form.typed {
+        let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+        let _ = writeln!(call.reply, "# {},", names.join(","));
+    }
+    let mut first = true;
+    // In the order of the file's numbers, the halves of a `listen` together.
+    let mut proxies: Vec<(u32, Option<&Frontend>, Option<&Backend>)> = Vec::new();
+    for frontend in &generation.frontends {
+        let other = generation.backends.iter().find(|backend| backend.id == frontend.id);
+        proxies.push((frontend.id, Some(frontend), other));
+    }
+    for backend in &generation.backends {
+        if !proxies.iter().any(|(id, ..)| *id == backend.id) {
+            proxies.push((backend.id, None, Some(backend)));
+        }
+    }
+    proxies.sort_by_key(|proxy| proxy.0);
+    for (id, front, back) in proxies {
+        if let Some(front) = front
+            && wanted.proxy(id, &front.name)
+            && wanted.kind(Kind::Frontend)
+            && wanted.server <= 0
+        {
+            put(call, form, &mut first, &frontend(front, generation.places.most()));
+            call.reply.breathe().await?;
+        }
+        let Some(back) = back else { continue };
+        if !wanted.proxy(id, &back.name) {
+            continue;
+        }
+        for own in &back.servers {
+            let Some(index) = back.balancer.servers().index(own.index) else { continue };
+            let state = back.balancer.servers()[index].state();
+            let hidden = form.up && !state.serves_its_own()
+                || form.no_maintenance && state.admin() == Admin::Maintenance
+                || wanted.server >= 0 && wanted.server != i64::from(own.id);
+            if !hidden && wanted.kind(Kind::Server) {
+                put(call, form, &mut first, &server(back, index, own));
+                call.reply.breathe().await?;
+            }
+        }
+        if wanted.kind(Kind::Backend) && wanted.server <= 0 {
+            put(call, form, &mut first, &backend(back));
+            call.reply.breathe().await?;
+        }
+    }
+    if form.json {
+        call.reply.put("]\n");
+    }
+    Ok(())
+}
+
+fn put(call: &mut Call<'_, '_>, form: Form, first: &mut bool, line: &Line) {
+    let filled =
+        || COLUMNS.iter().zip(&line.values).filter_map(|(column, value)| Some((column, value.as_ref()?)));
+    if form.json {
+        let objects = filled().map(|(column, value)| {
+            let mut object = column.json(value);
+            object.insert("objType".into(), line.kind.name().into());
+            object.insert("proxyId".into(), line.proxy.into());
+            object.insert("id".into(), line.server.into());
+            serde_json::Value::Object(object)
+        });
+        let array = serde_json::Value::Array(objects.collect());
+        let _ = write!(call.reply, "{}{array}", if *first { "" } else { "," });
+        *first = false;
+        return;
+    }
+    if form.typed {
+        for (column, value) in filled() {
+            let Line { kind, proxy, server, .. } = line;
+            let typed = column.typed(value);
+            let _ = write!(
+                call.reply,
+                "{}.{proxy}.{server}.{}.{}.1:{typed}",
+                kind.letter(),
+                column.place,
+                column.name
+            );
+            if form.described {
+                let _ = write!(call.reply, ":\"{}\"", column.help);
+            }
+            call.reply.put("\n");
+        }
+        return;
+    }
+    for value in &line.values {
+        if let Some(value) = value {
+            let text = value.text();
+            // RFC 4180: quotes around what would end a column.
+            if text.contains([',', '"', '\n']) {
+                let _ = write!(call.reply, "\"{}\"", text.replace('"', "\"\""));
+            } else {
+                call.reply.put(&text);
+            }
+        }
+        call.reply.put(",");
+    }
+    call.reply.put("\n");
+}

@@ -1,0 +1,108 @@
+//! `show servers state` and `show servers conn`.
+
+use super::{Call, stat};
+use crate::reply::Gone;
+use manylane_balance::{Admin, Operation};
+use manylane_proxy::generation::{Backend, ServerPlace};
+use std::fmt::Write;
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+/// The backends that are meant: all, or that of the name. What is said when there is none of it.
+fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Backend]> {
+    let all = &call.control.generation().backends;
+    let Some(name) = call.words.first() else { return Some(all) };
+    match all.iter().position(|backend| *backend.name == **name) {
+        Some(at) => Some(&all[at..=at]),
+        None => {
+            call.error("Can't find backend.");
+            None
+        }
+    }
+}
+
+/// Address and port, as the columns have them.
+fn place(place: &ServerPlace) -> (String, u16) {
+    match place {
+        ServerPlace::At(manylane_net::Endpoint::Ip(address)) => (address.ip().to_string(), address.port()),
+        other => (stat::address(other).unwrap_or_else(|| "-".into()), 0),
+    }
+}
+
+pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let Some(backends) = backends(call) else { return Ok(()) };
+    let _ = writeln!(
+        call.reply,
+        "{VERSION}\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight \
+         srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state srv_agent_state \
+         bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr \
+         srv_agent_addr srv_agent_port"
+    );
+    let since = call.control.process().started.elapsed().as_secs();
+    for backend in backends {
+        for server in &backend.servers {
+            let Some(index) = backend.balancer.servers().index(server.index) else { continue };
+            let state = backend.balancer.servers()[index].state();
+            let (address, port) = place(&server.place);
+            // Stopped, starting, running, stopping; and who wants it in maintenance or drained: the file, or a command.
+            let operation = match (state.operation(), state.admin()) {
+                (Operation::Down, _) | (_, Admin::Maintenance) => 0,
+                (Operation::Up, _) if state.is_warming() => 1,
+                (Operation::Up, _) => 2,
+                (Operation::Stopping, _) => 3,
+            };
+            let admin = match state.admin() {
+                Admin::Ready => 0,
+                Admin::Drain => 8,
+                Admin::Maintenance if server.disabled => 5,
+                Admin::Maintenance => 1,
+            };
+            let health = if admin & 1 == 0 { 2 } else { 0 };
+            let check = if admin & 1 == 0 { 0 } else { 8 };
+            let _ = writeln!(
+                call.reply,
+                "{} {} {} {} {address} {operation} {admin} {} {} {since} 1 0 {health} {check} 0 0 0 - {port} - 0 0 - - 0",
+                backend.id,
+                backend.name,
+                server.id,
+                server.name,
+                state.weight(),
+                server.weight,
+            );
+            call.reply.breathe().await?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let Some(backends) = backends(call) else { return Ok(()) };
+    call.reply.put(
+        "# bkname/svname bkid/svid addr port - purge_delay used_cur used_max need_est unsafe_nb safe_nb idle_lim idle_cur\n",
+    );
+    for backend in backends {
+        for server in &backend.servers {
+            let Some(index) = backend.balancer.servers().index(server.index) else { continue };
+            let (address, port) = place(&server.place);
+            let used = server
+                .counts
+                .read_cheap_one(|counts| &counts.streams)
+                .saturating_sub(server.counts.read_cheap_one(|counts| &counts.streams_ended));
+            let idle = backend.depot.idle(index);
+            let limit = server.pool_max.map_or(-1, i64::from);
+            // What is not counted here is a dash.
+            let _ = writeln!(
+                call.reply,
+                "{}/{} {}/{} {address} {port} - {} {used} - - 0 {idle} {limit} {idle}",
+                backend.name,
+                server.name,
+                backend.id,
+                server.id,
+                server.pool_purge.as_millis(),
+            );
+            call.reply.breathe().await?;
+        }
+    }
+    Ok(())
+}

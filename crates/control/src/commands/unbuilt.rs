@@ -1,0 +1,97 @@
+//! HAProxy's commands that are refused, and why.
+
+/// First words and why. The first row that fits holds.
+const REFUSED: &[(&str, &str)] = &[
+    ("abort ssl", TLS),
+    ("add acl", PATTERNS),
+    ("add map", PATTERNS),
+    ("add server", SERVERS),
+    ("add ssl", TLS),
+    ("clear acl", PATTERNS),
+    ("clear counters", "counters only go up: subtract what an earlier 'show stat' said"),
+    ("clear map", PATTERNS),
+    ("clear table", TABLES),
+    ("commit acl", PATTERNS),
+    ("commit map", PATTERNS),
+    ("commit ssl", TLS),
+    ("debug", "it is not built yet"),
+    ("del acl", PATTERNS),
+    ("del map", PATTERNS),
+    ("del server", SERVERS),
+    ("del ssl", TLS),
+    ("disable agent", CHECKS),
+    ("disable dynamic-cookie", COOKIES),
+    ("disable frontend", FRONTENDS),
+    ("disable health", CHECKS),
+    ("enable agent", CHECKS),
+    ("enable dynamic-cookie", COOKIES),
+    ("enable frontend", FRONTENDS),
+    ("enable health", CHECKS),
+    ("expert-mode", "there are no commands that would need it"),
+    ("experimental-mode", "there are no commands that would need it"),
+    ("get acl", PATTERNS),
+    ("get map", PATTERNS),
+    ("get var", "variables of the process are not built yet"),
+    ("mcli-debug-mode", "there is no master process"),
+    ("new ssl", TLS),
+    ("prepare acl", PATTERNS),
+    ("prepare map", PATTERNS),
+    ("reload", "reloading is not built yet"),
+    ("set anon", "answers are not made anonymous"),
+    ("set dynamic-cookie-key", COOKIES),
+    ("set map", PATTERNS),
+    ("set maxconn", "limits are set by the file only, so far"),
+    ("set rate-limit", "limits are set by the file only, so far"),
+    ("set ssl", TLS),
+    ("set table", TABLES),
+    ("set var", "variables of the process are not built yet"),
+    ("show acl", PATTERNS),
+    ("show activity", "use 'show lanes' and 'show contention'"),
+    ("show anon", "answers are not made anonymous"),
+    ("show cache", "the cache is not built yet"),
+    ("show dev", "it is not built yet"),
+    ("show errors", "messages that were refused are not kept yet"),
+    ("show events", "rings are not built yet"),
+    ("show fd", "it is not built yet"),
+    ("show libs", "the program is one file"),
+    ("show map", PATTERNS),
+    ("show peers", TABLES),
+    ("show proc", "there is no master process"),
+    ("show quic", "QUIC is not built yet"),
+    ("show resolvers", "names are resolved at the start only"),
+    ("show schema json", "it is not built yet"),
+    ("show sess", SESSIONS),
+    ("show ssl", TLS),
+    ("show startup-logs", "they are on the standard error output"),
+    ("show table", TABLES),
+    ("show tasks", "use 'show profiling'"),
+    ("show threads", "use 'show lanes'"),
+    ("show tls-keys", TLS),
+    ("show trace", "traces are not built"),
+    ("shutdown frontend", FRONTENDS),
+    ("shutdown session", SESSIONS),
+    ("shutdown sessions", SESSIONS),
+    ("trace", "traces are not built"),
+    ("wait", SERVERS),
+];
+
+const TLS: &str = "TLS is not built yet";
+const PATTERNS: &str = "patterns are changed by rules and files only, so far";
+const SERVERS: &str = "servers are set by the file only, so far";
+const TABLES: &str = "stick tables are not built yet";
+const CHECKS: &str = "checks are not built yet";
+const COOKIES: &str = "dynamic cookies are not built yet";
+const FRONTENDS: &str = "frontends are not changed at run time yet";
+const SESSIONS: &str = "sessions are not listed yet";
+
+/// Why a command is refused, in a sentence; `None` for one that is not HAProxy's.
+pub(super) fn reason(words: &[String]) -> Option<String> {
+    let fits = |known: &str| {
+        let mut own = words.iter();
+        known.split(' ').all(|word| own.next().is_some_and(|own| own == word))
+    };
+    REFUSED
+        .iter()
+        .find(|(known, _)| fits(known))
+        .map(|(known, why)| format!("'{known}' is a command of HAProxy that this program refuses: {why}."))
+}

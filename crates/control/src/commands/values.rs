@@ -1,0 +1,135 @@
+//! Values with their tags, and the three forms they are written in: plain, typed, JSON.
+
+use super::Call;
+use serde_json::json;
+use std::fmt::Write;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Number32(u64),
+    Number64(u64),
+}
+
+impl Value {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "str",
+            Self::Number32(_) => "u32",
+            Self::Number64(_) => "u64",
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number32(n) | Self::Number64(n) => n.to_string(),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Number32(n) | Self::Number64(n) => json!(n),
+        }
+    }
+}
+
+/// A column, or a line of `show info`: its place among HAProxy's, its name, its tags, and what it says.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) place: u32,
+    pub(super) name: &'static str,
+    /// Origin, nature, scope: a letter each.
+    pub(super) tags: &'static str,
+    pub(super) help: &'static str,
+}
+
+impl Field {
+    /// `MCP:u64:17`
+    pub(super) fn typed(&self, value: &Value) -> String {
+        format!("{}:{}:{}", self.tags, value.kind(), value.text())
+    }
+
+    /// The field's part of a JSON object.
+    pub(super) fn json(&self, value: &Value) -> serde_json::Map<String, serde_json::Value> {
+        let mut letters = self.tags.chars();
+        let mut next = || letters.next().unwrap_or('-');
+        let origin = match next() {
+            'M' => "Metric",
+            'S' => "Status",
+            'K' => "Key",
+            'C' => "Config",
+            'P' => "Product",
+            _ => "Unknown",
+        };
+        let nature = match next() {
+            'A' => "Age",
+            'a' => "Avg",
+            'C' => "Counter",
+            'D' => "Duration",
+            'G' => "Gauge",
+            'L' => "Limit",
+            'M' => "Max",
+            'm' => "Min",
+            'N' => "Name",
+            'O' => "Output",
+            'R' => "Rate",
+            'T' => "Time",
+            _ => "Unknown",
+        };
+        let scope = match next() {
+            'C' => "Cluster",
+            'P' => "Process",
+            'S' => "Service",
+            'Y' => "System",
+            _ => "Unknown",
+        };
+        let object = json!({
+            "field": { "pos": self.place, "name": self.name },
+            "processNum": 1,
+            "tags": { "origin": origin, "nature": nature, "scope": scope },
+            "value": { "type": value.kind(), "value": value.json() },
+        });
+        match object {
+            serde_json::Value::Object(map) => map,
+            _ => serde_json::Map::new(), // it is an object
+        }
+    }
+}
+
+/// The form that a command's words ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) typed: bool,
+    pub(super) json: bool,
+    pub(super) described: bool,
+    /// `up`: only what is up.
+    pub(super) up: bool,
+    /// `no-maint`: nothing in maintenance.
+    pub(super) no_maintenance: bool,
+}
+
+impl Form {
+    /// Reads `words`; one that is none of them is told.
+    pub(super) fn read(call: &mut Call<'_, '_>, words: &[String], known: &[&str]) -> Option<Self> {
+        let mut form = Self::default();
+        for word in words {
+            if !known.contains(&&**word) {
+                let mut text = String::new();
+                let _ = write!(text, "'{word}' is not known here: use {}.", known.join(", "));
+                call.error(&text);
+                return None;
+            }
+            match &**word {
+                "typed" => form.typed = true,
+                "json" => form.json = true,
+                "desc" => form.described = true,
+                "up" => form.up = true,
+                _ => form.no_maintenance = true,
+            }
+        }
+        Some(form)
+    }
+}

@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg(not(any(loom, manylane_sim)))] // its sockets are io's, which has none there
+
+mod commands;
+mod level;
+mod line;
+mod process;
+mod reply;
+mod serve;
+mod session;
+
+pub use level::Level;
+pub use line::{LONGEST_LINE, LONGEST_PAYLOAD};
+pub use process::Process;
+pub use reply::SLICE;
+pub use serve::{Control, MOST_CLIENTS, bind};

@@ -1,0 +1,138 @@
+//! From bytes to commands (rules 2 and 5).
+
+/// Bytes of a line at most; also HAProxy's, with its default of `tune.bufsize`.
+pub const LONGEST_LINE: usize = 16_384;
+
+/// Bytes of a payload at most.
+pub const LONGEST_PAYLOAD: usize = 65_536;
+
+/// Words of a command at most.
+const MOST_WORDS: usize = 64;
+
+/// A command as it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) words: Vec<String>,
+    /// It takes a payload as its last argument.
+    pub(crate) wants_payload: bool,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    NotText,
+    TooManyWords,
+}
+
+impl Unusable {
+    pub(crate) fn sentence(self) -> String {
+        match self {
+            Self::NotText => "The command holds bytes that are no text (UTF-8); nothing was done.".into(),
+            Self::TooManyWords => {
+                format!(
+                    "The command has more than {MOST_WORDS} words; nothing was done. Spaces within a word are written '\\ '."
+                )
+            }
+        }
+    }
+}
+
+/// The commands of a line, which has no line end.
+pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
+    let text = std::str::from_utf8(line).map_err(|_| Unusable::NotText)?;
+    let mut all = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let mut word: Option<String> = None;
+    let mut plain = true; // no escape in the word
+    let mut payload = false;
+    let mut letters = text.chars();
+    loop {
+        let letter = letters.next();
+        let ends = matches!(letter, None | Some(';' | ' ' | '\t' | '\r'));
+        if ends && let Some(done) = word.take() {
+            payload = plain && done == "<<";
+            words.push(done);
+            plain = true;
+            if words.len() > MOST_WORDS {
+                return Err(Unusable::TooManyWords);
+            }
+        }
+        match letter {
+            None | Some(';') => {
+                let wants_payload = payload && letter.is_none();
+                if wants_payload {
+                    words.pop();
+                }
+                if !words.is_empty() {
+                    all.push(Command { words: std::mem::take(&mut words), wants_payload });
+                }
+                payload = false;
+                if letter.is_none() {
+                    return Ok(all);
+                }
+            }
+            Some(' ' | '\t' | '\r') => {}
+            Some('\\') => {
+                plain = false;
+                word.get_or_insert_default().push(letters.next().unwrap_or('\\'));
+            }
+            Some(other) => word.get_or_insert_default().push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(line: &str) -> Vec<Vec<String>> {
+        commands(line.as_bytes()).expect("a line").into_iter().map(|command| command.words).collect()
+    }
+
+    #[test]
+    fn semicolons_part_commands_and_spaces_words() {
+        assert_eq!(words("show  info ; ;show\tstat\r"), [["show", "info"], ["show", "stat"]]);
+        assert_eq!(words(r"set a\ b c\;d \\"), [["set", "a b", "c;d", r"\"]]);
+        assert_eq!(words(""), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn a_payload_is_announced_by_the_last_word() {
+        let of = |line: &str| commands(line.as_bytes()).expect("a line").pop().expect("a command");
+        assert!(of("add map x <<").wants_payload);
+        assert_eq!(of("add map x <<").words, ["add", "map", "x"]);
+        for not in ["add << x", r"add map \<<", "add <<; help"] {
+            assert!(!of(not).wants_payload, "{not}");
+        }
+    }
+
+    #[test]
+    fn too_many_words_and_bytes_that_are_no_text_are_told() {
+        assert_eq!(commands("a ".repeat(65).as_bytes()), Err(Unusable::TooManyWords));
+        assert_eq!(commands(b"show \xff"), Err(Unusable::NotText));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_bounded_commands(line in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(all) = commands(&line) {
+                for command in all {
+                    prop_assert!(!command.words.is_empty() || command.wants_payload);
+                    prop_assert!(command.words.len() <= MOST_WORDS);
+                }
+            }
+        }
+
+        #[test]
+        fn words_that_are_escaped_come_back(words in prop::collection::vec("[^\u{0}-\u{1f}]{1,8}", 1..6)) {
+            let escaped: Vec<String> = words
+                .iter()
+                .map(|word| word.chars().flat_map(|letter| ['\\', letter]).collect())
+                .collect();
+            let line = escaped.join(" ");
+            let got = commands(line.as_bytes()).expect("few words");
+            prop_assert_eq!(&got[0].words, &words);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What is on its way to a client.
+
+use manylane_buf::Chain;
+use manylane_net::Connection;
+use manylane_sched::Here;
+use std::fmt;
+
+/// Bytes that are gathered before they are sent.
+pub const SLICE: usize = 16_384;
+
+/// The client is gone, or there is no memory for what it is told.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// Gathers text and sends it in slices (rules 7 and 8).
+#[derive(Debug)]
+pub(crate) struct Reply<'a> {
+    connection: &'a Connection,
+    here: Here,
+    text: String,
+}
+
+impl<'a> Reply<'a> {
+    pub(crate) fn new(connection: &'a Connection, here: Here) -> Self {
+        Self { connection, here, text: String::with_capacity(SLICE + SLICE / 4) }
+    }
+
+    /// Adds to what is sent next.
+    pub(crate) fn put(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Whether what was gathered ends a line.
+    pub(crate) fn ends_a_line(&self) -> bool {
+        self.text.is_empty() || self.text.ends_with('\n')
+    }
+
+    /// Called between two records of a long answer: sends a slice once one is full, and lets others go first.
+    pub(crate) async fn breathe(&mut self) -> Result<(), Gone> {
+        if self.text.len() < SLICE {
+            return Ok(());
+        }
+        self.flush().await?;
+        self.here.yield_now().await;
+        Ok(())
+    }
+
+    /// Sends what was gathered.
+    pub(crate) async fn flush(&mut self) -> Result<(), Gone> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let mut chain = Chain::new();
+        chain.append(self.text.as_bytes()).map_err(|_| Gone)?;
+        self.text.clear();
+        self.connection.send(&mut chain).await.map_err(|_| Gone)
+    }
+}
+
+impl fmt::Write for Reply<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.put(text);
+        Ok(())
+    }
+}

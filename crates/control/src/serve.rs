@@ -1,0 +1,111 @@
+//! Sockets of the interface: bound before the process gives up its rights, served by the first lane.
+
+use crate::level::{Level, Marks};
+use crate::process::Process;
+use crate::session;
+use manylane_io::Io;
+use manylane_net::Bound;
+use manylane_proxy::generation::RuntimeSocket;
+use manylane_proxy::{Generation, Places, bind_listener};
+use manylane_sched::{Class, TaskKind};
+use manylane_sync::Arc;
+use std::rc::Rc;
+
+static ACCEPT: TaskKind = TaskKind::new("control accept");
+static SERVE: TaskKind = TaskKind::new("control");
+
+/// Clients of all sockets together, unless `stats maxconn` says otherwise.
+pub const MOST_CLIENTS: u32 = 10;
+
+/// What commands work on.
+#[derive(Debug)]
+pub struct Control {
+    generation: Arc<Generation>,
+    process: Process,
+    clients: Places,
+}
+
+/// Binds all sockets of the interface. `owner` looks up users and groups by name.
+///
+/// # Errors
+/// A sentence for each that could not be bound.
+pub fn bind(
+    generation: &Generation,
+    owner: impl Fn(bool, &str) -> Result<u32, String>,
+) -> Result<Vec<Bound>, Vec<String>> {
+    let (mut bound, mut failures) = (Vec::new(), Vec::new());
+    for socket in generation.process.stats_sockets.iter() {
+        match bind_listener(&socket.listener, 1, &owner) {
+            Ok(sockets) => bound.extend(sockets),
+            Err(reason) => failures.push(format!("Binding for the run-time interface: {reason}")),
+        }
+    }
+    if failures.is_empty() { Ok(bound) } else { Err(failures) }
+}
+
+impl Control {
+    /// Commands on `generation`.
+    pub fn new(generation: Arc<Generation>, process: Process) -> Self {
+        let most = generation.process.stats_maxconn.unwrap_or(MOST_CLIENTS);
+        Self { generation, process, clients: Places::new(most) }
+    }
+
+    pub(crate) fn generation(&self) -> &Generation {
+        &self.generation
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Has the calling lane serve the sockets that [`bind`] gave.
+    ///
+    /// # Errors
+    /// A sentence, when the lane has no descriptors or no memory left for a listener.
+    pub fn serve(self, io: &Io, bound: Vec<Bound>) -> Result<(), String> {
+        let control = Rc::new(self);
+        for (number, socket) in bound.into_iter().enumerate() {
+            let acceptor = socket.acceptor(io).map_err(|error| error.to_string())?;
+            let accepting = accept(control.clone(), io.clone(), acceptor, number, socket);
+            io.here().spawn(&ACCEPT, Class::Normal, accepting).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// A client's place.
+struct Place(Rc<Control>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.clients.leave();
+    }
+}
+
+async fn accept(
+    control: Rc<Control>,
+    io: Io,
+    acceptor: manylane_net::Acceptor,
+    number: usize,
+    _bound: Bound,
+) {
+    let here = io.here();
+    loop {
+        control.clients.enter().await; // those that are too many wait in the backlog
+        let place = Place(control.clone());
+        let Ok(incoming) = acceptor.accept().await else { return };
+        let connection = incoming.into_connection(&io);
+        let serving = async move {
+            let control = &place.0;
+            let RuntimeSocket { level, severity, .. } = &control.generation.process.stats_sockets[number];
+            let level = Level::named(level).unwrap_or(Level::Operator);
+            let marks = Marks::named(severity).unwrap_or(Marks::None);
+            if session::serve(control, &connection, here, level, marks).await.is_ok() {
+                let _ = connection.finish().await; // it may be gone already
+            }
+        };
+        if here.spawn(&SERVE, Class::Bulk, serving).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A client: lines in, answers out.
+
+use crate::commands::{Call, run};
+use crate::level::{Level, Marks, Severity};
+use crate::line::{Command, LONGEST_LINE, LONGEST_PAYLOAD, commands};
+use crate::reply::{Gone, Reply};
+use crate::serve::Control;
+use manylane_buf::Chain;
+use manylane_net::Connection;
+use manylane_sched::Here;
+use std::time::Duration;
+
+/// What a client has set for itself.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) level: Level,
+    pub(crate) marks: Marks,
+    /// `prompt`: the connection stays, and `> ` asks for the next line.
+    pub(crate) interactive: bool,
+    /// `set timeout cli`
+    pub(crate) timeout: Duration,
+    /// `quit`
+    pub(crate) over: bool,
+}
+
+/// Lines of a connection.
+struct Lines<'a> {
+    connection: &'a Connection,
+    here: Here,
+    received: Chain,
+}
+
+enum Next {
+    Line(Vec<u8>),
+    /// It had more bytes than it may.
+    TooLong,
+    /// No more lines: the client is done, silent for too long, or gone.
+    End,
+}
+
+impl Lines<'_> {
+    /// The next line without its end.
+    async fn next(&mut self, longest: usize, silence: Duration) -> Next {
+        loop {
+            let mut line = Vec::new();
+            let mut ended = false;
+            for segment in self.received.segments() {
+                let bytes = segment.as_slice();
+                let end = bytes.iter().position(|&byte| byte == b'\n');
+                line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+                ended = end.is_some();
+                if ended {
+                    break;
+                }
+            }
+            if line.len() > longest {
+                return Next::TooLong;
+            }
+            if ended {
+                if self.received.trim_front(line.len() + 1).is_err() {
+                    return Next::End;
+                }
+                if line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                return Next::Line(line);
+            }
+            let segment = match self.here.timeout(silence, self.connection.recv()).await {
+                Ok(Ok(Some(segment))) => segment,
+                _ => return Next::End, // rule 2: what is left is not run
+            };
+            if self.received.push_back(segment).is_err() {
+                return Next::End;
+            }
+        }
+    }
+
+    /// The lines up to an empty one, joined; `None` when they do not come or are too long.
+    async fn payload(&mut self, silence: Duration) -> Option<String> {
+        let mut text = String::new();
+        loop {
+            match self.next(LONGEST_LINE, silence).await {
+                Next::Line(line) if line.is_empty() => return Some(text),
+                Next::Line(line) if text.len() + line.len() < LONGEST_PAYLOAD => {
+                    text.push_str(std::str::from_utf8(&line).ok()?);
+                    text.push('\n');
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// Bytes at most that are read and thrown away when a client sends more than it may.
+const MOST_DISCARDED: usize = 1 << 20;
+
+impl Lines<'_> {
+    /// Reads to the client's end. Closing before would take the answer away from it.
+    async fn discard(&mut self, silence: Duration) {
+        let _ = self.connection.finish().await;
+        let mut discarded = 0;
+        while discarded < MOST_DISCARDED {
+            match self.here.timeout(silence, self.connection.recv()).await {
+                Ok(Ok(Some(segment))) => discarded += segment.len(),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Serves a client until it is done.
+pub(crate) async fn serve(
+    control: &Control,
+    connection: &Connection,
+    here: Here,
+    level: Level,
+    marks: Marks,
+) -> Result<(), Gone> {
+    let timeout = control.generation().process.stats_timeout;
+    let mut settings = Settings { level, marks, interactive: false, timeout, over: false };
+    let mut lines = Lines { connection, here, received: Chain::new() };
+    let mut reply = Reply::new(connection, here);
+    loop {
+        let line = match lines.next(LONGEST_LINE, settings.timeout).await {
+            Next::Line(line) => line,
+            Next::TooLong => {
+                let text = format!("The line has more than {LONGEST_LINE} bytes; nothing was done.\n\n");
+                reply.put(&text);
+                reply.flush().await?;
+                lines.discard(settings.timeout).await;
+                return Ok(());
+            }
+            Next::End => return Ok(()),
+        };
+        let all = match commands(&line) {
+            Ok(all) => all,
+            Err(unusable) => {
+                reply.put(Severity::Error.mark(settings.marks));
+                reply.put(&unusable.sentence());
+                reply.put("\n\n");
+                Vec::new()
+            }
+        };
+        for Command { mut words, wants_payload } in all {
+            if wants_payload {
+                match lines.payload(settings.timeout).await {
+                    Some(text) => words.push(text),
+                    None => {
+                        reply.put("The payload did not come whole (an empty line ends it), or is too long or no text; nothing was done.\n\n");
+                        reply.flush().await?;
+                        lines.discard(settings.timeout).await;
+                        return Ok(());
+                    }
+                }
+            }
+            let mut call = Call { control, settings: &mut settings, words: &words, reply: &mut reply, here };
+            run(&mut call).await?;
+            if settings.over {
+                return reply.flush().await;
+            }
+            if !reply.ends_a_line() {
+                reply.put("\n");
+            }
+            reply.put("\n"); // rule 4
+        }
+        if settings.interactive {
+            reply.put("> ");
+        }
+        reply.flush().await?;
+        if !settings.interactive {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The run-time interface, end to end.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+/// A program with two servers, and the socket of its interface.
+struct Controlled {
+    _folder: Folder,
+    _program: Manylane,
+    address: std::net::SocketAddr,
+    socket: PathBuf,
+}
+
+/// Origins that say their name.
+fn named(name: &'static str) -> std::net::SocketAddr {
+    origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+impl Controlled {
+    fn new(socket_options: &str) -> Self {
+        let folder = Folder::new();
+        let socket = folder.file("unused", "").with_file_name("control");
+        let (web, address) = listener();
+        let program = Manylane::start(&format!(
+            "global\n stats socket {} {socket_options}\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n default_backend back\n\
+             backend back\n server a {} weight 3\n server b {} backup disabled maxconn 7\n",
+            socket.display(),
+            fd(&web),
+            named("a"),
+            named("b"),
+        ));
+        Self { _folder: folder, _program: program, address, socket }
+    }
+
+    fn client(&self) -> UnixStream {
+        // The program binds before it tells that it has started; a listener that is inherited accepts before that.
+        let until = std::time::Instant::now() + PATIENCE;
+        let stream = loop {
+            match UnixStream::connect(&self.socket) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
+            }
+            std::thread::yield_now();
+        };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// What a line is answered with.
+    fn ask(&self, line: &str) -> String {
+        let mut client = self.client();
+        client.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn get(&self) -> String {
+        let mut client = connect(self.address);
+        client.write_all(b"GET / HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+        common::read_all(&mut client)
+    }
+}
+
+#[test]
+fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
+    let program = Controlled::new("level admin");
+    assert_eq!(program.ask("show cli level"), "admin\n\n");
+    assert_eq!(program.ask("user; show cli level; set weight back/a 1"), "\nuser\n\nPermission denied\n\n");
+    assert_eq!(program.ask("set severity-output number; get weight back/a"), "\n[6]: 3 (initial 3)\n\n");
+    assert_eq!(program.ask("show backend"), "# name\nback\n\n");
+}
+
+#[test]
+fn a_prompt_keeps_the_connection_until_quit() {
+    let program = Controlled::new("");
+    let mut client = program.client();
+    let mut expect = |line: &str, answer: &str| {
+        client.write_all(line.as_bytes()).unwrap();
+        let mut bytes = vec![0; answer.len()];
+        client.read_exact(&mut bytes).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), answer);
+    };
+    expect("prompt\n", "\n> ");
+    expect("show cli level\n", "operator\n\n> ");
+    expect("\n", "> ");
+    expect("get weight nope/a\n", "No such backend.\n\n> ");
+    client.write_all(b"quit\n").unwrap();
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
+
+#[test]
+fn servers_are_stopped_and_started_and_weighed() {
+    let program = Controlled::new("level admin");
+    assert!(program.get().ends_with("\r\n\r\na"));
+    assert_eq!(program.ask("set server back/b state ready"), "\n");
+    assert_eq!(program.ask("disable server back/a"), "\n");
+    assert!(program.get().ends_with("\r\n\r\nb"), "a backup serves when no other does");
+    assert!(program.ask("show stat").contains("\nback,a,0,"));
+    assert!(
+        program.ask("show stat").lines().any(|line| line.starts_with("back,a,") && line.contains(",MAINT,"))
+    );
+    assert_eq!(program.ask("enable server back/a"), "\n");
+    assert!(program.get().ends_with("\r\n\r\na"));
+    for (line, answer) in [
+        ("set weight back/a 5", "\n"),
+        ("get weight back/a", "5 (initial 3)\n\n"),
+        ("set weight back/a 50%", "\n"),
+        ("get weight #3/#1", "1 (initial 3)\n\n"),
+        ("set weight back/a 257", "Absolute weight can only be between 0 and 256 inclusive.\n\n"),
+        ("set weight back/a 1000%", "\n"),
+        ("get weight back/a", "30 (initial 3)\n\n"),
+        ("set weight back/a 1x", "Trailing garbage in weight string\n\n"),
+        ("set weight back/a x", "Empty weight string empty or preceded by garbage\n\n"),
+        ("set weight back/a", "Require <weight> or <weight%>.\n\n"),
+        ("set weight back", "Require 'backend/server'.\n\n"),
+        ("set weight back/x 1", "No such server.\n\n"),
+        ("set server back/a state off", "'set server <srv> state' expects 'ready', 'drain' and 'maint'.\n\n"),
+    ] {
+        assert_eq!(program.ask(line), answer, "{line}");
+    }
+}
+
+#[test]
+fn numbers_are_shown_in_three_forms() {
+    let program = Controlled::new("level operator");
+    let _ = program.get();
+    let info = program.ask("show info");
+    assert!(info.starts_with("Name: Manylane\nVersion: "), "{info}");
+    assert!(info.contains("\nNbthread: 2\n") && info.contains("\nCumReq: 1\n"), "{info}");
+    assert!(program.ask("show info typed").contains("\n3.Nbthread.1:CGS:u32:2\n"));
+    let stat = program.ask("show stat");
+    let columns: Vec<&str> = stat.lines().next().unwrap().strip_prefix("# ").unwrap().split(',').collect();
+    for line in stat.lines().skip(1).filter(|line| !line.is_empty()) {
+        assert_eq!(line.split(',').count(), columns.len(), "{line}");
+    }
+    let of = |stat: &str, server: &str, column: &str| {
+        let at = columns.iter().position(|name| *name == column).unwrap();
+        let line = stat.lines().find(|line| line.starts_with(server)).unwrap().to_owned();
+        line.split(',').nth(at).unwrap().to_owned()
+    };
+    assert_eq!(of(&stat, "front,FRONTEND", "hrsp_2xx"), "1");
+    assert_eq!(of(&stat, "back,a", "stot"), "1");
+    assert_eq!(of(&stat, "back,b", "slim"), "7");
+    assert_eq!(of(&stat, "back,BACKEND", "algo"), "roundrobin");
+    assert!(
+        program.ask("show stat typed").contains("S.3.1.7.stot.1:MCP:u64:1\n"),
+        "{}",
+        program.ask("show stat typed")
+    );
+    for line in ["show stat json", "show info json"] {
+        let text = program.ask(line);
+        assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_array(), "{line}");
+    }
+    let only = program.ask("show stat back 4 1");
+    assert_eq!(only.lines().filter(|line| line.starts_with("back,")).count(), 1, "{only}");
+    assert!(!program.ask("show stat up").contains("\nback,b,"));
+    assert!(program.ask("show stat nonsense").starts_with("'nonsense' is not known here"));
+}
+
+#[test]
+fn what_is_not_built_is_refused_by_name_and_what_is_unknown_gets_proposals() {
+    let program = Controlled::new("level admin");
+    let answer = program.ask("show sess");
+    assert_eq!(
+        answer,
+        "'show sess' is a command of HAProxy that this program refuses: sessions are not listed yet.\n\n"
+    );
+    let answer = program.ask("show nothing");
+    assert!(answer.starts_with("Unknown command, but maybe") && answer.contains("show info"), "{answer}");
+    let answer = program.ask("help show");
+    assert!(answer.contains("show stat") && !answer.contains("set weight"), "{answer}");
+}
+
+#[test]
+fn half_a_command_is_not_run_and_what_is_too_long_is_told() {
+    let program = Controlled::new("level admin");
+    let mut client = program.client();
+    client.write_all(b"set weight back/a 1").unwrap(); // it may have been meant to be 100
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "");
+    assert_eq!(program.ask("get weight back/a"), "3 (initial 3)\n\n");
+    let mut client = program.client();
+    // The program may end the connection before all of it was written.
+    let _ = client.write_all("x".repeat(20_000).as_bytes());
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "The line has more than 16384 bytes; nothing was done.\n\n");
+    assert!(program.ask("show env \u{e4}").starts_with("Variable not found"));
+    let mut client = program.client();
+    client.write_all(b"show \xff\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("The command holds bytes that are no text"), "{answer}");
+}
+
+#[test]
+fn a_client_that_is_silent_or_does_not_read_holds_nobody_up() {
+    let program = Controlled::new("level admin");
+    let _silent = program.client();
+    let mut deaf = program.client();
+    deaf.write_all(b"prompt\n").unwrap();
+    deaf.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+    while deaf.write_all(b"show stat typed;show stat typed;help\n").is_ok() {} // until its answers fill the way back
+    assert!(program.get().ends_with("\r\n\r\na"));
+    assert_eq!(program.ask("show cli level"), "admin\n\n");
+}
