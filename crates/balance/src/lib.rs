@@ -5,6 +5,7 @@ mod balancer;
 mod ewma;
 mod first;
 mod gate;
+mod hand;
 pub mod hash;
 pub mod key;
 mod lane;
@@ -23,6 +24,7 @@ mod state;
 
 pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPick, Options};
 pub use balancer::{Balancer, Full, Priority, QueueFull, StaticWeight, Turn, Wait};
+pub use hand::{Asked, Giver, hand};
 pub use queue::{Ticket, Waiter};
 pub use servers::{Server, Servers};
 pub use shelf::{Depot, LOOKED_AT, PlaceId, Shelf, ShelfLimits};

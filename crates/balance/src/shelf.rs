@@ -166,6 +166,8 @@ pub struct Shelf<C> {
     /// The top of each key's pile.
     keys: HashMap<u64, u32, BuildHasherDefault<Same>>,
     servers: Box<[OfServer]>,
+    /// Connections of all servers.
+    count: usize,
     /// It publishes in its lane's numbers, so it stays there.
     stays: PhantomData<*const ()>,
 }
@@ -180,6 +182,7 @@ impl<C> Shelf<C> {
             keys: HashMap::default(),
             servers: vec![of; depot.limits.len()].into(),
             depot,
+            count: 0,
             stays: PhantomData,
         }
     }
@@ -227,6 +230,7 @@ impl<C> Shelf<C> {
             of.oldest = number;
         }
         of.count += 1;
+        self.count += 1;
         let count = of.count;
         let place = &mut self.places[number as usize];
         (place.connection, place.key, place.server, place.since) = (Some(connection), key, server, now);
@@ -265,6 +269,31 @@ impl<C> Shelf<C> {
     /// Idle connections of a server on this lane.
     pub fn len(&self, server: Index) -> u32 {
         self.servers[server.get()].count
+    }
+
+    /// Idle connections of all servers on this lane.
+    pub fn total(&self) -> usize {
+        self.count
+    }
+
+    /// Closes those that are of no use any more. Cost: each connection is looked at.
+    pub fn sweep(&mut self, mut is_good: impl FnMut(&C) -> bool) {
+        for number in 0..self.places.len() {
+            if self.places[number].connection.as_ref().is_some_and(|connection| !is_good(connection)) {
+                drop(self.remove(number as u32));
+            }
+        }
+    }
+
+    /// Closes the oldest connection of the server that has most: room for another descriptor. Whether there was one.
+    pub fn close_one(&mut self) -> bool {
+        let most = (0..self.servers.len()).max_by_key(|number| self.servers[*number].count);
+        let oldest = most.map_or(NONE, |number| self.servers[number].oldest);
+        if oldest == NONE {
+            return false;
+        }
+        drop(self.remove(oldest));
+        true
     }
 
     /// Whether the lane has no idle connection at all.
@@ -351,6 +380,7 @@ impl<C> Shelf<C> {
         }
         of.count -= 1;
         of.fewest = of.fewest.min(of.count);
+        self.count -= 1;
         let count = of.count;
         self.publish(server, count);
         connection

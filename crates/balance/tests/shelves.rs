@@ -75,6 +75,22 @@ fn half_of_what_nobody_needed_is_closed_each_delay() {
 }
 
 #[test]
+fn what_is_of_no_use_is_swept_and_room_is_made_where_most_lie() {
+    let s = servers(2);
+    let depot = depot(ShelfLimits::default(), 2);
+    let mut shelf = Shelf::new(depot.clone());
+    for n in 0..7 {
+        shelf.put(s[usize::from(n < 2)], n % 2, n, NOW).unwrap();
+    }
+    shelf.sweep(|n| *n != 3 && *n != 1);
+    assert_eq!((shelf.total(), shelf.len(s[0]), depot.idle(s[1])), (5, 4, 1));
+    assert!(shelf.close_one());
+    assert_eq!((shelf.total(), shelf.len(s[0]), shelf.take_oldest(s[0])), (4, 3, Some(4)), "the oldest went");
+    shelf.sweep(|_| false);
+    assert!(shelf.is_empty() && !shelf.close_one());
+}
+
+#[test]
 fn limits_refuse_connections_that_are_too_many_or_not_to_be_kept() {
     let s = servers(1);
     let mut shelf = Shelf::new(depot(ShelfLimits { most: Some(2), ..ShelfLimits::default() }, 1));

@@ -111,6 +111,8 @@ counters! {
         pub chosen,
         /// New connections.
         pub connects,
+        /// Connections that were another lane's before.
+        pub takeovers,
         /// Requests on connections that were there.
         pub reuses,
     }

@@ -5,7 +5,9 @@
 //! 2. Who finds no place takes the queue's lock, says so in `waiting`, tries once more, and leaves a waker only if that fails too.
 //! 3. Who gives a place back does so first and looks at `waiting` then. Both sides use the one order of `SeqCst`: so the one that
 //!    waits sees the place, or the one that gives sees the one that waits.
-//! 4. A woken waiter tries again like anybody else. It may lose to a newcomer, and waits again.
+//! 4. A woken waiter tries again like anybody else. It may lose to a newcomer, and waits again. It is in the queue once, however often it is
+//!    polled.
+//! 5. A waiter that gives up leaves the queue. If it was woken already, it wakes the next one in its place.
 //!
 //! # Cost
 //! Two locked operations on one line for each *connection*; nothing for a request. Without a bound: nothing at all.
@@ -13,8 +15,8 @@
 use manylane_sync::atomic::{AtomicU64, Ordering};
 use manylane_sync::{CachePadded, LockClass, Mutex};
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 static WAITERS: LockClass = LockClass::new("places", LockClass::LEAF);
 
@@ -25,7 +27,24 @@ pub struct Places {
     most: u64,
     taken: CachePadded<AtomicU64>,
     waiting: AtomicU64,
-    waiters: Mutex<VecDeque<Waker>>,
+    waiters: Mutex<Waiters>,
+}
+
+/// Who waits, in order.
+#[derive(Debug, Default)]
+struct Waiters {
+    queue: VecDeque<(u64, Waker)>,
+    /// The number of the last one.
+    next: u64,
+}
+
+/// Waits for a place: [`Places::enter`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Enter<'a> {
+    places: &'a Places,
+    /// Its own in the queue, while it is there or was woken from there.
+    number: Option<u64>,
 }
 
 impl Places {
@@ -35,7 +54,7 @@ impl Places {
             most: most.into(),
             taken: CachePadded::new(AtomicU64::new(0)),
             waiting: AtomicU64::new(0),
-            waiters: Mutex::new(&WAITERS, VecDeque::new()),
+            waiters: Mutex::new(&WAITERS, Waiters::default()),
         }
     }
 
@@ -67,21 +86,8 @@ impl Places {
     }
 
     /// Takes a place, as soon as one is free. It is held until [`leave`](Self::leave).
-    pub async fn enter(&self) {
-        poll_fn(|context| {
-            if self.try_enter() {
-                return Poll::Ready(());
-            }
-            let mut waiters = self.waiters.lock();
-            self.waiting.store(waiters.len() as u64 + 1, Ordering::SeqCst); // rule 2
-            if self.try_enter() {
-                self.waiting.store(waiters.len() as u64, Ordering::SeqCst);
-                return Poll::Ready(());
-            }
-            waiters.push_back(context.waker().clone());
-            Poll::Pending
-        })
-        .await
+    pub fn enter(&self) -> Enter<'_> {
+        Enter { places: self, number: None }
     }
 
     /// Gives a place back that was entered.
@@ -90,14 +96,76 @@ impl Places {
             return;
         }
         self.taken.fetch_sub(1, Ordering::SeqCst);
+        self.wake_one();
+    }
+
+    fn wake_one(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let mut waiters = self.waiters.lock();
-            let next = waiters.pop_front();
-            self.waiting.store(waiters.len() as u64, Ordering::SeqCst);
+            let next = waiters.queue.pop_front();
+            self.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
             drop(waiters);
-            if let Some(waker) = next {
+            if let Some((_, waker)) = next {
                 waker.wake(); // outside of the lock
             }
+        }
+    }
+}
+
+impl Enter<'_> {
+    /// Takes the waiter out of the queue. Whether it was there: else it was woken.
+    fn forget(&mut self, waiters: &mut Waiters) -> bool {
+        let Some(number) = self.number.take() else { return true };
+        let place = waiters.queue.iter().position(|(other, _)| *other == number);
+        let waker = place.and_then(|place| waiters.queue.remove(place));
+        self.places.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
+        waker.is_some()
+    }
+}
+
+impl Future for Enter<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let places = self.places;
+        if self.number.is_none() && places.try_enter() {
+            return Poll::Ready(());
+        }
+        let mut waiters = places.waiters.lock();
+        places.waiting.store(waiters.queue.len() as u64 + 1, Ordering::SeqCst); // rule 2
+        if places.try_enter() {
+            self.forget(&mut waiters); // sets `waiting` right
+            places.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
+            return Poll::Ready(());
+        }
+        let waker = context.waker().clone();
+        let queued = self.number.and_then(|number| waiters.queue.iter_mut().find(|(other, _)| *other == number));
+        let before = match queued {
+            Some((_, place)) => Some(std::mem::replace(place, waker)),
+            None => {
+                waiters.next += 1;
+                self.number = Some(waiters.next);
+                let entry = (waiters.next, waker);
+                waiters.queue.push_back(entry);
+                None
+            }
+        };
+        places.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
+        drop(waiters);
+        drop(before); // outside of the lock
+        Poll::Pending
+    }
+}
+
+impl Drop for Enter<'_> {
+    fn drop(&mut self) {
+        if self.number.is_none() {
+            return; // it never waited, or it is in
+        }
+        let places = self.places;
+        let there = self.forget(&mut places.waiters.lock());
+        if !there {
+            places.wake_one(); // rule 5
         }
     }
 }

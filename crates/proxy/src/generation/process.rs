@@ -52,6 +52,12 @@ pub struct Process {
     pub low_latency: bool,
     /// `harden.reject-privileged-ports.tcp`
     pub reject_privileged: bool,
+    /// `tune.idle-pool.shared`: a lane without an idle connection asks another one.
+    pub idle_shared: bool,
+    /// `tune.pool-low-fd-ratio`: with more of the descriptors in use, in percent, connections are not kept.
+    pub pool_low: u64,
+    /// `tune.pool-high-fd-ratio`: with more, idle ones are closed for each new one.
+    pub pool_high: u64,
     /// `tune.bufsize`: bytes of a head at most.
     pub bufsize: usize,
     /// `tune.maxrewrite`: bytes of it that are kept for edits.
@@ -359,8 +365,6 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         (maxpollevents, "tune.maxpollevents"),
         (pattern_cache_size, "tune.pattern.cache-size"),
         (pipesize, "tune.pipesize"),
-        (pool_high_fd_ratio, "tune.pool-high-fd-ratio"),
-        (pool_low_fd_ratio, "tune.pool-low-fd-ratio"),
         (recv_enough, "tune.recv_enough"),
         (rcvbuf_backend, "tune.rcvbuf.backend"),
         (rcvbuf_frontend, "tune.rcvbuf.frontend"),
@@ -371,7 +375,6 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
     }
     refuse.idle(maxaccept, "tune.maxaccept", "a lane accepts 4 connections in one go");
     refuse.idle(idletimer, "tune.idletimer", "streams are not slowed down when they are idle");
-    refuse.idle(idle_pool_shared, "tune.idle-pool.shared", "other lanes' connections are taken when the own shelf is empty");
     refuse.idle(takeover_other_tg, "tune.takeover-other-tg-connections", "there is one group of lanes");
     if listener_multi_queue.is_some_and(|set| set.value == "off") {
         refuse.set(listener_multi_queue, "tune.listener.multi-queue", "connections go to the least loaded lane");
@@ -383,6 +386,9 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         low_latency: is_on(sched_low_latency),
         bufsize,
         maxrewrite,
+        idle_shared: idle_pool_shared.is_none_or(|set| set.value != "off"),
+        pool_low: pool_low_fd_ratio.map_or(20, |set| set.value),
+        pool_high: pool_high_fd_ratio.map_or(25, |set| set.value),
         maxhdr: http_maxhdr.map_or(101, |set| set.value as usize),
         ..Process::default()
     }

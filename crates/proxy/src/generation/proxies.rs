@@ -339,7 +339,7 @@ fn one<'c>(
             key,
             depot: Arc::new(Depot::new(built.iter().map(|server| ShelfLimits {
                 most: server.pool_max,
-                low: 0,
+                low: server.pool_low,
                 purge: server.pool_purge,
             }))),
             retries_connect: http.retry_on.connect,

@@ -47,6 +47,8 @@ pub struct Server {
     pub max_reuse: Option<u32>,
     /// `pool-max-conn`; none for no bound.
     pub pool_max: Option<u32>,
+    /// `pool-low-conn`
+    pub pool_low: u32,
     /// `pool-purge-delay`
     pub pool_purge: Duration,
     /// `hash-key`
@@ -150,7 +152,6 @@ pub(super) fn server(
         refuse.set(init_state, "init-state", checks);
     }
     refuse.set(pool_conn_name, "pool-conn-name", "it is not built yet");
-    refuse.idle(pool_low_conn, "pool-low-conn", "other lanes' connections are taken when the own shelf is empty");
     refuse.set(redir, "redir", "it is not built yet");
     refuse.set(resolve_net, "resolve-net", names);
     refuse.set(resolve_opts, "resolve-opts", names);
@@ -201,6 +202,7 @@ pub(super) fn server(
         cookie: cookie.as_ref().map(|set| set.value.bytes().into()),
         max_reuse: max_reuse.and_then(|set| u32::try_from(set.value).ok()),
         pool_max: pool_max_conn.and_then(|set| u32::try_from(set.value).ok()),
+        pool_low: pool_low_conn.map_or(0, |set| u32::try_from(set.value).unwrap_or(u32::MAX)),
         pool_purge: pool_purge_delay.map_or(Duration::from_secs(5), |set| set.value),
         hash_key: match hash_key {
             None | Some(Set { value: "id", .. }) => HashKey::Id,

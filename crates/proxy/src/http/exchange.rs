@@ -10,8 +10,9 @@ use super::{Session, answer, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
 use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Target};
 use crate::rules::{Answer, Content, Moment, Verdict, apply, content};
-use crate::run::Idle;
-use crate::server::{self, Attempt, Hold, Tried, Wanted};
+use crate::run::{Idle, Local};
+use crate::session::Client;
+use crate::server::{self, Attempt, Hold, Shelved, Tried, Wanted};
 use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use edit::Told;
@@ -26,7 +27,7 @@ use manylane_net::Connection;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 /// What becomes of the client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,40 +389,30 @@ impl Session<'_> {
 
     /// A connection that may serve: the session's own, or one from the lane's shelf.
     fn take_idle(
-        local: &crate::run::Local,
+        local: &Local,
         backend: &Backend,
         private: &mut Option<(usize, Index, Idle)>,
+        key: Option<u64>,
         first: bool,
         hold: &Hold,
-    ) -> Option<(Connection, u32)> {
+    ) -> Shelved {
         let index = hold.index();
         if let Some((number, server, idle)) = private.take()
             && number == backend.number
             && server == index
-            && is_quiet(&idle.connection)
+            && idle.is_quiet()
         {
-            return Some((idle.connection, idle.served));
+            return Shelved::This(idle);
         }
         let least = match (backend.http.reuse, first) {
-            (Reuse::Never, _) | (Reuse::Safe, true) => return None,
+            (Reuse::Never, _) | (Reuse::Safe, true) => return Shelved::Nothing,
             (Reuse::Aggressive, true) => 2,
             (Reuse::Always, _) | (_, false) => 0,
         };
-        if hold.server().header.is_some() {
-            return None; // its connections tell of one client
-        }
-        let mut shelf = local.shelves[backend.number].borrow_mut();
-        loop {
-            let idle = shelf.take(index.get() as u64)?;
-            if !is_quiet(&idle.connection) {
-                continue; // closed by the server meanwhile
-            }
-            if idle.served < least {
-                let now = local.here().now();
-                let _ = shelf.put(index, index.get() as u64, idle, now);
-                return None;
-            }
-            return Some((idle.connection, idle.served));
+        let Some(key) = key else { return Shelved::Nothing };
+        match local.from_shelf(backend, index, key, least) {
+            Some(idle) => Shelved::This(idle),
+            None => Shelved::Elsewhere { key, least },
         }
     }
 
@@ -440,7 +431,9 @@ impl Session<'_> {
         let wanted = self.wanted(&request.head, asking, backend);
         let persistent = wanted.persistent;
         let private = &mut self.private;
-        let shelf = |hold: &Hold| Self::take_idle(local, backend, private, first, hold);
+        let shelf = |hold: &Hold, client: &Client| {
+            Self::take_idle(local, backend, private, Local::key(hold.server(), client), first, hold)
+        };
         let attempt = server::connect(local, backend, &mut self.client, wanted, tried, shelf).await;
         let Attempt { connection, hold, reused, pains } = match attempt {
             Ok(attempt) => attempt,
@@ -471,16 +464,12 @@ impl Session<'_> {
         if linger {
             self.send_last(&mut Chain::new()).await; // the server answered early: let the client read that
         }
-        match idle {
-            Some(idle) if backend.http.reuse == Reuse::Never || backend.servers[index.get()].header.is_some() => {
-                self.private = Some((backend.number, index, idle));
+        if let Some(idle) = idle {
+            let key = Local::key(&backend.servers[index.get()], &self.client);
+            match key.filter(|_| backend.http.reuse != Reuse::Never) {
+                Some(key) => local.keep(backend, index, key, idle),
+                None => self.private = Some((backend.number, index, idle)),
             }
-            Some(idle) => {
-                let now = local.here().now();
-                // Refused, it is closed.
-                let _ = local.shelves[backend.number].borrow_mut().put(index, index.get() as u64, idle, now);
-            }
-            None => {}
         }
         Ok(after)
     }
@@ -869,11 +858,4 @@ async fn response(
             Err(error) => return Err(NoHead::Junk(error.status)),
         }
     }
-}
-
-/// Whether an idle connection is still good: nothing came, and it was not closed. Asks the kernel only if the driver has had news of it.
-fn is_quiet(connection: &Connection) -> bool {
-    let mut receiving = pin!(connection.recv());
-    let mut context = std::task::Context::from_waker(Waker::noop());
-    receiving.as_mut().poll(&mut context).is_pending()
 }

@@ -1,10 +1,11 @@
 //! What a lane has of a generation.
 
 use super::event::Event;
+use super::idle::Idle;
 use crate::generation::Generation;
 use manylane_balance::Shelf;
 use manylane_io::Io;
-use manylane_net::{Connection, Connector, Presence};
+use manylane_net::{Connector, Presence};
 use manylane_logs::LaneLogs;
 use manylane_sched::{BlockingPool, Here};
 use manylane_sync::qsbr::Reader;
@@ -25,7 +26,13 @@ pub struct Local {
     /// By the servers' numbers.
     pub(crate) connectors: Box<[Connector]>,
     /// Idle connections to servers, by the backends' numbers.
-    pub(crate) shelves: Box<[RefCell<Shelf<Idle>>]>,
+    pub(super) shelves: Box<[RefCell<Shelf<Idle>>]>,
+    /// How many lie there.
+    pub(super) idle: Cell<usize>,
+    /// How often other lanes were asked for one.
+    pub(super) asked: Cell<usize>,
+    /// Lanes that serve the generation.
+    pub(super) lanes: Cell<usize>,
     /// The generation takes no more connections, and idle ones are closed.
     pub(crate) stopping: Event,
     /// The lane's access to what is published; one for all generations.
@@ -35,7 +42,7 @@ pub struct Local {
     /// Where expressions write.
     pub(crate) memory: RefCell<manylane_expr::Lane>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
-    sessions: Cell<usize>,
+    pub(super) sessions: Cell<usize>,
     /// Called when the last session ends while it stops.
     emptied: Box<dyn Fn()>,
     /// Others give connections to this lane.
@@ -44,14 +51,6 @@ pub struct Local {
 
 /// Time between two looks at what nobody asks for.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
-
-/// A connection to a server that no request uses.
-#[derive(Debug)]
-pub(crate) struct Idle {
-    pub(crate) connection: Connection,
-    /// Requests that it has served.
-    pub(crate) served: u32,
-}
 
 thread_local! {
     /// What this thread's lane serves; mostly one.
@@ -84,6 +83,9 @@ impl Local {
             generation,
             connectors,
             shelves,
+            idle: Cell::new(0),
+            asked: Cell::new(0),
+            lanes: Cell::new(1),
             stopping: Event::default(),
             reader,
             memory: RefCell::new(manylane_expr::Lane::new(seed)),
@@ -122,6 +124,7 @@ impl Local {
     /// Takes no more connections, and closes those that are idle.
     pub fn stop(&self) {
         self.stopping.happen();
+        self.close_idle();
         if self.sessions.get() == 0 {
             (self.emptied)();
         }
@@ -159,8 +162,8 @@ impl Local {
                 return;
             }
             let now = here.now();
-            for (backend, shelf) in self.generation.backends.iter().zip(&self.shelves) {
-                shelf.borrow_mut().purge(now);
+            self.purge_idle();
+            for backend in &self.generation.backends {
                 if backend.servers.iter().any(|server| !server.slowstart.is_zero()) {
                     backend.balancer.tick(now);
                 }

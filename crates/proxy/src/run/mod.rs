@@ -1,10 +1,11 @@
 //! A generation at work on lanes.
 
 mod event;
+mod idle;
 mod listen;
 mod local;
 
+pub(crate) use idle::Idle;
 pub use listen::{BindFailure, BoundListener, accept, bind, bind_listener};
 pub(crate) use listen::Ticket;
-pub(crate) use local::Idle;
 pub use local::Local;

@@ -4,7 +4,7 @@ use super::hold::{NoPlace, Wanted};
 use super::Hold;
 use super::leaving::unless_left;
 use crate::generation::{Backend, Redispatch, ServerPlace};
-use crate::run::Local;
+use crate::run::{Idle, Local};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Algorithm, Index};
@@ -37,6 +37,17 @@ pub(crate) struct Pains {
     pub(crate) retries: u32,
     /// The last of them went to another server.
     pub(crate) redispatched: bool,
+}
+
+/// What the lane has for a request that goes to a server.
+#[derive(Debug)]
+pub(crate) enum Shelved {
+    /// This connection.
+    This(Idle),
+    /// Nothing, and a new one is made.
+    Nothing,
+    /// Nothing, but another lane may have one under this key, which has served so many requests.
+    Elsewhere { key: u64, least: u32 },
 }
 
 /// Tries of a stream after the first, to connect and of its request: all together are at most `retries`.
@@ -111,7 +122,7 @@ pub(crate) async fn connect(
     client: &mut Client,
     wanted: Wanted<'_>,
     tried: &mut Tried,
-    shelf: impl FnMut(&Hold) -> Option<(Connection, u32)>,
+    shelf: impl FnMut(&Hold, &Client) -> Shelved,
 ) -> Result<Attempt, NotReached> {
     let (mut server, mut pains) = (None, Pains::default());
     let outcome = tries(local, backend, client, wanted, tried, shelf, &mut server, &mut pains).await;
@@ -130,7 +141,7 @@ async fn tries(
     client: &mut Client,
     wanted: Wanted<'_>,
     tried: &mut Tried,
-    mut shelf: impl FnMut(&Hold) -> Option<(Connection, u32)>,
+    mut shelf: impl FnMut(&Hold, &Client) -> Shelved,
     last: &mut Option<Index>,
     pains: &mut Pains,
 ) -> Result<(Connection, Hold, Option<u32>), Termination> {
@@ -144,11 +155,18 @@ async fn tries(
     loop {
         *last = Some(hold.index());
         tried.count(backend, hold.index());
-        if let Some((connection, served)) = shelf(&hold) {
+        let idle = match shelf(&hold, client) {
+            Shelved::This(idle) => Some(idle),
+            Shelved::Nothing => None,
+            // Seldom, so what it needs is not a part of every session.
+            Shelved::Elsewhere { key, least } => Box::pin(local.take_over(backend, hold.index(), key, least)).await,
+        };
+        if let Some(Idle { connection, served }) = idle {
             counts.reuses.add(1);
             hold.server().counts.own().reuses.add(1);
             return Ok((connection, hold, Some(served)));
         }
+        local.make_room(backend);
         let (source, to) = (client.source, client.destination_of(hold.server()));
         let trying = one(local, backend, &hold, source, to);
         let cause = match waiting(backend, client, trying).await? {

@@ -9,7 +9,7 @@ use crate::generation::{Backend, ContentAction, Frontend, Listener, Rule, Target
 use crate::log::Record;
 use crate::rules::{Content, Facts, Moment, Scopes};
 use crate::run::Local;
-use crate::server::{self, Attempt, Tried, Wanted};
+use crate::server::{self, Attempt, Shelved, Tried, Wanted};
 use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
@@ -143,7 +143,7 @@ impl Stream<'_> {
         let server = self.by_rule(backend, client);
         let wanted = Wanted { key, server, persistent: server.is_some(), ..Wanted::default() };
         let mut tried = Tried::default();
-        let attempt = match server::connect(local, backend, client, wanted, &mut tried, |_| None).await {
+        let attempt = match server::connect(local, backend, client, wanted, &mut tried, |_, _| Shelved::Nothing).await {
             Ok(attempt) => attempt,
             Err(failed) => {
                 self.record.not_reached(&failed);

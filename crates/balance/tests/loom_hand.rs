@@ -1,0 +1,100 @@
+//! What one lane gives another: every interleaving of giving, waiting and leaving. It is with one of the two, and no wake-up is lost (R-G5).
+#![cfg(loom)]
+
+use manylane_balance::{Waiter, hand};
+use manylane_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use manylane_sync::{Arc, model, thread};
+use std::task::Poll;
+
+#[derive(Clone)]
+struct Bell(Arc<AtomicBool>);
+
+impl Waiter for Bell {
+    fn wake(self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A connection: counted while it is open.
+struct Connection(Arc<AtomicUsize>);
+
+impl Connection {
+    fn open(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Who waits for an answer gets it, or is woken for it.
+fn asked_beside_giver(gives: bool) {
+    model(move || {
+        let open = Arc::new(AtomicUsize::new(0));
+        let (mut asked, giver) = hand();
+        let other = {
+            let open = open.clone();
+            thread::spawn(move || {
+                if gives {
+                    assert!(giver.give(Connection::open(&open)).is_ok(), "somebody waits");
+                } else {
+                    drop(giver);
+                }
+            })
+        };
+        let bell = Bell(Arc::new(AtomicBool::new(false)));
+        let first = asked.poll(|| bell.clone());
+        other.join().expect("no assertion failed");
+        let answer = match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => {
+                assert!(bell.0.load(Ordering::SeqCst), "a wake-up was lost");
+                match asked.poll(|| bell) {
+                    Poll::Ready(answer) => answer,
+                    Poll::Pending => panic!("the answer was given"),
+                }
+            }
+        };
+        assert_eq!(answer.is_some(), gives);
+        assert_eq!(open.load(Ordering::SeqCst), usize::from(gives), "it is here, and only here");
+        drop(answer);
+        assert_eq!(open.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn what_is_given_arrives_and_who_waits_is_woken() {
+    asked_beside_giver(true);
+}
+
+#[test]
+fn who_waits_is_woken_when_there_is_nothing() {
+    asked_beside_giver(false);
+}
+
+/// Who leaves while it is given: it comes back to the giver, or it is closed; never both, never neither.
+#[test]
+fn what_is_given_to_one_who_leaves_comes_back_or_is_closed() {
+    model(|| {
+        let open = Arc::new(AtomicUsize::new(0));
+        let (mut asked, giver) = hand();
+        let other = {
+            let open = open.clone();
+            thread::spawn(move || giver.give(Connection::open(&open)).err())
+        };
+        let bell = Bell(Arc::new(AtomicBool::new(false)));
+        let taken = match asked.poll(|| bell) {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => None,
+        };
+        drop(asked);
+        let back = other.join().expect("no assertion failed");
+        assert!(taken.is_none() || back.is_none(), "it is with one of the two");
+        let held = usize::from(taken.is_some()) + usize::from(back.is_some());
+        assert_eq!(open.load(Ordering::SeqCst), held, "what nobody holds is closed");
+    });
+}

@@ -1,0 +1,193 @@
+//! Idle connections to servers: kept on the lane's shelves, taken from there, or from another lane that has one.
+//!
+//! # Protocol
+//! 1. A connection lies under a [`key`](Local::key) that says what it is good for. One that is good for a single client has none, and stays
+//!    with that client's session.
+//! 2. Only a lane whose own shelf has nothing of the key asks, and one other lane at a time, which the depot names. That lane takes a
+//!    connection from its own shelf, gives its descriptor up and hands it over (`balance::hand`): nobody touches the shelf of another.
+//! 3. Who asks waits for [`PATIENCE`] and connects then. A connection that comes too late goes back to the shelf that it came from.
+//! 4. A lane has its share of the process's descriptors. Above `tune.pool-low-fd-ratio` of it nothing more is kept, and above
+//!    `tune.pool-high-fd-ratio` an idle connection is closed for each that is made.
+
+use super::Local;
+use crate::generation::{Backend, Generation, Server, ServerPlace};
+use crate::session::Client;
+use manylane_balance::{Giver, Index, hand};
+use manylane_net::{Connection, Present};
+use manylane_sched::{Class, Remote, TaskKind};
+use manylane_sync::Arc;
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+static TAKEOVER: TaskKind = TaskKind::new("takeover");
+
+/// How long another lane may take to answer. A lane that runs answers within its round; connecting costs about as much as waking one.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// A connection to a server that no request uses.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    pub(crate) connection: Connection,
+    /// Requests that it has served.
+    pub(crate) served: u32,
+}
+
+impl Idle {
+    /// Whether it is still good: nothing came, and it was not closed. Asks the kernel only if the driver has had news of it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let receiving = pin!(self.connection.recv());
+        receiving.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+}
+
+/// What goes from one lane to the other.
+struct Gift {
+    fd: OwnedFd,
+    served: u32,
+}
+
+/// What hashes are made of: random, so that no client can choose addresses that collide.
+fn hasher() -> &'static RandomState {
+    static HASHER: OnceLock<RandomState> = OnceLock::new();
+    HASHER.get_or_init(RandomState::new)
+}
+
+impl Local {
+    /// What a connection to `server` for this client is good for. None: for this client alone.
+    pub(crate) fn key(server: &Server, client: &Client) -> Option<u64> {
+        if server.header.is_some() {
+            return None; // it tells of its client
+        }
+        let from = match server.connect.source.as_ref().and_then(|source| source.present) {
+            Some(Present::Client) => return None,
+            Some(Present::ClientIp) => client.source.map(|address| address.ip()),
+            Some(Present::Address(_)) | None => None,
+        };
+        let to = match &server.place {
+            ServerPlace::OfClient(_) => client.destination(),
+            ServerPlace::At(_) | ServerPlace::Nowhere => None,
+        };
+        let index = server.index as u64;
+        if from.is_none() && to.is_none() {
+            return Some(index);
+        }
+        let mut hash = hasher().build_hasher();
+        (index, from, to).hash(&mut hash);
+        Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
+    }
+
+    /// Keeps a connection, if there is room for it; else it is closed.
+    pub(crate) fn keep(&self, backend: &Backend, index: Index, key: u64, idle: Idle) {
+        if self.is_above(self.generation.process.pool_low) {
+            return;
+        }
+        let now = self.here().now();
+        if self.shelves[backend.number].borrow_mut().put(index, key, idle, now).is_ok() {
+            self.idle.set(self.idle.get() + 1);
+        }
+    }
+
+    /// The connection of the key that came last and is still good. It has served `least` requests, or none is given.
+    pub(crate) fn from_shelf(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
+        let mut shelf = self.shelves[backend.number].borrow_mut();
+        loop {
+            let idle = shelf.take(key)?;
+            if idle.is_quiet() && idle.served < least {
+                let _ = shelf.put(index, key, idle, self.here().now()); // there is a place: its own
+                return None;
+            }
+            self.idle.set(self.idle.get() - 1);
+            if idle.is_quiet() {
+                return Some(idle);
+            }
+        }
+    }
+
+    /// A connection of another lane, if one has any to give (rule 2).
+    pub(crate) async fn take_over(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
+        if !self.generation.process.idle_shared {
+            return None;
+        }
+        let here = self.here();
+        let start = here.lane().index().wrapping_add(self.asked.get());
+        let lane = backend.depot.ask(index, start)?;
+        self.asked.set(self.asked.get().wrapping_add(1));
+        let (mut asked, giver) = hand();
+        let (generation, number) = (self.generation.clone(), backend.number);
+        let give = move |_| give(generation, number, index, key, least, giver);
+        Remote::new(lane).spawn_with(&TAKEOVER, Class::Urgent, give).ok()?;
+        let answer = poll_fn(|context| asked.poll_task(context));
+        let gift = here.timeout(PATIENCE, answer).await.ok()??;
+        let stream = self.io.stream(gift.fd).ok()?;
+        let idle = Idle { connection: Connection::Socket(stream), served: gift.served };
+        if !idle.is_quiet() {
+            return None; // the server closed it on the way
+        }
+        backend.servers[index.get()].counts.own().takeovers.add(1);
+        Some(idle)
+    }
+
+    /// Closes an idle connection when descriptors are short (rule 4). Before another one is made.
+    pub(crate) fn make_room(&self, backend: &Backend) {
+        if self.is_above(self.generation.process.pool_high) && self.shelves[backend.number].borrow_mut().close_one() {
+            self.idle.set(self.idle.get() - 1);
+        }
+    }
+
+    /// Closes what servers have closed, and what was not needed for long.
+    pub(super) fn purge_idle(&self) {
+        let now = self.here().now();
+        let mut left = 0;
+        for shelf in &self.shelves {
+            let mut shelf = shelf.borrow_mut();
+            shelf.sweep(Idle::is_quiet);
+            shelf.purge(now);
+            left += shelf.total();
+        }
+        self.idle.set(left);
+    }
+
+    /// Closes all that is idle: the lane stops.
+    pub(super) fn close_idle(&self) {
+        for shelf in &self.shelves {
+            shelf.borrow_mut().sweep(|_| false);
+        }
+        self.idle.set(0);
+    }
+
+    /// Whether more than `percent` of the lane's share of descriptors are in use. A session counts for two: its client's and its server's.
+    fn is_above(&self, percent: u64) -> bool {
+        let most = 2 * self.generation.places.most();
+        let used = (2 * self.sessions.get() + self.idle.get()) as u64;
+        most > 0 && used * self.lanes.get() as u64 * 100 > most * percent
+    }
+}
+
+/// On the lane that was asked: gives a connection, or says that there is none.
+async fn give(generation: Arc<Generation>, backend: usize, index: Index, key: u64, least: u32, giver: Giver<Gift>) {
+    let Some(local) = Local::of(&generation) else { return };
+    let backend = &generation.backends[backend];
+    let Some(Idle { connection, served }) = local.from_shelf(backend, index, key, least) else { return };
+    let stream = match connection {
+        Connection::Socket(stream) => stream,
+        // Sockets of the process are this lane's; making another costs little.
+        local_one @ Connection::Local(_) => {
+            local.keep(backend, index, key, Idle { connection: local_one, served });
+            return;
+        }
+    };
+    let Ok(detached) = stream.detach().await else { return };
+    if !detached.received.is_empty() {
+        return; // an answer that nobody asked for: it is of no use
+    }
+    if let Err(Gift { fd, served }) = giver.give(Gift { fd: detached.fd, served })
+        && let Ok(stream) = local.io.stream(fd)
+    {
+        local.keep(backend, index, key, Idle { connection: Connection::Socket(stream), served }); // rule 3
+    }
+}

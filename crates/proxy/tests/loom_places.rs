@@ -1,0 +1,108 @@
+//! Bounded places: every interleaving of two or three lanes. No place is given twice, and nobody waits while one is free.
+#![cfg(loom)]
+
+use manylane_proxy::Places;
+use manylane_sync::atomic::{AtomicUsize, Ordering};
+use manylane_sync::{Arc, model, thread};
+use std::pin::pin;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A bell that tells how often it was rung.
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn bell() -> (std::sync::Arc<Bell>, Waker) {
+    let bell = std::sync::Arc::new(Bell(AtomicUsize::new(0)));
+    (bell.clone(), Waker::from(bell))
+}
+
+/// One leaves while another begins to wait, and is polled once more for no reason: it gets the place, or is woken for it.
+#[test]
+fn who_waits_while_a_place_is_given_back_is_woken() {
+    model(|| {
+        let places = Arc::new(Places::new(1));
+        assert!(places.try_enter());
+        let leaving = {
+            let places = places.clone();
+            thread::spawn(move || places.leave())
+        };
+        let (rung, waker) = bell();
+        let mut entering = pin!(places.enter());
+        let mut context = Context::from_waker(&waker);
+        let mut outcome = entering.as_mut().poll(&mut context);
+        if outcome.is_pending() {
+            outcome = entering.as_mut().poll(&mut context);
+        }
+        leaving.join().expect("no assertion failed");
+        if outcome.is_pending() {
+            assert!(rung.0.load(Ordering::SeqCst) > 0, "a wake-up was lost");
+            outcome = entering.as_mut().poll(&mut context);
+        }
+        assert_eq!(outcome, Poll::Ready(()));
+        assert!(!places.try_enter(), "there is one place");
+        places.leave();
+        assert!(places.try_enter(), "nothing was lost");
+    });
+}
+
+/// Two wait, one of them gives up while the place is given back: the other gets it.
+#[test]
+fn a_place_is_not_lost_with_one_who_gives_up() {
+    model(|| {
+        let places = Arc::new(Places::new(1));
+        assert!(places.try_enter());
+        let (_, impatient) = bell();
+        let (rung, waker) = bell();
+        let mut stays = pin!(places.enter());
+        let leaving = {
+            let mut gives_up = pin!(places.enter());
+            assert!(gives_up.as_mut().poll(&mut Context::from_waker(&impatient)).is_pending());
+            assert!(stays.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            let places = places.clone();
+            thread::spawn(move || places.leave())
+            // It gives up here, at any moment of the other's leaving.
+        };
+        leaving.join().expect("no assertion failed");
+        assert!(rung.0.load(Ordering::SeqCst) > 0, "who stays is woken");
+        assert!(stays.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+    });
+}
+
+/// Two want the one place while it is given back: both have it in the end, one after the other.
+#[test]
+fn two_who_want_the_same_place_both_have_it() {
+    model(|| {
+        let places = Arc::new(Places::new(1));
+        assert!(places.try_enter());
+        let inside = Arc::new(AtomicUsize::new(1));
+        let other = {
+            let (places, inside) = (places.clone(), inside.clone());
+            thread::spawn(move || {
+                if places.try_enter() {
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in one place");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    places.leave();
+                }
+            })
+        };
+        let (rung, waker) = bell();
+        let mut context = Context::from_waker(&waker);
+        let mut entering = pin!(places.enter());
+        assert!(entering.as_mut().poll(&mut context).is_pending(), "it is taken");
+        inside.fetch_sub(1, Ordering::SeqCst);
+        places.leave();
+        let mut outcome = entering.as_mut().poll(&mut context);
+        other.join().expect("no assertion failed");
+        if outcome.is_pending() {
+            assert!(rung.0.load(Ordering::SeqCst) > 0, "a wake-up was lost");
+            outcome = entering.as_mut().poll(&mut context);
+        }
+        assert!(outcome.is_ready());
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two in one place");
+    });
+}
