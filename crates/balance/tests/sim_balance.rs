@@ -150,23 +150,21 @@ fn places_are_handed_over_when_all_lanes_queue_for_one_server() {
                 let now = Time::from_millis(1);
                 meet(backend, worker);
                 worker.measure(2, 50, |_| {
-                    let index = loop {
-                        match b.pick(&reader, &Input::new(now)) {
-                            Ok(index) if b.take(index, now).is_ok() => break index,
-                            Ok(_) | Err(NoPick::AllFull) => {}
-                            Err(NoPick::NoneUsable) => panic!("it is up"),
-                        }
-                        let mut ticket =
-                            b.enqueue_any(Priority::default(), now, std::task::Waker::noop().clone());
-                        let granted = loop {
-                            match b.poll(ticket, std::task::Waker::noop().clone()) {
-                                manylane_balance::Turn::Waiting(still) => ticket = still,
-                                manylane_balance::Turn::Granted(index) => break index,
-                                manylane_balance::Turn::Elsewhere => panic!("it is up"),
+                    let index = match b.pick(&reader, &Input::new(now)) {
+                        Ok(index) if b.take(index, now).is_ok() => index,
+                        Ok(_) | Err(NoPick::AllFull) => {
+                            let mut ticket =
+                                b.enqueue_any(Priority::default(), now, std::task::Waker::noop().clone());
+                            loop {
+                                match b.poll(ticket, std::task::Waker::noop().clone()) {
+                                    manylane_balance::Turn::Waiting(still) => ticket = still,
+                                    manylane_balance::Turn::Granted(index) => break index,
+                                    manylane_balance::Turn::Elsewhere => panic!("it is up"),
+                                }
+                                relax();
                             }
-                            relax();
-                        };
-                        break granted;
+                        }
+                        Err(NoPick::NoneUsable) => panic!("it is up"),
                     };
                     b.release(index);
                 });
