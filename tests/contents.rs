@@ -112,7 +112,9 @@ fn a_body_that_is_still_coming_is_sent_to_another_server_from_its_beginning() {
         fd(&socket)
     ));
     let mut client = connect(address);
-    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\n01234").unwrap();
+    client
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\n01234")
+        .unwrap();
     left.recv().unwrap();
     client.write_all(b"56789").unwrap();
     let answer = read_all(&mut client);
@@ -150,7 +152,9 @@ fn a_buffered_body_is_whole_before_a_rule_looks() {
     ));
     let mut client = connect(address);
     client.set_nodelay(true).unwrap();
-    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n").unwrap();
+    client
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+        .unwrap();
     for byte in b"a body" {
         client.write_all(&[b'1', b'\r', b'\n', *byte, b'\r', b'\n']).unwrap();
     }

@@ -139,7 +139,8 @@ impl Future for Enter<'_> {
             return Poll::Ready(());
         }
         let waker = context.waker().clone();
-        let queued = self.number.and_then(|number| waiters.queue.iter_mut().find(|(other, _)| *other == number));
+        let queued =
+            self.number.and_then(|number| waiters.queue.iter_mut().find(|(other, _)| *other == number));
         let before = match queued {
             Some((_, place)) => Some(std::mem::replace(place, waker)),
             None => {

@@ -20,7 +20,9 @@ mod slots;
 pub use backoff::{Backoff, relax};
 pub use crossbeam_utils::CachePadded;
 pub use lane::LaneId;
-pub use lock::{Contention, LockClass, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, contention};
+pub use lock::{
+    Contention, LockClass, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, contention,
+};
 #[cfg(loom)]
 #[doc(hidden)]
 pub use model::loom_lazy_static;

@@ -116,12 +116,7 @@ impl Regex {
 
     /// `template` with the groups of the first match in it, `\1` for the first parentheses; nothing when there is no match, or no room in the
     /// scratch.
-    pub fn expand<'x>(
-        &self,
-        text: &[u8],
-        template: &[u8],
-        scratch: &mut Scratch<'x>,
-    ) -> Option<&'x [u8]> {
+    pub fn expand<'x>(&self, text: &[u8], template: &[u8], scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
         let mut slots = [None; 2 * GROUPS];
         self.groups(text, 0, scratch, &mut slots)?;
         scratch.build(|out| expand(text, template, &slots, out))
