@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(row(2.0).is_met(), Some(true));
         assert_eq!(row(1.0).is_met(), Some(false));
         let text = overview(&[row(1.0)]);
-        assert!(text.contains("best peer") && text.contains("0.50") && text.contains("MISSED"), "{text}");
+        assert!(text.contains("best peer") && text.contains("0.17 of 0.10 x slow peer MISSED"), "{text}");
         assert!(row(2.0).to_string().contains("target 2 met"), "{}", row(2.0));
         assert!(row(2.0).to_string().contains("2.00x ours"), "{}", row(2.0));
     }
