@@ -1,0 +1,97 @@
+//! Scripts of `varnishtest`, which starts the program, drives clients and servers, and receives its log lines. Each must pass with the
+//! installed haproxy, too: then it says what HAProxy does, and not only what we do.
+//!
+//! `CASE=cookie` runs the scripts whose names have that.
+
+#![allow(clippy::unwrap_used)]
+
+use manylane_tests::program::Which;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Scripts at the same time: they wait more than they compute.
+const TOGETHER: usize = 4;
+
+/// Seconds that a script may take, on a busy machine.
+const LONGEST: &str = "60";
+
+/// Scripts of what is not built yet: they fail, and one that passes must go from the list.
+fn refused() -> BTreeSet<&'static str> {
+    let list = include_str!("../varnishtest/REFUSED");
+    list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect()
+}
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("varnishtest");
+    let wanted = std::env::var("CASE").unwrap_or_default();
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "vtc"))
+        .filter(|path| path.to_string_lossy().contains(&wanted))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn run(script: &Path, program: &Path) -> Output {
+    let mut command = Command::new("varnishtest");
+    command.args(["-t", LONGEST, "-v"]).arg(script).env("HAPROXY_PROGRAM", program).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// What went wrong, in the words of `varnishtest`: lines that begin with dashes, and what the program said.
+fn complaint(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let telling = |line: &&str| line.starts_with("---") || line.contains("ALERT") || line.starts_with("#  ");
+    text.lines().filter(telling).take(12).map(|line| format!("    {line}\n")).collect()
+}
+
+#[test]
+fn every_script_passes_here_and_with_haproxy() {
+    if Command::new("varnishtest").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        eprintln!("NOT SHOWN HERE: varnishtest is not installed");
+        return;
+    }
+    let (scripts, refused) = (scripts(), refused());
+    assert!(!scripts.is_empty());
+    let ours = Which::Manylane.path().unwrap();
+    let theirs = Which::Haproxy.path();
+    if theirs.is_none() {
+        eprintln!("NOT SHOWN HERE: haproxy 2.6 is not installed, so scripts run with Manylane only");
+    }
+    let next = AtomicUsize::new(0);
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..TOGETHER {
+            scope.spawn(|| {
+                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let name = script.file_stem().unwrap().to_string_lossy();
+                    let output = run(script, &ours);
+                    match (output.status.success(), refused.contains(&*name)) {
+                        (true, false) | (false, true) => {}
+                        (true, true) => {
+                            wrong.lock().unwrap().push(format!("{name}: it passes; take it from REFUSED\n"))
+                        }
+                        (false, false) => {
+                            wrong.lock().unwrap().push(format!("{name}: Manylane\n{}", complaint(&output)))
+                        }
+                    }
+                    if let Some(theirs) = &theirs {
+                        let output = run(script, theirs);
+                        if !output.status.success() {
+                            wrong.lock().unwrap().push(format!("{name}: haproxy\n{}", complaint(&output)));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    eprintln!("{} scripts, of which {} are of what is not built", scripts.len(), refused.len());
+    assert!(wrong.is_empty(), "{} complaints:\n{}", wrong.len(), wrong.join(""));
+}
