@@ -27,7 +27,7 @@ LONG_MODEL_SECONDS ?= 30
 LONG_CASES ?= 20000
 LONG_FUZZ_SECONDS ?= 120
 
-.PHONY: help setup run scale test test-debug test-release test-features test-models test-budgets test-long long-models \
+.PHONY: help setup run examples scale test test-debug test-release test-features test-models test-budgets test-long long-models \
 	long-properties long-budgets long-soak long-fuzz tsan check bench fuzz doc install
 
 help: ## list what can be made
@@ -38,6 +38,10 @@ setup:
 
 run: setup ## Manylane at work without a file: two origins, a frontend and a live page in one process
 	cargo run --release --package manylane -- demo
+
+examples: ## each file in examples/ as it is: started, tried, ended (needs the ports that the files name)
+	@scripts/setup test
+	MANYLANE_EXAMPLES=as-they-are cargo test --package manylane-tests --test examples -- --nocapture
 
 scale: setup ## the scaling demonstration: real threads here, simulated cores up to 96 (about two minutes)
 	$(SIM) cargo build --release --package manylane-bench
