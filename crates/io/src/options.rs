@@ -121,6 +121,21 @@ pub fn set_reset_on_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     set(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
 }
 
+/// Closing `socket` tells its peer nothing, so that it goes on as if the connection were there. Without the privilege for that, closing sends a
+/// reset that the first router drops.
+///
+/// # Errors
+/// The system's, when neither can be.
+pub fn set_silent_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    let repair: c_int = 1;
+    if set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &repair).is_ok() {
+        return Ok(());
+    }
+    let hops: c_int = 1;
+    set(socket, libc::IPPROTO_IP, libc::IP_TTL, &hops)?;
+    set_reset_on_close(socket)
+}
+
 /// Whether closing `socket` resets its connection.
 ///
 /// # Errors

@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod places;
+mod rate;
 
 pub use places::Places;
+pub use rate::Rate;
 
 /// All that makes system calls. What lanes share in it is in the rooms below.
 macro_rules! sockets {

@@ -1,15 +1,13 @@
 //! Log lines: what is remembered of a stream, and the line at its end.
 
 use crate::generation::{Backend, FrontendLog, Server};
-use crate::rules::{Facts, Moment};
+use crate::rules::{Facts, LogLevel, Moment};
 use crate::server::{NotReached, Pains};
 use crate::session;
 use crate::termination::{Cause, Termination};
 use manylane_balance::Index;
-use manylane_buf::Segment;
 use manylane_config::tree::Mode;
-use manylane_expr::{LogFacts, RequestLine, StreamFacts, Timestamp};
-use manylane_http::{Head, Version};
+use manylane_expr::{LogFacts, Timestamp};
 use manylane_logs::{Level, Line};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -41,8 +39,6 @@ pub(crate) struct Record {
     /// The number of the backend, and the server that was reached, or tried last.
     pub(crate) backend: Option<usize>,
     pub(crate) server: Option<Index>,
-    /// The request's first line as it came: its bytes, and how long method and target are.
-    line: Option<(Segment, usize, usize, Version)>,
 }
 
 /// Writes the line of a connection that did not get as far as to have a stream.
@@ -97,20 +93,7 @@ impl Record {
             down: 0,
             backend: None,
             server: None,
-            line: None,
         }
-    }
-
-    /// Remembers the first line of a request that was not edited yet.
-    pub(crate) fn remember(&mut self, head: &Head) {
-        self.line = head
-            .original()
-            .map(|original| (original.clone(), head.method().len(), head.target().len(), head.version()));
-    }
-
-    /// Forgets the first line again.
-    pub(crate) fn forget(&mut self) {
-        self.line = None;
     }
 
     /// What it took to get to the server.
@@ -146,6 +129,11 @@ impl Record {
         server: Option<&Server>,
         now: Time,
     ) {
+        let memory = &facts.scopes.memory;
+        let set = memory.log_level.get();
+        if set == LogLevel::Silent {
+            return;
+        }
         let fine = self.ended.cause == Cause::Normal && self.status.is_none_or(|status| status < 500);
         if fine && log.only_errors {
             return;
@@ -154,11 +142,10 @@ impl Record {
         let or_none = |time: Option<Duration>| time.map_or(-1, millis);
         let [cause, phase] = self.ended.letters();
         let active = now.since(self.begun);
-        let began = facts.frontend.counts.read_cheap_one(|counts| &counts.connections);
-        let over = facts.frontend.counts.read_cheap_one(|counts| &counts.connections_ended);
-        let current = i64::try_from(began.saturating_sub(over)).unwrap_or(i64::MAX);
         let known = self.request.unwrap_or_default() + self.queued.unwrap_or_default() + self.connected.unwrap_or_default();
         let known = known + self.response.unwrap_or_default();
+        let slots = &facts.frontend.captures;
+        let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
         let log_facts = LogFacts {
             request_date: self.date,
             idle: millis(self.idle),
@@ -177,38 +164,24 @@ impl Record {
             bytes_uploaded: self.up,
             status: self.status.map_or(-1, i64::from),
             termination: [cause, phase, self.cookies[0], self.cookies[1]],
-            process_connections: current,
-            frontend_connections: current,
-            backend_connections: backend.map_or(0, |backend| {
-                i64::try_from(backend.balancer.total_load()).unwrap_or(i64::MAX)
-            }),
-            server_connections: backend.zip(server).map_or(0, |(backend, server)| {
-                let index = backend.balancer.servers().index(server.index);
-                index.map_or(0, |index| i64::try_from(backend.balancer.load(index)).unwrap_or(i64::MAX))
-            }),
             retries: self.retries.into(),
             redispatched: self.redispatched,
-            process_id: std::process::id(),
-            ..LogFacts::default()
+            request_cookie: request.get(slots.request.len()),
+            response_cookie: answer.get(slots.response.len()),
+            ..facts.log_facts(backend, server)
         };
-        let request_line = self.line.as_ref().and_then(|(bytes, method, target, version)| {
-            Some(RequestLine {
-                method: bytes.get(..*method)?,
-                target: bytes.get(method + 1..method + 1 + target)?,
-                version: if *version >= Version::HTTP_11 { b"1.1" } else { b"1.0" },
-            })
-        });
-        // Only the status of the response is shown.
-        let response_line = self.status.map(|status| (&b"1.1"[..], status));
-        let stream = StreamFacts { request_line, response_line, ..StreamFacts::default() };
-        let moment = Moment { backend, server, log: Some((&log_facts, &stream)), ..Moment::default() };
+        let moment = Moment { backend, server, log: Some(&log_facts), ..Moment::default() };
         let mut text = [0; LONGEST];
         let length = facts.with(moment, |env, scratch| {
             let mut writer = manylane_expr::Writer::new(&mut text);
             log.format.write(env, scratch, &mut writer);
             writer.len()
         });
-        let level = if !fine && log.separate { Level::Err } else { Level::Info };
+        let level = match set {
+            LogLevel::Set(level) => level,
+            _ if !fine && log.separate => Level::Err,
+            _ => Level::Info,
+        };
         send(log, facts, level, &text[..length]);
     }
 }

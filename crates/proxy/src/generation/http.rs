@@ -3,11 +3,14 @@
 use super::bind::text;
 use super::process::Process;
 use super::refuse::Refuse;
+use super::rules::Reply;
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
+use super::rules::RuleReader;
 use manylane_config::tree::{
-    self, AddressHeader, Config, ErrorFile, ExceptNetwork, RetryOn, Set, Settings,
+    self, AddressHeader, Config, ErrorFile, ExceptNetwork, Mode, Proxy, RetryOn, Set, Settings,
 };
+use manylane_expr::Format;
 use manylane_h1::{Limits, NamePolicy};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,8 +28,16 @@ pub struct Http {
     pub forwarded_for: Option<AddressField>,
     /// `option originalto`
     pub original_to: Option<AddressField>,
-    /// Whole answers by status, instead of the program's own.
+    /// Answers by status, instead of the program's own.
     pub answers: Vec<(u16, Box<[u8]>)>,
+    /// The same with more to them: `http-error`.
+    pub replies: Vec<Reply>,
+    /// `unique-id-format`
+    pub unique_id: Option<Format>,
+    /// `unique-id-header`
+    pub unique_id_header: Option<Box<[u8]>>,
+    /// `option h1-case-adjust-bogus-client`, or `-server`: names of fields are spelled as `global` says.
+    pub spells: bool,
     /// `monitor-uri`
     pub monitor: Option<Box<[u8]>>,
     /// `option http-restrict-req-hdr-names`
@@ -53,6 +64,15 @@ pub struct Http {
     pub cookie: Option<Cookie>,
     /// `retry-on`
     pub retry_on: RetryEvents,
+}
+
+/// Which side of a proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// It listens.
+    Front,
+    /// It has servers.
+    Back,
 }
 
 /// What happens to connections after a response. The stricter of a frontend's and a backend's counts.
@@ -151,13 +171,17 @@ impl RetryEvents {
     }
 }
 
-pub(super) fn http(
-    settings: &Settings,
+pub(super) fn http<'c>(
+    proxy: &'c Proxy,
+    side: Side,
+    reader: &mut RuleReader<'c>,
     process: &Process,
     config: &Config,
     refuse: &mut Refuse<'_>,
 ) -> Http {
+    let settings = &proxy.settings;
     let on = |toggle| settings.option(toggle);
+    let in_http = settings.mode() == Mode::Http;
     let limits = |relaxed| Limits {
         head: process.bufsize.saturating_sub(process.maxrewrite).min(manylane_http::MAX_HEAD),
         room: process.bufsize,
@@ -166,11 +190,6 @@ pub(super) fn http(
         old_payload: false,
         proxy_header: on(Toggle::HTTP_USE_PROXY_HEADER),
     };
-    for statement in &settings.http_errors {
-        refuse.keyword(statement.pos, "http-error", "it is not built yet");
-    }
-    refuse.set(&settings.unique_id_format, "unique-id-format", "it is not built yet");
-    refuse.set(&settings.unique_id_header, "unique-id-header", "it is not built yet");
     let close = match (on(Toggle::HTTPCLOSE), on(Toggle::HTTP_SERVER_CLOSE)) {
         (true, _) => CloseMode::Both,
         (false, true) => CloseMode::Server,
@@ -183,6 +202,17 @@ pub(super) fn http(
         forwarded_for: settings.forwardfor.as_ref().map(|set| address_field(&set.value, b"x-forwarded-for")),
         original_to: settings.originalto.as_ref().map(|set| address_field(&set.value, b"x-original-to")),
         answers: answers(settings, config, refuse),
+        replies: reader.http_errors(proxy, refuse),
+        unique_id: settings
+            .unique_id_format
+            .as_ref()
+            .filter(|_| side == Side::Front && in_http)
+            .and_then(|set| reader.unique_id(&set.value, proxy, refuse)),
+        unique_id_header: settings.unique_id_header.as_ref().map(|set| set.value.bytes().into()),
+        spells: on(match side {
+            Side::Front => Toggle::H1_ADJUST_CLIENT,
+            Side::Back => Toggle::H1_ADJUST_SERVER,
+        }),
         monitor: settings.monitor_uri.as_ref().map(|set| set.value.bytes().into()),
         names: match settings.restrict_header_names.map(|set| set.value) {
             Some("delete") => NamePolicy::Delete,
@@ -314,9 +344,10 @@ fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec
 }
 
 /// Bytes of an error file at most: it is sent whole, from memory.
-const LONGEST_ANSWER: u64 = 1 << 20;
+pub(super) const LONGEST_ANSWER: u64 = 1 << 20;
 
-fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Box<[u8]>> {
+/// The message that an error file has, or a redirection in its place.
+pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Box<[u8]>> {
     use std::io::Read;
     if let Some(redirection) = file.redirect {
         let mut bytes = format!("HTTP/1.1 {} Found\r\ncontent-length: 0\r\ncache-control: no-cache\r\nlocation: ", redirection.status);

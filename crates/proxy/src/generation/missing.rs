@@ -6,9 +6,12 @@ use manylane_expr::{Looks, Missing};
 /// For the rules and conditions of a proxy.
 pub(super) fn in_rules(mode: Mode) -> Missing {
     match mode {
-        Mode::Http => |name, looks| match name {
-            // The request may have been edited, and only log lines remember how it came.
-            "capture.req.method" | "capture.req.uri" | "capture.req.ver" => Some(LOGS_ONLY),
+        Mode::Http => |name, looks| match looks {
+            // Log lines come too late for them.
+            Looks::Data if name.contains("body") => None,
+            Looks::Message if name == "req.body_param" => None,
+            // What ends a request is not known while its rules run.
+            Looks::Alias if LATE.contains(&name) => Some("it is known when the line is logged, not while rules run"),
             _ => anywhere(name, looks),
         },
         Mode::Tcp => in_tcp_rules,
@@ -24,7 +27,10 @@ pub(super) fn in_logs(mode: Mode) -> Missing {
 }
 
 const NOT_BUILT: &str = "it is not built yet";
-const LOGS_ONLY: &str = "it is built for logs only yet";
+/// Aliases of times, bytes and ends.
+const LATE: &[&str] = &[
+    "B", "CC", "CS", "Ta", "Tc", "Td", "Ti", "Tq", "TR", "Tr", "Tt", "Tu", "Tw", "U", "bq", "rc", "sq", "ts", "tsc",
+];
 
 fn in_tcp_rules(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
@@ -39,7 +45,8 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
         Looks::Message | Looks::Data if name != "wait_end" => {
             Some("in TCP mode the bytes of connections are not looked at yet")
         }
-        Looks::Connection if name.starts_with("capture.") => Some("there is no request in TCP mode"),
+        Looks::Connection if name.starts_with("capture.") || name == "unique-id" => Some("there is no request in TCP mode"),
+        Looks::Alias if name == "ID" || name == "rt" => Some("there is no request in TCP mode"),
         _ => anywhere(name, looks),
     }
 }
@@ -68,15 +75,13 @@ fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
             }
             // Only loopback addresses are known to be the machine's.
             "src_is_local" | "dst_is_local" | "fc_src_is_local" | "fc_dst_is_local" => Some(NOT_BUILT),
-            "capture.req.hdr" | "capture.res.hdr" | "capture.res.ver" | "fc_pp_authority" | "fc_pp_unique_id"
-            | "last_rule_file" | "last_rule_line" | "unique-id" => Some(NOT_BUILT),
+            "fc_pp_authority" | "fc_pp_unique_id" | "last_rule_file" | "last_rule_line" => Some(NOT_BUILT),
             _ => None,
         },
         Looks::Converter if name == "debug" => Some("it would go nowhere"),
         Looks::Alias => match name {
             "bi" | "bp" | "si" | "sp" => Some("the addresses of connections to servers are not logged yet"),
-            "lc" | "rt" => Some("lines and requests are not numbered yet"),
-            "ID" => Some("'unique-id-format' is not built yet"),
+            "lc" => Some("lines are not numbered yet"),
             _ => None,
         },
         Looks::Fixed | Looks::Message | Looks::Converter => None,

@@ -14,6 +14,8 @@ mod proxies;
 mod refuse;
 mod rules;
 mod server;
+mod spelling;
+mod users;
 
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
@@ -21,15 +23,19 @@ pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{FrontendLog, Logs};
 pub use process::{Owner, Process, RuntimeSocket};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
+pub use crate::rules::{End, Normalizer};
 pub use rules::{
-    Action, ConnectionAction, ContentAction, Expressions, Redirect, RedirectKind, Reply, Rule, Rules, Target,
+    Action, Addressed, Captures, Change, ConnectionAction, ContentAction, Expressions, Listed, MOST_CAPTURES, Made,
+    NameMatch, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Target, TimeoutOf,
 };
+pub use users::Userlist;
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 
 use crate::places::Places;
 use manylane_config::diag::Diagnostics;
 use manylane_config::tree::{Config, Mode};
 use manylane_expr::Zone;
+use manylane_http::CaseTable;
 use refuse::Refuse;
 
 /// One configuration, built for running.
@@ -45,6 +51,12 @@ pub struct Generation {
     pub servers: usize,
     /// What expressions share.
     pub expressions: Expressions,
+    /// Users, by the file's order of lists.
+    pub userlists: Vec<Userlist>,
+    /// `h1-case-adjust`
+    pub spellings: Option<CaseTable>,
+    /// A rule looks at the unique id of requests.
+    pub makes_ids_early: bool,
     /// Where lines are logged.
     pub logs: Logs,
     /// The local time zone.
@@ -85,9 +97,8 @@ impl Generation {
         for section in resolvers {
             refuse.keyword(section.name.pos(), "resolvers", "names are resolved at the start only");
         }
-        for section in userlists {
-            refuse.keyword(section.name.pos(), "userlist", "users are not built yet");
-        }
+        let userlists = users::userlists(userlists, &mut refuse);
+        let spellings = spelling::spellings(global, &mut refuse);
         for section in rings {
             refuse.keyword(section.name.pos(), "ring", "it is not built yet");
         }
@@ -105,6 +116,9 @@ impl Generation {
             backends: proxies.backends,
             servers: proxies.servers,
             expressions,
+            userlists,
+            spellings,
+            makes_ids_early: rules::mentions(config, b"unique-id") || rules::mentions(config, b"%ID"),
             zone: Zone::system(),
             logs,
             places,

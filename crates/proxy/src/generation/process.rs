@@ -159,8 +159,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         grace,
         group,
         h1_accept_payload,
-        h1_case_adjust,
-        h1_case_adjust_file,
+        h1_case_adjust: _, // read by `spelling`
+        h1_case_adjust_file: _,
         hard_stop_after,
         localpeer: _, // a name that only peers sections use, and those are refused
         log: _, // read with the targets of proxies
@@ -219,10 +219,6 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     }
     refuse.set(dns_accept_family, "dns-accept-family", "names are resolved at the start only, to any family");
     refuse.on(h1_accept_payload, "h1-accept-payload-with-any-method", "it is not built yet");
-    if let Some((name, _)) = h1_case_adjust.first() {
-        refuse.keyword(name.pos(), "h1-case-adjust", "it is not built yet");
-    }
-    refuse.set(h1_case_adjust_file, "h1-case-adjust-file", "it is not built yet");
     refuse.set(maxconnrate, "maxconnrate", "it is not built yet");
     refuse.set(maxpipes, "maxpipes", "each lane keeps a bounded number of pipes of its own");
     refuse.set(maxsessrate, "maxsessrate", "it is not built yet");

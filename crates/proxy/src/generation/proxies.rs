@@ -2,14 +2,15 @@
 
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
-use super::http::{self, Http};
+use super::http::{self, Http, Side};
 use super::log::{FrontendLog, Logs};
 use super::process::Process;
 use super::refuse::Refuse;
-use super::rules::{Directory, Expressions, RuleReader, Rules};
+use super::rules::{Captures, Directory, Expressions, RuleReader, Rules};
 use super::server::{self, Server};
 use crate::counts::{BackendCounts, FrontendCounts};
 use crate::places::Places;
+use crate::rate::Rate;
 use manylane_balance::{Balancer, Depot, ShelfLimits};
 use manylane_config::table::{Timeout, Toggle};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
@@ -40,12 +41,17 @@ pub struct Frontend {
     pub http: Http,
     /// Its rules.
     pub rules: Arc<Rules>,
+    /// What it captures of messages.
+    pub captures: Captures,
     /// How it logs, if it does.
+    
     pub log: Option<FrontendLog>,
     /// Where waiting ends.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
     pub places: Places,
+    /// `rate-limit sessions`
+    pub rate: Option<Rate>,
     /// Switches of both kinds of proxies.
     pub common: Common,
     /// What happened.
@@ -261,25 +267,13 @@ fn one<'c>(
         rules: _,
         use_backend: _,
         use_server: _,
-        captures,
-        monitor_fail,
-        force_persist,
-        ignore_persist,
+        captures: _,
+        monitor_fail: _,
+        force_persist: _,
+        ignore_persist: _,
     } = proxy;
-    let rule = "it is not built yet";
-    let rules = Arc::new(reader.rules(proxy, refuse));
-    for capture in captures {
-        refuse.keyword(capture.pos, "capture", "it is not built yet");
-    }
-    for (conditions, keyword) in [
-        (monitor_fail, "monitor fail"),
-        (force_persist, "force-persist"),
-        (ignore_persist, "ignore-persist"),
-    ] {
-        for condition in conditions {
-            refuse.keyword(condition.pos, keyword, rule);
-        }
-    }
+    let (rules, captures) = reader.rules(proxy, refuse);
+    let rules = Arc::new(rules);
     let mode = settings.mode();
     let common = self::settings(settings, mode, refuse);
     let id = ids.next(id.map(|set| set.value));
@@ -305,7 +299,8 @@ fn one<'c>(
             mode,
             listeners,
             default_backend,
-            http: http::http(settings, process, config, refuse),
+            http: http::http(proxy, Side::Front, reader, process, config, refuse),
+            captures,
             rules: rules.clone(),
             log: logs.of(proxy, reader, refuse),
             timeouts: FrontendTimeouts {
@@ -317,6 +312,7 @@ fn one<'c>(
                 tarpit: time(Timeout::Tarpit).or(time(Timeout::Connect)),
             },
             places: Places::new(settings.maxconn.map_or(0, |set| set.value)),
+            rate: settings.rate_limit.and_then(|set| Rate::new(set.value)),
             common,
             counts: CounterGroup::new(),
         });
@@ -332,7 +328,7 @@ fn one<'c>(
             server.id = ids.next(None);
         }
         let (balancer, key) = balance::balancer(settings, mode, &built, refuse);
-        let http = http::http(settings, process, config, refuse);
+        let http = http::http(proxy, Side::Back, reader, process, config, refuse);
         all.backends.push(Backend {
             number: all.backends.len(),
             balancer,
@@ -386,6 +382,8 @@ const DONE: &[Toggle] = &[
     Toggle::TCP_SMART_ACCEPT, // the kernel's own delay of acknowledgements does it
     Toggle::TCP_SMART_CONNECT,
     Toggle::TCPKA,
+    Toggle::H1_ADJUST_CLIENT,
+    Toggle::H1_ADJUST_SERVER,
     Toggle::HTTP_BUFFER_REQUEST,
     Toggle::HTTP_DROP_REQUEST_TRAILERS,
     Toggle::HTTP_DROP_RESPONSE_TRAILERS,
@@ -442,7 +440,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         monitor_uri: _,
         options,
         originalto: _,
-        rate_limit,
+        rate_limit: _, // of the frontend
         redispatch: _,
         restrict_header_names: _,
         retries: _,
@@ -459,7 +457,6 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
     if load_server_state.is_some_and(|set| set.value != "none") {
         refuse.set(load_server_state, "load-server-state-from-file", "it is not built yet");
     }
-    refuse.set(rate_limit, "rate-limit sessions", "it is not built yet");
     for statement in stats {
         refuse.keyword(statement.pos, statement.keyword, "the statistics page is not built yet");
     }

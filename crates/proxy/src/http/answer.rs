@@ -1,53 +1,82 @@
 //! The proxy's own answers: by file where the configuration has one, else a short page.
 
-use super::edit;
-use crate::generation::Http;
+use crate::generation::{Http, ReplyBody};
+use crate::rules::{self, Answer, Facts, Moment};
 use manylane_buf::Chain;
-use manylane_h1::{Asked, Connection as Said, Limits, Persist, ResponseParser, set_connection};
-use manylane_http::{Head, Known, Method, Version, status};
+use manylane_h1::{Asked, Body, Connection as Said, Limits, Persist, ResponseParser, set_body, set_connection};
+use manylane_http::{CaseTable, Head, Known, Method, Version, status};
 
 /// An answer that could not be made: there is no memory, or the file says that there is none.
 #[derive(Debug)]
 pub(super) struct NoAnswer;
 
-/// Writes the answer with `code` behind what `out` has.
-///
-/// `proxies` are looked at in order for an answer of their own.
-pub(super) fn write(
-    out: &mut Chain,
+/// An answer before it is fitted to its client.
+pub(super) struct Made {
+    pub(super) head: Head,
+    /// What the head says of the connection.
+    pub(super) said: Said,
+    pub(super) body: Chain,
+}
+
+/// The answer with `code`: the first of `proxies` that has one of its own, else a page. Without `facts` nothing is made anew for the request: only
+/// whole files are taken.
+pub(super) fn usual(
     proxies: &[&Http],
+    facts: Option<(&Facts<'_>, Moment<'_>)>,
     code: u16,
-    version: Version,
-    method: Method,
-    persist: Persist,
-) -> Result<(), NoAnswer> {
-    let own = proxies.iter().flat_map(|http| &http.answers).find(|(status, _)| *status == code);
-    let (mut head, said, mut body) = match own {
-        Some((_, bytes)) if bytes.is_empty() => return Err(NoAnswer),
-        Some((_, bytes)) => from_file(bytes)?,
-        None => page(code)?,
-    };
-    let _ = set_connection(&mut head, said, persist);
-    let _ = edit::keep_alive(&mut head, version, persist);
-    head.emit(out, None).map_err(|_| NoAnswer)?;
-    if method != Method::Head {
-        out.append_chain(&mut body).map_err(|_| NoAnswer)?;
+) -> Result<Made, NoAnswer> {
+    for http in proxies {
+        if let Some(reply) = http.replies.iter().rfind(|reply| reply.status == code) {
+            match (&reply.body, facts) {
+                (ReplyBody::Usual, _) => continue, // the proxy's own lines do not count
+                (ReplyBody::Whole(bytes), _) => return from_file(bytes),
+                (_, Some((facts, moment))) => match rules::reply(facts, moment, reply) {
+                    Ok(Answer::Own(head, body)) => return sized(*head, body),
+                    _ => return Err(NoAnswer),
+                },
+                (_, None) => {}
+            }
+        }
+        match http.answers.iter().find(|(status, _)| *status == code) {
+            Some((_, bytes)) if bytes.is_empty() => return Err(NoAnswer),
+            Some((_, bytes)) => return from_file(bytes),
+            None => {}
+        }
     }
-    Ok(())
+    page(code)
+}
+
+/// A head that a rule made, with the length of its body.
+pub(super) fn sized(mut head: Head, body: Chain) -> Result<Made, NoAnswer> {
+    set_body(&mut head, Body::None, Body::Length(body.len() as u64)).map_err(|_| NoAnswer)?;
+    Ok(Made { head, said: Said::default(), body })
+}
+
+/// Writes the answer to something that is no request behind what `out` has; the connection ends with it.
+pub(super) fn write_early(
+    out: &mut Chain,
+    http: &Http,
+    spellings: Option<&CaseTable>,
+    code: u16,
+) -> Result<(), NoAnswer> {
+    let Made { mut head, said, mut body } = usual(&[http], None, code)?;
+    set_connection(&mut head, said, Persist::Close).map_err(|_| NoAnswer)?;
+    head.emit(out, spellings).map_err(|_| NoAnswer)?;
+    out.append_chain(&mut body).map_err(|_| NoAnswer)
 }
 
 /// A file was checked when the configuration was read: its head is one, and tells the length of its body.
-fn from_file(bytes: &[u8]) -> Result<(Head, Said, Chain), NoAnswer> {
+pub(super) fn from_file(bytes: &[u8]) -> Result<Made, NoAnswer> {
     let mut chain = Chain::new();
     chain.append(bytes).map_err(|_| NoAnswer)?;
     let limits = Limits { head: manylane_http::MAX_HEAD, room: manylane_http::MAX_HEAD, relaxed: true, ..Limits::default() };
     let asked = Asked { method: Method::Get, upgrade: false };
     let response = ResponseParser::new(limits).parse(&mut chain, asked).ok().flatten().ok_or(NoAnswer)?;
-    Ok((response.head, response.connection, chain))
+    Ok(Made { head: response.head, said: response.connection, body: chain })
 }
 
 /// Pages are of HTTP/1.1, whatever was asked in.
-fn page(code: u16) -> Result<(Head, Said, Chain), NoAnswer> {
+fn page(code: u16) -> Result<Made, NoAnswer> {
     let mut head = Head::response(Version::HTTP_11, code, None).map_err(|_| NoAnswer)?;
     let (reason, more) = (status::reason(code), explanation(code));
     let text = format!("<html><body><h1>{code} {reason}</h1>\n{more}\n</body></html>\n");
@@ -63,15 +92,17 @@ fn page(code: u16) -> Result<(Head, Said, Chain), NoAnswer> {
     };
     add(&mut head).map_err(|_| NoAnswer)?;
     let said = Said { close: code == 408 || code == 400, ..Said::default() };
-    Ok((head, said, body))
+    Ok(Made { head, said, body })
 }
 
 fn explanation(code: u16) -> &'static str {
     match code {
         200 => "The service is up.",
         400 => "The request cannot be understood.",
+        401 => "A user and a password are needed.",
         403 => "The request is refused by a rule.",
         404 => "There is nothing here.",
+        407 => "The proxy needs a user and a password.",
         408 => "The request took too long to arrive.",
         413 => "The request is too large.",
         414 => "The address is too long.",

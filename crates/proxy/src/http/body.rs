@@ -21,12 +21,13 @@ pub(super) enum NoBody {
 }
 
 impl Session<'_> {
-    /// Waits until all of the body is there, or as much as a buffer takes. Without `time` each piece has `timeout client`.
+    /// Waits until all of the body is there, or `least` bytes of it if that is not 0, or as much as a buffer takes. Without `time` each piece has `timeout client`.
     pub(super) async fn await_body(
         &mut self,
         request: &mut Request,
         up: &mut Pump,
         time: Option<Duration>,
+        least: usize,
     ) -> Result<(), NoBody> {
         let here = self.local.here();
         let room = self.local.generation.process.bufsize;
@@ -38,7 +39,8 @@ impl Session<'_> {
                 Broken::Framing(error) => NoBody::Wrong(error.status),
                 Broken::Sender | Broken::Receiver | Broken::Memory => NoBody::Left,
             })?;
-            if up.is_done() || up.data().len() >= room {
+            let enough = if least == 0 { room } else { least.min(room) };
+            if up.is_done() || up.data().len() >= enough {
                 return Ok(());
             }
             if !asked {

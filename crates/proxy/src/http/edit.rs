@@ -161,10 +161,11 @@ pub(super) fn keep(
     told: Told,
     right: bool,
     post: bool,
+    ignored: bool,
 ) -> Result<u8, EditError> {
     let by_server = head.values(Known::SET_COOKIE).any(|line| sets(line, &cookie.name));
     let as_it_was = if by_server { b'P' } else { b'N' };
-    let Some(value) = &server.cookie else { return Ok(as_it_was) };
+    let Some(value) = server.cookie.as_ref().filter(|_| !ignored) else { return Ok(as_it_was) };
     match cookie.mode {
         None => Ok(as_it_was),
         Some(CookieMode::Insert) => {

@@ -6,17 +6,18 @@
 
 use super::body::{NoBody, data};
 use super::pump::{Broken, Ends, Kept, Pump};
-use super::{Session, answer, count_status, edit};
+use super::look::{Incoming, Look};
+use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
 use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Target};
-use crate::rules::{Answer, Content, Moment, Verdict, apply, content};
+use crate::rules::{Answer, Content, End, Moment, any_holds, content};
 use crate::run::{Idle, Local};
 use crate::session::Client;
 use crate::server::{self, Attempt, Hold, Shelved, Tried, Wanted};
 use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use edit::Told;
-use manylane_balance::Index;
+use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
 use manylane_h1::{
     Asked, Body, From, Persist, Request, Response, ResponseParser, frame_for, restrict_names, restrict_te,
@@ -37,16 +38,20 @@ pub(super) enum After {
 }
 
 /// What is known of a request while its response is made.
-struct Asking {
-    version: Version,
-    method: Method,
+pub(super) struct Asking {
+    pub(super) version: Version,
+    pub(super) method: Method,
     upgrade: bool,
     /// The client's connection may go on.
-    keep: bool,
+    pub(super) keep: bool,
     mode: CloseMode,
     told: Told,
     /// The server that the cookie names is the one.
     right: bool,
+    /// `force-persist`: that server is taken though it is down.
+    pub(super) forced: bool,
+    /// `ignore-persist`: that server is not looked at.
+    pub(super) ignored: bool,
 }
 
 /// What is left to try.
@@ -84,7 +89,7 @@ impl Outcome {
 }
 
 /// Why there is no response of a server.
-enum Failed {
+pub(super) enum Failed {
     /// The client has to be told, or not: the status, and how it ended.
     Answer(u16, Termination),
     /// It is tried again: nothing reached the client, and all that was sent is still here.
@@ -92,7 +97,9 @@ enum Failed {
     /// The client is gone.
     Client,
     /// A rule has another answer than the server's.
-    Ruled(Answer),
+    Ruled(End, Answer),
+    /// A rule closes the connection.
+    Closed,
     /// A rule refuses the response, and the client gets nothing.
     Refused,
 }
@@ -116,8 +123,10 @@ impl Session<'_> {
             mode: frontend.http.close,
             told: Told::default(),
             right: false,
+            forced: false,
+            ignored: false,
         };
-        self.scopes.next_request();
+        self.begin(&request.head);
         let rules = &*frontend.rules;
         if rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
             return self.fail(&asking, None, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
@@ -127,20 +136,21 @@ impl Session<'_> {
         }
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
             self.record.take(); // it is not logged
-            return self.answer(&asking, None, 200, bodyless).await;
+            let moment = Moment { request: Some(&request.head), ..Moment::default() };
+            let fails = any_holds(&self.facts(), moment, &rules.monitor_fail);
+            return self.answer(&asking, None, if fails { 503 } else { 200 }, bodyless).await;
         }
         if frontend.http.buffer_request {
-            if let Err(not) = self.await_body(&mut request, &mut up, frontend.timeouts.request).await {
+            if let Err(not) = self.await_body(&mut request, &mut up, frontend.timeouts.request, 0).await {
                 return self.no_body(&asking, None, not).await;
             }
             bodyless = up.is_done();
         }
         if !rules.request.is_empty() {
-            let moment = Moment { request_data: data(&request, &up), ..Moment::default() };
-            let verdict = apply(&self.facts(), moment, &rules.request, &mut request.head, false);
-            if let Some(after) = self.ruled(&asking, None, verdict, bodyless).await {
+            if let Some(after) = self.ruled(&asking, &mut request, &mut up, None, &rules.request).await {
                 return after;
             }
+            bodyless = up.is_done();
         }
         let chosen = if rules.use_backend.is_empty() {
             None
@@ -170,7 +180,7 @@ impl Session<'_> {
             return self.fail(&asking, Some(backend), 400, refused, false).await;
         }
         if backend.http.buffer_request && !frontend.http.buffer_request {
-            if let Err(not) = self.await_body(&mut request, &mut up, backend.timeouts.request).await {
+            if let Err(not) = self.await_body(&mut request, &mut up, backend.timeouts.request, 0).await {
                 backend.counts.own().streams_ended.add(1);
                 return self.no_body(&asking, Some(backend), not).await;
             }
@@ -183,9 +193,9 @@ impl Session<'_> {
         let fine = restrict_names(&mut request.head, frontend.http.names)
             && restrict_names(&mut request.head, backend.http.names);
         let ruled = if !listens && !backend.rules.request.is_empty() {
-            let moment = Moment { backend: Some(backend), request_data: data(&request, &up), ..Moment::default() };
-            let verdict = apply(&self.facts(), moment, &backend.rules.request, &mut request.head, false);
-            self.ruled(&asking, Some(backend), verdict, bodyless).await
+            let after = self.ruled(&asking, &mut request, &mut up, Some(backend), &backend.rules.request).await;
+            bodyless = up.is_done();
+            after
         } else {
             None
         };
@@ -216,7 +226,7 @@ impl Session<'_> {
             record.ended = Termination::new(Cause::Refused, Phase::Request);
             record.request = None;
             if backend.is_none() {
-                record.forget(); // it was refused before it counted as one
+                self.scopes.memory.forget(); // it was refused before it counted as one
             }
         });
         self.frontend.counts.own().requests_denied.add(1);
@@ -227,7 +237,7 @@ impl Session<'_> {
     }
 
     /// Answers a request whose body did not come.
-    async fn no_body(&mut self, asking: &Asking, backend: Option<&Backend>, not: NoBody) -> After {
+    pub(super) async fn no_body(&mut self, asking: &Asking, backend: Option<&Backend>, not: NoBody) -> After {
         let ended = |cause| Termination::new(cause, Phase::Request);
         match not {
             NoBody::Late => {
@@ -243,55 +253,6 @@ impl Session<'_> {
         }
     }
 
-    /// Answers what rules decided should be; none if the request goes on.
-    async fn ruled(
-        &mut self,
-        asking: &Asking,
-        backend: Option<&Backend>,
-        verdict: Result<Verdict, EditError>,
-        bodyless: bool,
-    ) -> Option<After> {
-        match verdict {
-            Ok(Verdict::Continue) => None,
-            Ok(Verdict::Answer(Answer::Usual(status))) => {
-                self.note(|record| record.ended = Termination::new(Cause::Refused, Phase::Request));
-                self.frontend.counts.own().requests_denied.add(1);
-                Some(self.answer(asking, backend, status, bodyless).await)
-            }
-            Ok(Verdict::Answer(Answer::Own(head, body))) => {
-                self.note(|record| record.ended = Termination::new(Cause::Local, Phase::Request));
-                Some(self.own_answer(asking, backend, *head, body, bodyless).await)
-            }
-            Err(_) => Some(self.answer(asking, backend, 500, bodyless).await),
-        }
-    }
-
-    /// Sends an answer that rules made.
-    async fn own_answer(
-        &mut self,
-        asking: &Asking,
-        backend: Option<&Backend>,
-        mut head: Head,
-        mut body: Chain,
-        bodyless: bool,
-    ) -> After {
-        let keep = asking.keep && bodyless;
-        let persist = if keep { Persist::KeepAlive } else { Persist::Close };
-        let mut out = Chain::new();
-        let status = head.status();
-        let length = body.len() as u64;
-        let written = set_body(&mut head, Body::None, Body::Length(length))
-            .and_then(|()| set_connection(&mut head, manylane_h1::Connection::default(), persist))
-            .and_then(|()| edit::keep_alive(&mut head, asking.version, persist))
-            .and_then(|()| head.emit(&mut out, None))
-            .is_ok()
-            && (asking.method == Method::Head || out.append_chain(&mut body).is_ok());
-        if !written {
-            return After::Close;
-        }
-        self.send_answer(backend, status, out, keep).await
-    }
-
     /// What is changed in a request wherever it goes.
     fn prepare(
         &self,
@@ -302,9 +263,11 @@ impl Session<'_> {
         let head = &mut request.head;
         if let Some(cookie) = &backend.http.cookie {
             asking.told = edit::told(head, cookie, backend);
+            self.persist(head, asking, backend);
             edit::hide(head, cookie)?;
         }
         edit::addresses(head, self.frontend, backend, &self.client)?;
+        self.identify(head)?;
         restrict_te(head)?;
         let server_closes = asking.mode >= CloseMode::Server && !backend.http.pretend_keep_alive;
         let persist = match (asking.upgrade, server_closes) {
@@ -335,15 +298,18 @@ impl Session<'_> {
                 Err(Failed::Answer(status, ended)) => {
                     return self.fail(asking, Some(backend), status, ended, bodyless).await;
                 }
-                Err(Failed::Ruled(answer)) => {
-                    self.frontend.counts.own().responses_denied.add(1);
-                    return match answer {
-                        Answer::Usual(status) => self.answer(asking, Some(backend), status, bodyless).await,
-                        Answer::Own(head, body) => {
-                            self.own_answer(asking, Some(backend), *head, body, bodyless).await
-                        }
-                    };
+                Err(Failed::Ruled(end, answer)) => {
+                    if end == End::Denied {
+                        self.frontend.counts.own().responses_denied.add(1);
+                    }
+                    let cause = if end == End::Denied { Cause::Refused } else { Cause::Local };
+                    self.note(|record| {
+                        record.ended = Termination::new(cause, Phase::Headers);
+                        record.response = None;
+                    });
+                    return self.give(asking, Some(backend), answer, bodyless).await;
                 }
+                Err(Failed::Closed) => return After::Close,
                 Err(Failed::Refused) => {
                     self.note(|record| record.ended = Termination::new(Cause::Refused, Phase::Data));
                     self.frontend.counts.own().responses_denied.add(1);
@@ -363,7 +329,8 @@ impl Session<'_> {
     fn wanted<'k>(&self, head: &'k Head, asking: &Asking, backend: &Backend) -> Wanted<'k> {
         let servers = backend.balancer.servers();
         let serves = |index: &Index| servers[*index].state().serves_its_own();
-        let by_cookie = asking.told.server.filter(|index| backend.http.persist || serves(index));
+        let obeyed = backend.http.persist || asking.forced;
+        let by_cookie = asking.told.server.filter(|index| !asking.ignored && (obeyed || serves(index)));
         let by_habit = self
             .last
             .filter(|(number, _)| backend.http.prefer_last && *number == backend.number)
@@ -384,6 +351,10 @@ impl Session<'_> {
             server: persistent.or(by_habit),
             avoid: None,
             persistent: persistent.is_some(),
+            priority: Priority {
+                class: self.scopes.memory.priority_class.get(),
+                offset: self.scopes.memory.priority_offset.get(),
+            },
         }
     }
 
@@ -499,7 +470,8 @@ impl Session<'_> {
         if let Some(name) = &backend.http.send_name {
             request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| memory())?;
         }
-        request.head.emit(&mut out, None).map_err(|_| memory())?;
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
+        request.head.emit(&mut out, spellings).map_err(|_| memory())?;
         // What was sent again is not counted twice.
         let resent = Cell::new(0);
         if chances.again {
@@ -602,6 +574,7 @@ impl Session<'_> {
                 record.cookies[0] = match (asking.told.there, asking.told.server) {
                     (false, _) => b'N',
                     (true, None) => b'I',
+                    (true, Some(_)) if asking.ignored => b'U',
                     (true, Some(named)) if named == index => b'V',
                     (true, Some(_)) => b'D',
                 };
@@ -615,20 +588,28 @@ impl Session<'_> {
         count_status!(backend.counts.own(), status);
         let rules = [&backend.rules, &self.frontend.rules];
         let twice = std::ptr::eq(&*backend.rules, &*self.frontend.rules);
-        for rules in rules.into_iter().take(if twice { 1 } else { 2 }).filter(|rules| !rules.response.is_empty()) {
+        let rules = rules.into_iter().take(if twice { 1 } else { 2 });
+        self.scopes.memory.response.set(Some((response_head.version(), status)));
+        self.scopes.memory.capture_response(&self.frontend.captures, &response_head);
+        for rules in rules.clone().filter(|rules| !rules.response.is_empty()) {
+            let mut seen = Look::new(body, From::Server, limits);
+            let incoming = Incoming { connection: &connection, input: &mut from_server, seen: &mut seen };
             let moment = Moment {
                 request: Some(&request.head),
                 backend: Some(backend),
                 server: Some(hold.server()),
                 ..Moment::default()
             };
-            match apply(&self.facts(), moment, &rules.response, &mut response_head, true) {
-                Ok(Verdict::Continue) => {}
-                Ok(Verdict::Answer(answer)) => return Err(Failed::Ruled(answer)),
-                Err(_) => return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))),
+            let ruling = self.response_ruled(moment, rules, &mut response_head, incoming);
+            match going_up.beside(ruling).await {
+                Ok(ruled) => ruled?,
+                Err(Broken::Framing(error)) => {
+                    return Err(Failed::Answer(error.status, Termination::new(Cause::Refused, Phase::Data)));
+                }
+                Err(Broken::Memory) => return Err(memory()),
+                Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client),
             }
         }
-        self.note(|record| record.status = Some(response_head.status())); // rules may have changed it
         let server_persists = said.persists(response_head.version())
             && !matches!(body, Body::UntilClose | Body::Tunnel)
             && asking.mode == CloseMode::KeepAlive;
@@ -640,16 +621,28 @@ impl Session<'_> {
             .and_then(|()| set_body(&mut response_head, body, framed))
             .and_then(|()| match &backend.http.cookie {
                 Some(cookie) => {
-                    let set = edit::keep(&mut response_head, cookie, hold.server(), asking.told, asking.right, post)?;
+                    let set = edit::keep(&mut response_head, cookie, hold.server(), asking.told, asking.right, post, asking.ignored)?;
                     self.note(|record| record.cookies[1] = set);
                     Ok(())
                 }
                 None => Ok(()),
             });
+        let edited = edited.and_then(|()| {
+            let moment = Moment {
+                request: Some(&request.head),
+                backend: Some(backend),
+                server: Some(hold.server()),
+                ..Moment::default()
+            };
+            self.afterwards(moment, rules, &mut response_head)
+        });
         let mut back = Chain::new();
-        if edited.and_then(|()| response_head.emit(&mut back, None)).is_err() {
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
+        if edited.and_then(|()| response_head.emit(&mut back, spellings)).is_err() {
             return Err(memory());
         }
+        // Rules may have changed it.
+        self.note(|record| record.status = Some(response_head.status()));
         if body == Body::Tunnel {
             // Without its request complete no protocol was agreed on.
             if going_up.outcome.is_some() { Ended::Tunnel(back) } else { return Ok(Outcome::CLOSE) }
@@ -713,7 +706,8 @@ impl Session<'_> {
         if client.send(&mut back).await.is_err() {
             return;
         }
-        let (tunnel, usual) = (backend.timeouts.tunnel, self.patience(backend));
+        let tunnel = self.scopes.memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
+        let usual = self.patience(backend);
         let patience = Patience {
             client: tunnel.or(usual.client),
             server: tunnel.or(usual.server),
@@ -725,69 +719,10 @@ impl Session<'_> {
         let pair = Pair::new(&self.local.io, client, server, patience);
         pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count).await;
     }
-
-    /// Answers in place of a server that failed.
-    async fn fail(
-        &mut self,
-        asking: &Asking,
-        backend: Option<&Backend>,
-        status: u16,
-        ended: Termination,
-        bodyless: bool,
-    ) -> After {
-        self.note(|record| record.ended = ended);
-        if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) {
-            self.frontend.counts.own().request_errors.add(1);
-        }
-        self.answer(asking, backend, status, bodyless).await
-    }
-
-    /// Sends an answer of the proxy's own.
-    async fn answer(&mut self, asking: &Asking, backend: Option<&Backend>, status: u16, bodyless: bool) -> After {
-        let keep = asking.keep && bodyless && !matches!(status, 400 | 408);
-        let persist = if keep { Persist::KeepAlive } else { Persist::Close };
-        let frontend = &self.frontend.http;
-        let mut out = Chain::new();
-        let written = match backend {
-            Some(backend) => {
-                let proxies = [&backend.http, frontend];
-                answer::write(&mut out, &proxies, status, asking.version, asking.method, persist)
-            }
-            None => answer::write(&mut out, &[frontend], status, asking.version, asking.method, persist),
-        };
-        if written.is_err() {
-            return After::Close;
-        }
-        self.send_answer(backend, status, out, keep).await
-    }
-
-    async fn send_answer(&mut self, backend: Option<&Backend>, status: u16, mut out: Chain, keep: bool) -> After {
-        self.note(|record| {
-            record.status = Some(status);
-            record.down += out.len() as u64;
-        });
-        count_status!(self.frontend.counts.own(), status);
-        if let Some(backend) = backend {
-            count_status!(backend.counts.own(), status);
-        }
-        let bytes = out.len() as u64;
-        self.frontend.counts.own().bytes_out.add(bytes);
-        self.listener.counts.own().bytes_out.add(bytes);
-        if !keep {
-            self.send_last(&mut out).await;
-            return After::Close;
-        }
-        let sending = self.client.connection.send(&mut out);
-        let sent = match self.frontend.timeouts.client {
-            None => sending.await.is_ok(),
-            Some(time) => matches!(self.local.here().timeout(time, sending).await, Ok(Ok(()))),
-        };
-        if sent { After::KeepAlive } else { After::Close }
-    }
 }
 
 /// A way up that goes on beside other work.
-struct Going<'a, F> {
+pub(super) struct Going<'a, F> {
     work: Pin<&'a mut F>,
     outcome: Option<Result<(), Broken>>,
 }

@@ -4,8 +4,10 @@ mod answer;
 mod body;
 mod edit;
 mod exchange;
+mod look;
 mod pump;
 mod request;
+mod ruled;
 
 use crate::flow::{Patience, Splicing};
 use crate::generation::{Backend, Frontend, Listener};
@@ -38,8 +40,8 @@ struct Session<'a> {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client) {
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, scopes: Scopes::default(), record: RefCell::new(None) };
+pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client, scopes: Scopes) {
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, scopes, record: RefCell::new(None) };
     loop {
         match session.next_request().await {
             Ok(request) => {
@@ -88,7 +90,19 @@ impl Session<'_> {
     /// Logs the request at work.
     fn log(&mut self) {
         let Some(record) = self.record.take() else { return };
+        self.write(&record);
+    }
+
+    /// `do-log`: a line of what is known by now.
+    fn log_now(&self) {
+        if let Some(record) = &*self.record.borrow() {
+            self.write(record);
+        }
+    }
+
+    fn write(&self, record: &Record) {
         let Some(log) = &self.frontend.log else { return };
+        self.make_id(None);
         let backend = record.backend.map(|number| &self.local.generation.backends[number]);
         let server = backend.zip(record.server).map(|(backend, index)| &backend.servers[index.get()]);
         record.write(log, &self.facts(), backend, server, self.local.here().now());
@@ -116,8 +130,8 @@ impl Session<'_> {
 
     fn patience(&self, backend: &Backend) -> Patience {
         Patience {
-            client: self.frontend.timeouts.client,
-            server: backend.timeouts.server,
+            client: self.scopes.memory.client_timeout.get().or(self.frontend.timeouts.client),
+            server: self.scopes.memory.server_timeout.get().or(backend.timeouts.server),
             client_fin: self.frontend.timeouts.client_fin,
             server_fin: backend.timeouts.server_fin,
             independent: self.frontend.common.independent || backend.common.independent,

@@ -4,8 +4,7 @@ use super::{Session, answer, count_status};
 use crate::log::Record;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
-use manylane_h1::{Persist, Request, RequestParser};
-use manylane_http::{Method, Version};
+use manylane_h1::{Request, RequestParser};
 use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -34,6 +33,8 @@ const LINGERING: (usize, Duration) = (1 << 20, Duration::from_secs(2));
 impl Session<'_> {
     /// Waits for the next request.
     pub(super) async fn next_request(&mut self) -> Result<Request, NoMore> {
+        self.scopes.next_request();
+        self.client.is_itself();
         let timeouts = &self.frontend.timeouts;
         let here = self.local.here();
         let mut parser = RequestParser::new(self.frontend.http.request_limits);
@@ -50,10 +51,7 @@ impl Session<'_> {
             if begun {
                 match parser.parse(&mut self.client.received) {
                     Ok(Some(request)) => {
-                        self.note(|record| {
-                            record.request = Some(record.age(here.now()));
-                            record.remember(&request.head);
-                        });
+                        self.note(|record| record.request = Some(record.age(here.now())));
                         return Ok(request);
                     }
                     Ok(None) => {}
@@ -143,8 +141,9 @@ impl Session<'_> {
             record.ended = Termination::new(cause, Phase::Request);
         });
         let mut out = Chain::new();
-        let proxies = [&self.frontend.http];
-        if answer::write(&mut out, &proxies, status, Version::HTTP_11, Method::Get, Persist::Close).is_ok() {
+        let http = &self.frontend.http;
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| http.spells);
+        if answer::write_early(&mut out, http, spellings, status).is_ok() {
             count_status!(self.frontend.counts.own(), status);
             self.send_last(&mut out).await;
         }

@@ -1,5 +1,6 @@
 //! Rules for contents: they may have to wait for more bytes before they can decide.
 
+use super::apply::set_var;
 use super::facts::{Facts, Moment};
 use crate::generation::{ContentAction, Rule};
 use manylane_expr::Verdict;
@@ -34,15 +35,9 @@ pub(crate) fn content(facts: &Facts<'_>, moment: Moment<'_>, rules: &[Rule<Conte
             ContentAction::Reject => return Content::Reject,
             ContentAction::Close => return Content::Close,
             // An expression does not wait: what is not there now is not set.
-            ContentAction::SetVar(id, expression) => facts.with(Moment { may_grow: false, ..moment }, |env, scratch| {
-                let mut scratch = scratch.reborrow();
-                let value = expression.eval(env, &mut scratch).ok().map(|sample| sample.value);
-                env.variables.set(*id, value);
-            }),
-            ContentAction::SetVarFmt(id, format) => facts.with(Moment { may_grow: false, ..moment }, |env, scratch| {
-                let value = format.eval(env, scratch).map(manylane_expr::Value::Str);
-                env.variables.set(*id, value);
-            }),
+            ContentAction::SetVar(id, value, when) => {
+                set_var(facts, Moment { may_grow: false, ..moment }, *id, value, *when);
+            }
             ContentAction::UnsetVar(id) => facts.with(moment, |env, _| {
                 env.variables.set(*id, None);
             }),

@@ -1,20 +1,23 @@
 //! What expressions may look at.
 
-use crate::generation::{Backend, Frontend, Generation, Listener, Server};
+use super::Memory;
+use super::memory::{Texts, digits};
+use crate::generation::{Backend, Frontend, Generation, Listener, MOST_CAPTURES, Server};
 use crate::run::Local;
 use crate::session::{Peers, now};
 use manylane_config::tree::Mode;
 use manylane_expr::{
-    ClientFacts, Data, Direction, Env, Host, LogFacts, Number, ProxyFacts, ProxyId, Scratch, ServerFacts, ServerId,
+    ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine, Scratch, ServerFacts, ServerId,
     StreamFacts, UserlistId, Value, Variables,
 };
 use manylane_http::Head;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
-/// Variables of a session and of its request at work.
+/// Variables of a session and of its request at work, and what else that request leaves behind.
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
+    pub(crate) memory: Memory,
     session: RefCell<Variables>,
     transaction: RefCell<Variables>,
     request: RefCell<Variables>,
@@ -24,6 +27,7 @@ pub(crate) struct Scopes {
 impl Scopes {
     /// The next request begins.
     pub(crate) fn next_request(&self) {
+        self.memory.clear();
         self.transaction.borrow_mut().clear();
         self.request.borrow_mut().clear();
         self.response.borrow_mut().clear();
@@ -55,8 +59,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) side: Option<Direction>,
     /// More bytes may still come and are waited for.
     pub(crate) may_grow: bool,
-    /// At the end, what only log lines know.
-    pub(crate) log: Option<(&'a LogFacts<'a>, &'a StreamFacts<'a>)>,
+    /// What only log lines know.
+    pub(crate) log: Option<&'a LogFacts<'a>>,
 }
 
 fn proxy<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyFacts<'a> {
@@ -70,11 +74,22 @@ fn millis(time: Option<std::time::Duration>) -> i64 {
 impl Facts<'_> {
     /// Evaluates something at a moment. What it makes of text is in the lane's scratch, and gone when this returns.
     pub(crate) fn with<R>(&self, moment: Moment<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
+        let memory = &self.scopes.memory;
+        memory.with_line(|request_line| self.with_stream(moment, request_line, work))
+    }
+
+    fn with_stream<R>(
+        &self,
+        moment: Moment<'_>,
+        request_line: Option<RequestLine<'_>>,
+        work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
+    ) -> R {
         let generation = &*self.local.generation;
+        let memory = &self.scopes.memory;
         let default = self.frontend.default_backend.map(|number| &generation.backends[number]);
         let client = ClientFacts {
-            source: self.peers.source,
-            destination: self.peers.destination,
+            source: memory.source.get().or(self.peers.source),
+            destination: memory.destination.get().or(self.peers.destination),
             link_source: self.peers.link_source,
             link_destination: self.peers.link_destination,
             accepted: self.peers.accepted,
@@ -97,20 +112,44 @@ impl Facts<'_> {
             server: moment.server.map(|server| (server.id.into(), server.name.as_bytes())),
             http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some()),
             timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
-            current_timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
+            current_timeout: backend.map_or(0, |backend| millis(memory.server_timeout.get().or(backend.timeouts.server))),
             tunnel: backend.map_or(0, |backend| millis(backend.timeouts.tunnel)),
-            current_tunnel: backend.map_or(0, |backend| millis(backend.timeouts.tunnel)),
+            current_tunnel: backend.map_or(0, |backend| millis(memory.tunnel_timeout.get().or(backend.timeouts.tunnel))),
             ..ServerFacts::default()
         };
-        let nothing = StreamFacts::default();
-        let (log, stream) = moment.log.unzip();
+        let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
+        let slots = &self.frontend.captures;
+        let (mut of_request, mut of_answer);
+        let stream = StreamFacts {
+            unique_id: request.get(slots.request.len() + 1),
+            request_captures: match slots.request.len() {
+                0 => &[],
+                count => {
+                    of_request = [None; MOST_CAPTURES];
+                    captured(&mut of_request[..count], &request)
+                }
+            },
+            response_captures: match slots.response.len() {
+                0 => &[],
+                count => {
+                    of_answer = [None; MOST_CAPTURES];
+                    captured(&mut of_answer[..count], &answer)
+                }
+            },
+            request_line,
+            response_line: memory.response.get().map(|(version, status)| (digits(version), status)),
+            priority_class: memory.priority_class.get().into(),
+            priority_offset: memory.priority_offset.get().into(),
+            last_rule: None,
+        };
+        let at_end = moment.log.is_some() && moment.request.is_none();
         let reader = self.local.reader();
         let env = Env {
             now: now(),
             zone: &generation.zone,
             direction: match moment.side {
                 Some(direction) => direction,
-                None if moment.response.is_some() || moment.log.is_some() => Direction::Response,
+                None if moment.response.is_some() || at_end => Direction::Response,
                 None => Direction::Request,
             },
             is_final: !moment.may_grow,
@@ -120,8 +159,8 @@ impl Facts<'_> {
             response_data: moment.response_data,
             client: &client,
             server: &server,
-            stream: stream.unwrap_or(&nothing),
-            log,
+            stream: &stream,
+            log: moment.log,
             variables: manylane_expr::Scopes {
                 process: Some(&generation.expressions.process),
                 session: Some(&self.scopes.session),
@@ -136,6 +175,51 @@ impl Facts<'_> {
         let mut memory = self.local.memory.borrow_mut();
         work(&env, &mut memory.scratch())
     }
+}
+
+impl Facts<'_> {
+    /// Makes a text of a format. `None`: it has no room.
+    pub(crate) fn text<R>(&self, moment: Moment<'_>, format: &Format, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
+        let facts;
+        let moment = if format.has_aliases() && moment.log.is_none() {
+            facts = self.log_facts(moment.backend, moment.server);
+            Moment { log: Some(&facts), ..moment }
+        } else {
+            moment
+        };
+        self.with(moment, |env, scratch| work(format.eval(env, scratch)))
+    }
+
+    /// What aliases show at any time: who, when, and how many there are.
+    pub(crate) fn log_facts(&self, backend: Option<&Backend>, server: Option<&Server>) -> LogFacts<'static> {
+        let memory = &self.scopes.memory;
+        let began = self.frontend.counts.read_cheap_one(|counts| &counts.connections);
+        let over = self.frontend.counts.read_cheap_one(|counts| &counts.connections_ended);
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let current = number(began.saturating_sub(over));
+        LogFacts {
+            request_date: memory.begun.get(),
+            request_count: memory.number.get(),
+            process_id: std::process::id(),
+            status: memory.response.get().map_or(-1, |(_, status)| status.into()),
+            process_connections: current,
+            frontend_connections: current,
+            backend_connections: backend.map_or(0, |backend| number(backend.balancer.total_load())),
+            server_connections: backend.zip(server).map_or(0, |(backend, server)| {
+                let index = backend.balancer.servers().index(server.index);
+                index.map_or(0, |index| number(backend.balancer.load(index)))
+            }),
+            ..LogFacts::default()
+        }
+    }
+}
+
+/// Texts by their slots.
+fn captured<'a>(slots: &'a mut [Option<&'a [u8]>], texts: &'a Texts) -> &'a [Option<&'a [u8]>] {
+    for (number, slot) in slots.iter_mut().enumerate() {
+        *slot = texts.get(number);
+    }
+    slots
 }
 
 /// Numbers that only the proxy knows.
@@ -220,8 +304,9 @@ impl Host for Local {
         Some(ServerId(server.number as u32))
     }
 
-    fn authenticate(&self, _: UserlistId, _: &[u8], _: &[u8], _: Option<&[u8]>) -> bool {
-        false // user lists are refused when the configuration is checked
+    fn authenticate(&self, list: UserlistId, user: &[u8], password: &[u8], group: Option<&[u8]>) -> bool {
+        let list = self.generation.userlists.get(list.0 as usize);
+        list.is_some_and(|list| list.knows(user, password, group))
     }
 
     fn is_local(&self, address: IpAddr) -> bool {

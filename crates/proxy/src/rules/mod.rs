@@ -1,9 +1,16 @@
 //! Rules at work: conditions and formats evaluated against a session, actions done to heads.
 
+mod answer;
 mod apply;
 mod content;
 mod facts;
+mod memory;
+mod normalize;
 
-pub(crate) use apply::{Answer, Verdict, apply, connection};
+pub use answer::End;
+pub(crate) use answer::{Answer, reply};
+pub(crate) use apply::{Entrance, Verdict, Walk, after_response, any_holds, apply, connection};
 pub(crate) use content::{Content, content};
 pub(crate) use facts::{Facts, Moment, Scopes};
+pub(crate) use memory::{LONGEST_ID, LogLevel, Memory};
+pub use normalize::Normalizer;

@@ -5,7 +5,7 @@ use crate::generation::{Frontend, Generation, Listener, Owner, Shards};
 use crate::places::Places;
 use crate::session;
 use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, Seat, listen_sharded};
-use manylane_sched::{Class, Remote, TaskKind};
+use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::fmt;
 use std::future::poll_fn;
@@ -115,8 +115,14 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     /// As soon as there is a place at each door.
-    async fn enter(generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
+    async fn enter(here: Here, generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
         let ticket = Self { generation, frontend, listener };
+        if let Some(rate) = &ticket.counted().0.rate {
+            // The lane's clock is the machine's, the same on all lanes.
+            while let Err(wait) = rate.enter(here.now().since(Time::ZERO)) {
+                here.sleep(wait).await;
+            }
+        }
         for door in ticket.doors() {
             door.enter().await; // not dropped meanwhile: an accepted connection waits to the end
         }
@@ -197,13 +203,13 @@ async fn accepting(
         };
         match next {
             Some(Ok(incoming)) => {
-                let ticket = Ticket::enter(generation.clone(), frontend, listener).await;
+                let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
                 give(&local, &balance, incoming, ticket);
             }
             Some(Err(_)) => break, // the listener itself is of no use any more
             None => {
                 for incoming in acceptor.close().await.unwrap_or_default() {
-                    let ticket = Ticket::enter(generation.clone(), frontend, listener).await;
+                    let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
                     give(&local, &balance, incoming, ticket);
                 }
                 break;

@@ -41,6 +41,8 @@ pub struct Local {
     pub(crate) logs: LaneLogs,
     /// Where expressions write.
     pub(crate) memory: RefCell<manylane_expr::Lane>,
+    /// Requests so far.
+    numbers: Cell<u64>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
     pub(super) sessions: Cell<usize>,
     /// Called when the last session ends while it stops.
@@ -89,6 +91,7 @@ impl Local {
             stopping: Event::default(),
             reader,
             memory: RefCell::new(manylane_expr::Lane::new(seed)),
+            numbers: Cell::new(0),
             sessions: Cell::new(0),
             emptied: Box::new(emptied),
             _presence: Presence::new(),
@@ -127,6 +130,17 @@ impl Local {
         self.close_idle();
         if self.sessions.get() == 0 {
             (self.emptied)();
+        }
+    }
+
+    /// A number that no other request of the process has: on a process of one lane they go one by one, else each lane has its own of every
+    /// [`MOST_LANES`](crate::MOST_LANES).
+    pub(crate) fn next_number(&self) -> u64 {
+        let number = self.numbers.get();
+        self.numbers.set(number + 1);
+        match self.generation.process.lanes {
+            Some(1) => number,
+            _ => number * crate::MOST_LANES as u64 + self.here().lane().index() as u64,
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) key: Key<'a>,
     /// This one, whatever the algorithm says, unless its queue is full.
     pub(crate) server: Option<Index>,
+    /// Its place in queues.
+    pub(crate) priority: Priority,
     /// The one that just failed.
     pub(crate) avoid: Option<Index>,
     /// `server` is wanted by a cookie or a rule: not left for another before its time.
@@ -63,7 +65,7 @@ impl Hold {
             let waker = || poll_fn(|context| Poll::Ready(context.waker().clone()));
             let ticket = match picked {
                 Err(NoPick::NoneUsable) => return Err(NoPlace::NoServer),
-                Err(NoPick::AllFull) => balancer.enqueue_any(Priority::default(), now, waker().await),
+                Err(NoPick::AllFull) => balancer.enqueue_any(wanted.priority, now, waker().await),
                 Ok(index) => {
                     if balancer.take(index, now).is_ok() {
                         return Ok(Self::taken(local, backend, index));
@@ -72,14 +74,14 @@ impl Hold {
                     if wanted.server.is_none() && !by_key && tries < TRIES {
                         continue; // another lane was faster
                     }
-                    match balancer.enqueue(index, Priority::default(), now, waker().await) {
+                    match balancer.enqueue(index, wanted.priority, now, waker().await) {
                         Ok(ticket) => ticket,
                         // Its queue is full: any other.
                         Err(_) if wanted.server.is_some() || wanted.avoid != Some(index) => {
                             wanted = Wanted { server: None, avoid: Some(index), ..wanted };
                             continue;
                         }
-                        Err(_) => balancer.enqueue_any(Priority::default(), now, waker().await),
+                        Err(_) => balancer.enqueue_any(wanted.priority, now, waker().await),
                     }
                 }
             };

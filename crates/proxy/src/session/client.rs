@@ -40,6 +40,8 @@ pub(crate) struct Client {
     pub(crate) source: Option<SocketAddr>,
     /// Whom it connected to, as the proxy before this one tells.
     told: Option<SocketAddr>,
+    /// Both without what rules of the request at work say.
+    own: (Option<SocketAddr>, Option<SocketAddr>),
     /// The connection's own ends; ours is asked for when somebody wants to know.
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
@@ -58,6 +60,7 @@ impl Client {
             connection: incoming.into_connection(io),
             source,
             told: None,
+            own: (source, None),
             link_source: source,
             link_destination: OnceCell::new(),
             accepted: now(),
@@ -92,7 +95,34 @@ impl Client {
     pub(crate) fn is_between(&mut self, source: SocketAddr, destination: SocketAddr) {
         self.source = Some(plain(source));
         self.told = Some(plain(destination));
+        self.own = (self.source, self.told);
     }
+
+    /// Rules say who it is, as long as it is there.
+    pub(crate) fn is_told(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) {
+        self.is_said_to_be(source, destination);
+        self.own = (self.source, self.told);
+    }
+
+    /// Rules say who it is, for the request at work: addresses that are `None` stay.
+    pub(crate) fn is_said_to_be(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) {
+        self.source = source.or(self.source);
+        self.told = destination.or(self.told);
+    }
+
+    /// The next request begins: it is who it was.
+    pub(crate) fn is_itself(&mut self) {
+        (self.source, self.told) = self.own;
+    }
+
+    /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that it gets a reset that no router passes
+    /// on.
+    pub(crate) fn vanish(&self) {
+        if let Some(stream) = self.connection.stream() {
+            let _ = manylane_io::options::set_silent_close(stream.as_fd()); // else it is closed as usual
+        }
+    }
+
 
     /// Takes what the client has sent already, at most [`SWALLOWED`] bytes: closing with bytes unread would be a reset.
     pub(crate) fn swallow(&self) {

@@ -9,7 +9,7 @@ pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
 
 use greeting::NoGreeting;
 use crate::run::{Local, Ticket};
-use crate::rules::{self, Facts, Scopes};
+use crate::rules::{self, Entrance, Facts, Scopes};
 use crate::{http, tcp};
 use manylane_config::tree::Mode;
 use manylane_net::Incoming;
@@ -41,8 +41,8 @@ pub(crate) async fn run(local: &Rc<Local>, incoming: Incoming, ticket: &Ticket) 
         }
         return;
     }
+    let scopes = Scopes::default();
     if !frontend.rules.connection.is_empty() {
-        let scopes = Scopes::default();
         let facts = Facts {
             local,
             frontend,
@@ -51,13 +51,18 @@ pub(crate) async fn run(local: &Rc<Local>, incoming: Incoming, ticket: &Ticket) 
             first_request: true,
             scopes: &scopes,
         };
-        if !rules::connection(&facts, &frontend.rules.connection) {
+        let entrance = rules::connection(&facts, &frontend.rules.connection);
+        if entrance != Entrance::Accepted {
             frontend.counts.own().connections_denied.add(1);
+            if entrance == Entrance::Dropped {
+                client.vanish();
+            }
             return;
         }
+        client.is_told(scopes.memory.source.get(), scopes.memory.destination.get());
     }
     match frontend.mode {
-        Mode::Tcp => tcp::run(local, frontend, listener, client).await,
-        Mode::Http => http::run(local, frontend, listener, client).await,
+        Mode::Tcp => tcp::run(local, frontend, listener, client, scopes).await,
+        Mode::Http => http::run(local, frontend, listener, client, scopes).await,
     }
 }

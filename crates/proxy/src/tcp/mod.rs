@@ -20,9 +20,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Serves a connection until it ends.
-pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut client: Client) {
+pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut client: Client, scopes: Scopes) {
     frontend.counts.own().streams.add(1);
-    let scopes = Scopes::default();
     let rules = &frontend.rules;
     let asked = !rules.use_backend.is_empty()
         || !rules.content.is_empty()

@@ -1,7 +1,16 @@
 //! Rules and conditions, compiled when a generation is built.
 
 mod action;
+mod captures;
+mod kinds;
 mod reply;
+
+use captures::Slots;
+pub use captures::{Captures, MOST_CAPTURES};
+pub use kinds::{
+    Action, Addressed, Change, ConnectionAction, Listed, Made, NameMatch, Redirect, RedirectKind, Replaced, Reply,
+    ReplyBody, TimeoutOf,
+};
 
 use super::missing;
 use super::refuse::Refuse;
@@ -10,8 +19,8 @@ use manylane_config::source::Pos;
 use manylane_config::table::Ruleset;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
-    Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
-    References, ServerId, Use, UserlistId, VariableId, VariableNames,
+    Acls, Compiler, Condition, Error, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
+    References, ServerId, Use, UserlistId, VariableId, VariableNames, When,
 };
 use std::collections::HashMap;
 
@@ -41,6 +50,12 @@ pub struct Rules {
     pub request: Vec<Rule<Action>>,
     /// `http-response`
     pub response: Vec<Rule<Action>>,
+    /// `http-after-response`
+    pub after_response: Vec<Rule<Action>>,
+    /// `monitor fail`: any of them.
+    pub monitor_fail: Vec<Condition>,
+    /// `force-persist` and `ignore-persist`: the first that applies.
+    pub persist: Vec<Rule<Persist>>,
     /// `use_backend`
     pub use_backend: Vec<Rule<Target>>,
     /// `use-server`: the servers' numbers in their backend.
@@ -63,13 +78,13 @@ pub struct Rule<A> {
     pub action: A,
 }
 
-/// What is done with a connection.
+/// What becomes of a cookie that names a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionAction {
-    /// No further rule is looked at.
-    Accept,
-    /// It is closed.
-    Reject,
+pub enum Persist {
+    /// It is obeyed though the server is down.
+    Force,
+    /// It is not looked at.
+    Ignore,
 }
 
 /// What is done when bytes of a connection, or a message, were looked at.
@@ -81,10 +96,8 @@ pub enum ContentAction {
     Reject,
     /// The server's connection ends.
     Close,
-    /// `set-var`
-    SetVar(VariableId, Expression),
-    /// `set-var-fmt`
-    SetVarFmt(VariableId, Format),
+    /// `set-var`, `set-var-fmt`
+    SetVar(VariableId, Made, When),
     /// `unset-var`
     UnsetVar(VariableId),
 }
@@ -96,72 +109,6 @@ pub enum Target {
     Fixed(usize),
     /// The one that has this name, if there is one.
     Named(Format),
-}
-
-/// What is done with a request or a response.
-#[derive(Debug)]
-#[allow(missing_docs)] // the words of the rules
-pub enum Action {
-    Allow,
-    Reply(Box<Reply>),
-    /// `deny` without more: the answer with this status.
-    Deny(u16),
-    Redirect(Box<Redirect>),
-    SetHeader(Box<[u8]>, Format),
-    AddHeader(Box<[u8]>, Format),
-    DelHeader(Box<[u8]>),
-    SetMethod(Format),
-    SetPath(Format),
-    SetPathq(Format),
-    SetQuery(Format),
-    SetUri(Format),
-    SetStatus(u16, Option<Box<[u8]>>),
-    SetVar(VariableId, Expression),
-    SetVarFmt(VariableId, Format),
-    UnsetVar(VariableId),
-}
-
-/// `return`, or `deny` with an answer of its own.
-#[derive(Debug)]
-pub struct Reply {
-    /// `status`
-    pub status: u16,
-    /// `content-type`
-    pub content_type: Box<[u8]>,
-    /// `string`, `lf-string`
-    pub body: Option<Format>,
-    /// `hdr`
-    pub fields: Vec<(Box<[u8]>, Format)>,
-}
-
-/// `redirect`
-#[derive(Debug)]
-pub struct Redirect {
-    /// How the target is made.
-    pub kind: RedirectKind,
-    /// Of what.
-    pub target: Format,
-    /// `code`
-    pub code: u16,
-    /// `drop-query`
-    pub drop_query: bool,
-    /// `append-slash`
-    pub append_slash: bool,
-    /// `ignore-empty`
-    pub ignore_empty: bool,
-    /// `set-cookie`, `clear-cookie`: the value of `Set-Cookie`.
-    pub cookie: Option<Box<[u8]>>,
-}
-
-/// How a redirection's target is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RedirectKind {
-    /// As it is.
-    Location,
-    /// Before the request's path.
-    Prefix,
-    /// Before the request's host and path.
-    Scheme,
 }
 
 /// Names of the file.
@@ -265,6 +212,20 @@ impl<'c> RuleReader<'c> {
         }
     }
 
+    /// `unique-id-format`
+    pub(super) fn unique_id(&mut self, word: &Word, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> Option<Format> {
+        self.directory.current = Some(proxy);
+        let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
+        compiler.missing = missing::in_rules(Mode::Http);
+        match Format::compile(word.bytes(), Use::Text, Places::FRONT_REQUEST | Places::LOG, &mut compiler) {
+            Ok(format) => Some(format),
+            Err(error) => {
+                refuse.found.alert(word.pos_at(error.at), format!("unique-id-format : {error}"));
+                None
+            }
+        }
+    }
+
     /// A format of the program's own.
     pub(super) fn own_format(&mut self, text: &str) -> Format {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
@@ -273,7 +234,8 @@ impl<'c> RuleReader<'c> {
     }
 
     /// The rules of a proxy; those of a named `defaults` section come before its own.
-    pub(super) fn rules(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> Rules {
+    pub(super) fn rules(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> (Rules, Captures) {
+        let slots = Slots::new(proxy, refuse);
         self.directory.current = Some(proxy);
         let config = self.directory.config;
         let defaults = proxy.defaults.map(|index| &config.proxies[index]);
@@ -288,9 +250,23 @@ impl<'c> RuleReader<'c> {
                 report(refuse, &acl.words, acl.pos, &format!("acl '{}'", acl.name.shown()), &error);
             }
         }
-        let mut reader = Reader { compiler: &mut compiler, acls: &mut acls, refuse };
-        let front = proxy.kind.is_frontend();
-        let back = proxy.kind.is_backend();
+        let (front, back) = (proxy.kind.is_frontend(), proxy.kind.is_backend());
+        let mut reader = Reader {
+            compiler: &mut compiler,
+            acls: &mut acls,
+            refuse,
+            config,
+            slots: &slots,
+            proxy_name: proxy.name.bytes(),
+            front,
+            back,
+        };
+        // The rules of a `listen` run for both of its sides.
+        let at = |of_front: Places, of_back: Places| match (front, back) {
+            (true, true) => of_front | of_back,
+            (true, false) => of_front,
+            _ => of_back,
+        };
         let http = proxy.settings.mode() == Mode::Http;
         let mut rules = Rules::default();
         let mut redirects = Vec::new();
@@ -311,13 +287,17 @@ impl<'c> RuleReader<'c> {
                     rules.response_content.extend(reader.content(rule, Places::BACK_RESPONSE_CONTENT, http));
                 }
                 Ruleset::HttpRequest | Ruleset::Redirect if http => {
-                    let place = if front { Places::FRONT_REQUEST } else { Places::BACK_REQUEST };
+                    let place = at(Places::FRONT_REQUEST, Places::BACK_REQUEST);
                     let list = if rule.list == Ruleset::Redirect { &mut redirects } else { &mut rules.request };
                     list.extend(reader.rule(rule, place));
                 }
                 Ruleset::HttpResponse if http => {
-                    let place = if front { Places::FRONT_RESPONSE } else { Places::BACK_RESPONSE };
+                    let place = at(Places::FRONT_RESPONSE, Places::BACK_RESPONSE);
                     rules.response.extend(reader.rule(rule, place));
+                }
+                Ruleset::HttpAfterResponse if http => {
+                    let place = at(Places::FRONT_RESPONSE, Places::BACK_RESPONSE);
+                    rules.after_response.extend(reader.rule(rule, place));
                 }
                 // Rules for messages mean nothing to bytes, of which the file's reader warns.
                 list if !http && (list.name().starts_with("http") || list == Ruleset::Redirect) => {}
@@ -335,12 +315,58 @@ impl<'c> RuleReader<'c> {
                 proxy.servers.iter().position(|server| server.name.bytes() == name)
             }));
         }
+        for condition in &proxy.monitor_fail {
+            let condition = Some(condition.clone());
+            rules.monitor_fail.extend(reader.condition(&condition, Places::FRONT_REQUEST).flatten());
+        }
+        let forced = proxy.force_persist.iter().map(|condition| (Persist::Force, condition));
+        let ignored = proxy.ignore_persist.iter().map(|condition| (Persist::Ignore, condition));
+        let mut persist: Vec<_> = forced.chain(ignored).collect();
+        persist.sort_by_key(|(_, condition)| condition.pos);
+        for (action, condition) in persist {
+            let condition = reader.condition(&Some(condition.clone()), Places::USE_SERVER);
+            rules.persist.extend(condition.map(|condition| Rule { condition, action }));
+        }
         rules.reads_data = compiler.reads_data;
         for warning in compiler.take_warnings() {
             refuse.found.warning(proxy.pos, format!("{} '{}' : {warning}", proxy.kind.name(), proxy.name.shown()));
         }
-        rules
+        (rules, slots.captures)
     }
+
+    /// The `http-error` lines of a proxy: answers by status.
+    pub(super) fn http_errors(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> Vec<Reply> {
+        self.directory.current = Some(proxy);
+        let config = self.directory.config;
+        let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
+        compiler.missing = missing::in_rules(proxy.settings.mode());
+        let mut reader = Reader {
+            compiler: &mut compiler,
+            acls: &mut Acls::new(),
+            refuse,
+            config,
+            slots: &Slots::default(),
+            proxy_name: proxy.name.bytes(),
+            front: proxy.kind.is_frontend(),
+            back: proxy.kind.is_backend(),
+        };
+        proxy.settings.http_errors.iter().filter_map(|statement| reader.http_error(statement)).collect()
+    }
+}
+
+/// Whether a rule, a condition or a format of a configuration has `text` in one of its words. More may be found than there is, never
+/// less.
+pub(super) fn mentions(config: &Config, text: &[u8]) -> bool {
+    let has = |words: &[Word]| words.iter().any(|word| word.bytes().windows(text.len()).any(|part| part == text));
+    let when = |condition: &Option<tree::Condition>| condition.as_ref().is_some_and(|condition| has(&condition.words));
+    config.proxies.iter().any(|proxy| {
+        let choices = proxy.use_backend.iter().chain(&proxy.use_server);
+        proxy.acls.iter().any(|acl| has(&acl.words))
+            || proxy.rules.iter().any(|rule| has(&rule.words) || when(&rule.condition))
+            || choices.into_iter().any(|choice| has(std::slice::from_ref(&choice.target)) || when(&choice.condition))
+            || proxy.settings.http_errors.iter().any(|statement| has(&statement.words))
+            || proxy.settings.unique_id_format.iter().any(|set| has(std::slice::from_ref(&set.value)))
+    })
 }
 
 /// Reports what is wrong with words at its place.
@@ -353,6 +379,13 @@ struct Reader<'r, 'c, 'f> {
     compiler: &'r mut Compiler<'c>,
     acls: &'r mut Acls,
     refuse: &'r mut Refuse<'f>,
+    config: &'r Config,
+    slots: &'r Slots,
+    proxy_name: &'r [u8],
+    /// The proxy listens.
+    front: bool,
+    /// The proxy has servers.
+    back: bool,
 }
 
 impl Reader<'_, '_, '_> {
@@ -380,11 +413,7 @@ impl Reader<'_, '_, '_> {
     }
 
     fn connection(&mut self, rule: &tree::Rule, place: Places) -> Option<Rule<ConnectionAction>> {
-        let action = match rule.action {
-            "accept" => ConnectionAction::Accept,
-            "reject" => ConnectionAction::Reject,
-            _ => return self.not_built(rule),
-        };
+        let action = self.connection_action(rule, place)?;
         let condition = self.condition(&rule.condition, place)?;
         Some(Rule { condition, action })
     }
@@ -394,14 +423,11 @@ impl Reader<'_, '_, '_> {
             ("accept", [_]) => ContentAction::Accept,
             ("reject", [_]) => ContentAction::Reject,
             ("close", [_]) if !http => ContentAction::Close,
-            ("set-var(" | "set-var-fmt(" | "unset-var(", [name, arguments @ ..]) => {
-                match self.variable(rule, name, arguments, place)? {
-                    Action::SetVar(id, expression) => ContentAction::SetVar(id, expression),
-                    Action::SetVarFmt(id, format) => ContentAction::SetVarFmt(id, format),
-                    Action::UnsetVar(id) => ContentAction::UnsetVar(id),
-                    _ => return None, // `variable` gives these
-                }
+            ("set-var(" | "set-var-fmt(", [name, arguments @ ..]) => {
+                let (id, made, when) = self.set_var(rule, name, arguments, place)?;
+                ContentAction::SetVar(id, made, when)
             }
+            ("unset-var(", [name]) => ContentAction::UnsetVar(self.variable(rule, name)?.0),
             ("close", [_]) => {
                 self.refuse.keyword(rule.pos, "tcp-response content close", "in HTTP mode it is not built yet");
                 return None;

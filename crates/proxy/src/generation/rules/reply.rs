@@ -1,25 +1,61 @@
 //! Answers that rules make: `return`, `deny` with an answer of its own, `redirect`.
 
-use super::{Action, Reader, Redirect, RedirectKind, Refuse, Reply};
+use super::super::http;
+use super::{Action, Reader, Redirect, RedirectKind, Refuse, Reply, ReplyBody};
+use crate::rules::End;
 use manylane_config::lex::Word;
+use manylane_config::source::Pos;
 use manylane_config::table::Ruleset;
 use manylane_config::tree;
 use manylane_expr::{Places, Use};
 
 impl Reader<'_, '_, '_> {
-    /// `[status code] [content-type type] [string text|lf-string format] [hdr name format]...`
+    /// What is behind `return`, `deny` or `tarpit`.
     pub(super) fn reply(&mut self, rule: &tree::Rule, arguments: &[Word], place: Places) -> Option<Action> {
-        let deny = rule.action == "deny";
-        let usual = match (deny, rule.list) {
-            (false, _) => 200,
-            (true, Ruleset::HttpResponse) => 502,
-            (true, _) => 403,
+        let (end, status) = match (rule.action, rule.list) {
+            ("return", _) => (End::Answered, 200),
+            ("tarpit", _) => (End::Tarpit, 500),
+            (_, Ruleset::HttpResponse) => (End::Denied, 502),
+            _ => (End::Denied, 403),
         };
-        let mut reply = Reply { status: usual, content_type: Box::default(), body: None, fields: Vec::new() };
+        let keyword = format!("{} {}", rule.list.name(), rule.action);
+        let mut reply = self.answer(&keyword, rule.pos, arguments, status, place)?;
+        let bare = match arguments {
+            [] => true,
+            [word, _] => *word == *"deny_status",
+            _ => false,
+        };
+        if end != End::Answered && bare {
+            reply.body = ReplyBody::Usual;
+        }
+        Some(Action::Reply(end, Box::new(reply)))
+    }
+
+    /// `http-error`: the status, and what is answered with it.
+    pub(super) fn http_error(&mut self, statement: &tree::Statement) -> Option<Reply> {
+        let place = Places::HTTP_REQUEST | Places::HTTP_RESPONSE;
+        let given = statement.words.iter().any(|word| *word == *"status");
+        if !given {
+            self.refuse.found.alert(statement.pos, "'http-error' expects 'status' and a number");
+            return None;
+        }
+        self.answer("http-error", statement.pos, &statement.words, 0, place)
+    }
+
+    /// `[status code] [content-type type] [default-errorfiles | errorfile file | errorfiles name | file file | lf-file file | string text
+    /// | lf-string format] [hdr name format]...`
+    fn answer(&mut self, keyword: &str, pos: Pos, arguments: &[Word], status: u16, place: Places) -> Option<Reply> {
+        let mut reply = Reply { status, content_type: Box::default(), body: ReplyBody::None, fields: Vec::new() };
+        // Files of whole messages are looked for by the status, which may stand behind them.
+        let mut whole: Option<(&Word, &Word)> = None;
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
+            if *word == *"default-errorfiles" {
+                reply.body = ReplyBody::Usual;
+                continue;
+            }
             let Some(value) = words.next() else {
-                self.refuse.found.alert(word.pos(), format!("'{}' expects a value", word.shown()));
+                self.refuse.found.alert(word.pos(), format!("'{keyword}' : '{}' expects a value", word.shown()));
                 return None;
             };
             match word.bytes() {
@@ -32,12 +68,15 @@ impl Reader<'_, '_, '_> {
                     reply.status = status;
                 }
                 b"content-type" => reply.content_type = value.bytes().into(),
-                b"string" => {
-                    let escaped = String::from_utf8_lossy(value.bytes()).replace('%', "%%");
-                    let plain = Word::plain(escaped.into_bytes(), value.pos());
-                    reply.body = Some(self.format(&plain, Use::Text, place)?);
+                b"string" => reply.body = ReplyBody::Bytes(value.bytes().into()),
+                b"lf-string" => reply.body = ReplyBody::Format(self.format(value, Use::Text, place)?),
+                b"file" => reply.body = ReplyBody::Bytes(self.bytes_of(value)?),
+                b"lf-file" => {
+                    let bytes = self.bytes_of(value)?;
+                    let text = Word::plain(bytes, value.pos());
+                    reply.body = ReplyBody::Format(self.format(&text, Use::Text, place)?);
                 }
-                b"lf-string" => reply.body = Some(self.format(value, Use::Text, place)?),
+                b"errorfile" | b"errorfiles" => whole = Some((word, value)),
                 b"hdr" => {
                     let Some(format) = words.next() else {
                         self.refuse.found.alert(word.pos(), "'hdr' expects a name and a format");
@@ -46,16 +85,58 @@ impl Reader<'_, '_, '_> {
                     reply.fields.push((value.bytes().into(), self.format(format, Use::Header, place)?));
                 }
                 _ => {
-                    let keyword = format!("{} {} {}", rule.list.name(), rule.action, word.shown());
-                    self.refuse.keyword(word.pos(), &keyword, "it is not built yet");
+                    let message = format!(
+                        "'{keyword}' does not know '{}', there are status, content-type, default-errorfiles, errorfile, \
+                         errorfiles, file, lf-file, string, lf-string and hdr",
+                        word.shown()
+                    );
+                    self.refuse.found.alert(word.pos(), message);
                     return None;
                 }
             }
         }
-        if deny && reply.body.is_none() && reply.fields.is_empty() {
-            return Some(Action::Deny(reply.status));
+        if let Some((word, value)) = whole {
+            reply.body = self.whole(word, value, reply.status, pos)?;
+            reply.fields.clear(); // the file has its own
         }
-        Some(Action::Reply(Box::new(reply)))
+        if matches!(&reply.body, ReplyBody::Bytes(bytes) if bytes.is_empty()) {
+            reply.body = ReplyBody::None;
+        }
+        Some(reply)
+    }
+
+    /// A message of a file, or the one that an `http-errors` section has for the status.
+    fn whole(&mut self, word: &Word, value: &Word, status: u16, pos: Pos) -> Option<ReplyBody> {
+        let file = if *word == *"errorfile" {
+            tree::ErrorFile { code: status, redirect: None, target: value.clone(), pos }
+        } else {
+            let section = self.config.http_errors.iter().find(|section| section.name.bytes() == value.bytes());
+            let Some(section) = section else {
+                self.refuse.found.alert(value.pos(), format!("there is no 'http-errors' section '{}'", value.shown()));
+                return None;
+            };
+            match section.files.iter().find(|file| file.code == status) {
+                Some(file) => file.clone(),
+                None => return Some(ReplyBody::Usual),
+            }
+        };
+        http::answer(&file, self.refuse).map(ReplyBody::Whole)
+    }
+
+    /// A file's bytes.
+    fn bytes_of(&mut self, word: &Word) -> Option<Box<[u8]>> {
+        use std::io::Read;
+        use std::os::unix::ffi::OsStrExt;
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(std::ffi::OsStr::from_bytes(word.bytes()));
+        let read = file.and_then(|file| file.take(http::LONGEST_ANSWER + 1).read_to_end(&mut bytes));
+        let why = match read {
+            Ok(_) if bytes.len() as u64 <= http::LONGEST_ANSWER => return Some(bytes.into()),
+            Ok(_) => format!("'{}' is longer than {} bytes", word.shown(), http::LONGEST_ANSWER),
+            Err(error) => format!("'{}' cannot be read: {error}", word.shown()),
+        };
+        self.refuse.found.alert(word.pos(), why);
+        None
     }
 
     pub(super) fn redirect(&mut self, rule: &tree::Rule, arguments: &[Word], place: Places) -> Option<Action> {

@@ -1,0 +1,104 @@
+//! `capture`, `declare capture` and `http-request capture ... len`: the slots of a frontend.
+
+use super::super::refuse::Refuse;
+use manylane_config::source::Pos;
+use manylane_config::table::Ruleset;
+use manylane_config::tree::{Capture, CaptureKind, Proxy};
+use std::collections::HashMap;
+
+/// Slots of a frontend at most, for requests and for responses each.
+pub const MOST_CAPTURES: usize = 64;
+
+/// What a frontend captures: slots, in the order of the file.
+#[derive(Debug, Default)]
+pub struct Captures {
+    /// Bytes that each slot for requests takes.
+    pub request: Vec<usize>,
+    /// Bytes that each slot for responses takes.
+    pub response: Vec<usize>,
+    /// Fields of requests, and their slots.
+    pub request_fields: Vec<(Box<[u8]>, usize)>,
+    /// Fields of responses, and their slots.
+    pub response_fields: Vec<(Box<[u8]>, usize)>,
+    /// What the names of cookies begin with that are captured, and bytes at most.
+    pub cookie: Option<(Box<[u8]>, usize)>,
+}
+
+/// The same with the slots of rules, by their places in the file.
+#[derive(Debug, Default)]
+pub(in crate::generation) struct Slots {
+    pub(in crate::generation) captures: Captures,
+    pub(super) of_rules: HashMap<Pos, usize>,
+}
+
+/// A line that makes a slot.
+enum Line<'c> {
+    Capture(&'c Capture),
+    /// Where the rule is, and bytes of its slot.
+    Rule(Pos, usize),
+}
+
+impl Slots {
+    pub(super) fn new(proxy: &Proxy, refuse: &mut Refuse<'_>) -> Self {
+        let mut slots = Self::default();
+        let rules = proxy.rules.iter().filter(|rule| rule.action == "capture" && rule.list == Ruleset::HttpRequest);
+        let of_rules = rules.filter_map(|rule| {
+            let length = match &rule.words[..] {
+                [.., len, number] if *len == *"len" => number.text()?.parse().ok()?,
+                _ => return None, // it names a slot, or is wrong, and then it is reported with the rules
+            };
+            Some(Line::Rule(rule.pos, length))
+        });
+        let mut lines: Vec<Line<'_>> = proxy.captures.iter().map(Line::Capture).chain(of_rules).collect();
+        lines.sort_by_key(|line| match line {
+            Line::Capture(capture) => capture.pos,
+            Line::Rule(pos, _) => *pos,
+        });
+        for line in lines {
+            slots.add(&line, refuse);
+        }
+        slots
+    }
+
+    fn add(&mut self, line: &Line<'_>, refuse: &mut Refuse<'_>) {
+        let Captures { request, response, request_fields, response_fields, cookie } = &mut self.captures;
+        let mut slot = |list: &mut Vec<usize>, length: usize, pos: Pos| {
+            if list.len() >= MOST_CAPTURES {
+                let message = format!("a proxy captures {MOST_CAPTURES} things of a message at most: remove some of the captures");
+                refuse.found.alert(pos, message);
+                return None;
+            }
+            list.push(length);
+            Some(list.len() - 1)
+        };
+        match line {
+            Line::Rule(pos, length) => {
+                if let Some(slot) = slot(request, *length, *pos) {
+                    self.of_rules.insert(*pos, slot);
+                }
+            }
+            Line::Capture(Capture { kind, name, length, pos }) => {
+                let length = *length as usize;
+                let name = || -> Box<[u8]> { name.bytes().into() };
+                match kind {
+                    CaptureKind::Cookie if cookie.is_some() => {
+                        refuse.found.alert(*pos, "a proxy has one 'capture cookie' at most: remove the other one");
+                    }
+                    CaptureKind::Cookie => *cookie = Some((name(), length)),
+                    CaptureKind::RequestSlot => {
+                        slot(request, length, *pos);
+                    }
+                    CaptureKind::ResponseSlot => {
+                        slot(response, length, *pos);
+                    }
+                    CaptureKind::RequestHeader => {
+                        request_fields.extend(slot(request, length, *pos).map(|slot| (name(), slot)));
+                    }
+                    CaptureKind::ResponseHeader => {
+                        response_fields.extend(slot(response, length, *pos).map(|slot| (name(), slot)));
+                    }
+                }
+            }
+        }
+    }
+}

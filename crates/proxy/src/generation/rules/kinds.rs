@@ -1,0 +1,254 @@
+//! What rules may do.
+
+use crate::rules::{End, Normalizer};
+use manylane_expr::{Expression, Format, Reference, Regex, Scratch, VariableId, When};
+use manylane_logs::Level;
+use manylane_sync::Arc;
+use std::time::Duration;
+
+/// What is done with a connection.
+#[derive(Debug)]
+#[allow(missing_docs)] // the words of the rules
+pub enum ConnectionAction {
+    /// No further rule is looked at.
+    Accept,
+    /// It is closed.
+    Reject,
+    /// It is closed, and the client is not told.
+    SilentDrop,
+    SetVar(VariableId, Made, When),
+    UnsetVar(VariableId),
+    SetAddress(Addressed, Expression),
+}
+
+/// What is done with a request or a response.
+#[derive(Debug)]
+#[allow(missing_docs)] // the words of the rules
+pub enum Action {
+    Allow,
+    /// `return`, and `deny` or `tarpit` with an answer of their own.
+    Reply(End, Box<Reply>),
+    /// `deny` without more: the answer with this status.
+    Deny(u16),
+    /// The realm.
+    Auth(Box<[u8]>),
+    Redirect(Box<Redirect>),
+    Reject,
+    SilentDrop,
+    SetHeader(Box<[u8]>, Format),
+    AddHeader(Box<[u8]>, Format),
+    DelHeader(Box<[u8]>),
+    DelHeaders(NameMatch),
+    ReplaceHeader(Box<[u8]>, Regex, Format),
+    ReplaceValue(Box<[u8]>, Regex, Format),
+    ReplaceTarget(Replaced, Regex, Format),
+    NormalizeUri(Normalizer),
+    SetMethod(Format),
+    SetPath(Format),
+    SetPathq(Format),
+    SetQuery(Format),
+    SetUri(Format),
+    SetStatus(u16, Option<Box<[u8]>>),
+    SetVar(VariableId, Made, When),
+    UnsetVar(VariableId),
+    /// Into this slot of the frontend's.
+    Capture(Expression, usize),
+    /// None: there is no line.
+    SetLogLevel(Option<Level>),
+    SetTimeout(TimeoutOf, Change),
+    SetPriorityClass(Expression),
+    SetPriorityOffset(Expression),
+    SetRetries(Expression),
+    SetNice(i16),
+    SetAddress(Addressed, Expression),
+    DisableRepetition,
+    StrictMode(bool),
+    Pause(Change),
+    /// How long, and for how many bytes: 0 for all.
+    WaitForBody(Duration, usize),
+    EarlyHint(Box<[u8]>, Format),
+    DoLog,
+    ChangeList {
+        reference: Arc<Reference>,
+        how: Listed,
+        key: Format,
+        value: Option<Format>,
+    },
+}
+
+/// A value of a variable.
+#[derive(Debug)]
+pub enum Made {
+    /// `set-var`
+    Of(Expression),
+    /// `set-var-fmt`
+    Format(Format),
+}
+
+/// A time.
+#[derive(Debug)]
+pub enum Change {
+    /// This one.
+    Fixed(Duration),
+    /// So many milliseconds.
+    Of(Expression),
+}
+
+/// Which timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the words themselves
+pub enum TimeoutOf {
+    Client,
+    Server,
+    Tunnel,
+}
+
+/// Which part of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the words of the rules
+pub enum Addressed {
+    Source,
+    SourcePort,
+    Destination,
+    DestinationPort,
+}
+
+/// Which part of a target is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the words of the rules
+pub enum Replaced {
+    Path,
+    Pathq,
+    Uri,
+}
+
+/// How a list is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the words of the rules
+pub enum Listed {
+    Add,
+    Delete,
+    Set,
+}
+
+impl Listed {
+    /// Changes a list. It takes the list's lock and costs as much as the list is long: for rules that run now and then.
+    ///
+    /// # Errors
+    /// A sentence: the list refuses the entry.
+    pub(crate) fn change(self, reference: &Reference, key: &[u8], value: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Add if reference.contains(key) => Ok(()),
+            Self::Add => reference.add(key, value),
+            Self::Delete => {
+                reference.remove(key);
+                Ok(())
+            }
+            Self::Set => reference.set(key, value),
+        }
+    }
+}
+
+/// `del-header name -m ...`: how names of fields are compared, without their case.
+#[derive(Debug)]
+pub enum NameMatch {
+    /// They begin so.
+    Begin(Box<[u8]>),
+    /// They end so.
+    End(Box<[u8]>),
+    /// They have this in them.
+    Sub(Box<[u8]>),
+    /// A regular expression matches.
+    Regex(Regex),
+}
+
+impl NameMatch {
+    pub(crate) fn matches(&self, name: &[u8], scratch: &mut Scratch<'_>) -> bool {
+        let same = |a: &[u8], b: &[u8]| a.eq_ignore_ascii_case(b);
+        match self {
+            Self::Begin(text) => name.len() >= text.len() && same(&name[..text.len()], text),
+            Self::End(text) => name.len() >= text.len() && same(&name[name.len() - text.len()..], text),
+            Self::Sub(text) => text.is_empty() || name.windows(text.len()).any(|part| same(part, text)),
+            Self::Regex(regex) => regex.is_match(name, scratch),
+        }
+    }
+}
+
+/// `return`, `http-error`, or `deny` with an answer of its own.
+#[derive(Debug)]
+pub struct Reply {
+    /// `status`
+    pub status: u16,
+    /// `content-type`
+    pub content_type: Box<[u8]>,
+    /// What is sent.
+    pub body: ReplyBody,
+    /// `hdr`
+    pub fields: Vec<(Box<[u8]>, Format)>,
+}
+
+/// What a rule's answer consists of.
+#[derive(Debug)]
+pub enum ReplyBody {
+    /// No body.
+    None,
+    /// `default-errorfiles`: the answer that the proxy has for the status.
+    Usual,
+    /// `errorfile`, `errorfiles`: a whole message.
+    Whole(Box<[u8]>),
+    /// `string`, `file`
+    Bytes(Box<[u8]>),
+    /// `lf-string`, `lf-file`
+    Format(Format),
+}
+
+/// `redirect`
+#[derive(Debug)]
+pub struct Redirect {
+    /// How the target is made.
+    pub kind: RedirectKind,
+    /// Of what.
+    pub target: Format,
+    /// `code`
+    pub code: u16,
+    /// `drop-query`
+    pub drop_query: bool,
+    /// `append-slash`
+    pub append_slash: bool,
+    /// `ignore-empty`
+    pub ignore_empty: bool,
+    /// `set-cookie`, `clear-cookie`: the value of `Set-Cookie`.
+    pub cookie: Option<Box<[u8]>>,
+}
+
+/// How a redirection's target is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedirectKind {
+    /// As it is.
+    Location,
+    /// Before the request's path.
+    Prefix,
+    /// Before the request's host and path.
+    Scheme,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_fields_are_compared_without_their_case() {
+        let mut lane = manylane_expr::Lane::new(1);
+        let mut scratch = lane.scratch();
+        for (how, name, matches) in [
+            (NameMatch::Begin(b"x-"[..].into()), &b"X-Id"[..], true),
+            (NameMatch::Begin(b"x-"[..].into()), b"ax-id", false),
+            (NameMatch::End(b"-ID"[..].into()), b"x-id", true),
+            (NameMatch::Sub(b"OO"[..].into()), b"Cookie", true),
+            (NameMatch::Sub(b"xx"[..].into()), b"Cookie", false),
+            (NameMatch::Regex(Regex::new(b"^x-.$", true).unwrap()), b"X-A", true),
+        ] {
+            assert_eq!(how.matches(name, &mut scratch), matches, "{how:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Bodies of responses that rules look at: decoded from what was received, which stays as it is for its forwarding.
+
+use super::pump::Broken;
+use manylane_buf::{Chain, Segment};
+use manylane_expr::Data;
+use manylane_h1::{Body, BodyReader, From, Limits, Progress};
+use manylane_net::Connection;
+
+/// What is here of a body.
+#[derive(Debug)]
+pub(super) struct Look {
+    reader: BodyReader,
+    announced: Option<u64>,
+    /// Received, and not decoded yet.
+    raw: Chain,
+    data: Chain,
+    /// Bytes at most; what is longer is not waited for.
+    most: usize,
+    complete: bool,
+    begun: bool,
+}
+
+/// A message's body as it comes in.
+pub(super) struct Incoming<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) input: &'a mut Chain,
+    pub(super) seen: &'a mut Look,
+}
+
+impl Look {
+    pub(super) fn new(body: Body, from: From, limits: Limits) -> Self {
+        let none = matches!(body, Body::None | Body::Length(0) | Body::Tunnel);
+        Self {
+            reader: BodyReader::new(body, from, limits),
+            announced: match body {
+                Body::Length(length) => Some(length),
+                _ => None,
+            },
+            raw: Chain::new(),
+            data: Chain::new(),
+            most: limits.head,
+            complete: none,
+            begun: false,
+        }
+    }
+
+    /// What expressions see.
+    pub(super) fn data(&self) -> Data<'_> {
+        Data { bytes: Some(&self.data), complete: self.is_enough(0), announced: self.announced }
+    }
+
+    /// Whether nothing more is waited for: all is here, or `least` bytes, or as many as may be.
+    pub(super) fn is_enough(&self, least: usize) -> bool {
+        self.complete || least > 0 && self.data.len() >= least || self.data.len() >= self.most
+    }
+
+    /// Looks at what was received before.
+    pub(super) fn begin(&mut self, input: &Chain) -> Result<(), Broken> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.raw = input.share().map_err(|_| Broken::Memory)?;
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Looks at what was received now.
+    fn add(&mut self, segment: Segment) -> Result<(), Broken> {
+        self.raw.push_back(segment).map_err(|_| Broken::Memory)?;
+        self.step()
+    }
+
+    fn step(&mut self) -> Result<(), Broken> {
+        if self.complete {
+            return Ok(());
+        }
+        let progress = self.reader.read(&mut self.raw, &mut self.data).map_err(Broken::Framing)?;
+        self.complete = matches!(progress, Progress::Done(_));
+        Ok(())
+    }
+
+    /// Nothing more will come.
+    pub(super) fn end(&mut self) {
+        self.complete = true;
+    }
+}
+
+impl Incoming<'_> {
+    /// Receives until there is enough.
+    pub(super) async fn gather(&mut self, least: usize) -> Result<(), Broken> {
+        self.seen.begin(self.input)?;
+        while !self.seen.is_enough(least) {
+            match self.connection.recv().await {
+                Ok(Some(segment)) => {
+                    self.seen.add(segment.clone())?;
+                    self.input.push_back(segment).map_err(|_| Broken::Memory)?;
+                }
+                // Whether it may end here is found out when it is forwarded.
+                Ok(None) => self.seen.end(),
+                Err(_) => return Err(Broken::Sender),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,394 @@
+//! Rules of a request and of its response at work: what they ask for is waited for here, what they decide is answered here.
+
+use super::answer::{self, Made, NoAnswer};
+use super::exchange::{After, Asking, Failed};
+use super::body::data;
+use super::look::Incoming;
+use super::pump::Pump;
+use super::{Session, count_status, edit};
+use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
+use crate::rules::{Answer, End, LONGEST_ID, Moment, Verdict, Walk, after_response, apply, any_holds};
+use crate::session;
+use crate::termination::{Cause, Phase, Termination};
+use manylane_buf::Chain;
+use manylane_h1::{Persist, Request, set_connection};
+use manylane_http::{EditError, Head, Known, Method, Version};
+use manylane_sync::Arc;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+/// What is read of a client in a tarpit at most, in bytes: the rest waits in its own system.
+const HELD: usize = 1 << 16;
+
+impl Session<'_> {
+    /// A request has come: what of it is remembered, for rules and the log.
+    pub(super) fn begin(&self, head: &Head) {
+        let memory = &self.scopes.memory;
+        let generation = &self.local.generation;
+        memory.begun.set(session::now());
+        memory.number.set(self.local.next_number());
+        memory.remember(head);
+        memory.capture_request(&self.frontend.captures, head);
+        if generation.makes_ids_early {
+            self.make_id(Some(head));
+        }
+    }
+
+    /// Makes the unique id, if the frontend has them and this request has none yet.
+    pub(super) fn make_id(&self, head: Option<&Head>) {
+        let memory = &self.scopes.memory;
+        let slot = self.frontend.captures.request.len() + 1;
+        let Some(format) = &self.frontend.http.unique_id else { return };
+        if memory.request.borrow().get(slot).is_some() {
+            return;
+        }
+        let mut id = [0; LONGEST_ID];
+        let moment = Moment { request: head, ..Moment::default() };
+        let length = self.facts().text(moment, format, |text| {
+            let text = text.unwrap_or_default();
+            let length = text.len().min(LONGEST_ID);
+            id[..length].copy_from_slice(&text[..length]);
+            length
+        });
+        memory.request.borrow_mut().set(slot, &id[..length]);
+    }
+
+    /// `unique-id-header`
+    pub(super) fn identify(&self, head: &mut Head) -> Result<(), EditError> {
+        let http = &self.frontend.http;
+        let Some(name) = http.unique_id_header.as_ref().filter(|_| http.unique_id.is_some()) else { return Ok(()) };
+        self.make_id(Some(head));
+        let slot = self.frontend.captures.request.len() + 1;
+        let texts = self.scopes.memory.request.borrow();
+        head.add_field(&**name, texts.get(slot).unwrap_or_default())
+    }
+
+    /// `force-persist` and `ignore-persist`
+    pub(super) fn persist(&self, head: &Head, asking: &mut Asking, backend: &Backend) {
+        let rules = &backend.rules.persist;
+        if rules.is_empty() {
+            return;
+        }
+        let facts = self.facts();
+        let moment = Moment { request: Some(head), backend: Some(backend), ..Moment::default() };
+        let applies = |rule: &&Rule<Obeyed>| match &rule.condition {
+            None => true,
+            Some(condition) => any_holds(&facts, moment, std::slice::from_ref(condition)),
+        };
+        let first = rules.iter().find(applies).map(|rule| rule.action);
+        asking.forced = first == Some(Obeyed::Force);
+        asking.ignored = first == Some(Obeyed::Ignore);
+    }
+
+    /// Runs a list of `http-request`; none if the request goes on.
+    pub(super) async fn ruled(
+        &mut self,
+        asking: &Asking,
+        request: &mut Request,
+        up: &mut Pump,
+        backend: Option<&Backend>,
+        rules: &[Rule<Action>],
+    ) -> Option<After> {
+        let mut walk = Walk::request(rules);
+        loop {
+            // A body that is still coming stands before the next request.
+            let bodyless = up.is_done();
+            let verdict = {
+                let moment = Moment { backend, request_data: data(request, up), ..Moment::default() };
+                apply(&self.facts(), moment, &mut walk, &mut request.head)
+            };
+            match verdict {
+                Ok(Verdict::Continue) => break,
+                Ok(Verdict::Pause(time)) => self.local.here().sleep(time).await,
+                Ok(Verdict::Body { time, least }) => {
+                    if let Err(not) = self.await_body(request, up, Some(time), least).await {
+                        return Some(self.no_body(asking, backend, not).await);
+                    }
+                }
+                Ok(Verdict::Hint(mut head)) => {
+                    let mut out = Chain::new();
+                    let spoken = asking.version >= Version::HTTP_11;
+                    if spoken && (head.emit(&mut out, None).is_err() || self.client.connection.send(&mut out).await.is_err())
+                    {
+                        return Some(After::Close);
+                    }
+                }
+                Ok(Verdict::Log) => self.log_now(),
+                Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {
+                    self.note(|record| {
+                        record.ended = Termination::new(Cause::Refused, Phase::Request);
+                        record.request = None; // HAProxy's lines have it so
+                    });
+                    self.frontend.counts.own().requests_denied.add(1);
+                    match verdict {
+                        Verdict::Drop => self.client.vanish(),
+                        _ => self.client.swallow(),
+                    }
+                    return Some(After::Close);
+                }
+                Ok(Verdict::Bad) => {
+                    self.note(|record| record.request = None);
+                    let ended = Termination::new(Cause::Refused, Phase::Request);
+                    return Some(self.fail(asking, backend, 400, ended, bodyless).await);
+                }
+                Ok(Verdict::Answer(end, answer)) => {
+                    return Some(self.decided(asking, backend, end, answer, bodyless).await);
+                }
+                Err(_) => {
+                    let ended = Termination::new(Cause::Refused, Phase::Request);
+                    return Some(self.fail(asking, backend, 500, ended, bodyless).await);
+                }
+            }
+        }
+        let memory = &self.scopes.memory;
+        if memory.source.get().is_some() || memory.destination.get().is_some() {
+            self.client.is_said_to_be(memory.source.get(), memory.destination.get());
+        }
+        None
+    }
+
+    /// A rule of a request has decided for an answer.
+    async fn decided(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        end: End,
+        answer: Answer,
+        bodyless: bool,
+    ) -> After {
+        let (cause, phase) = match end {
+            End::Answered => (Cause::Local, Phase::Request),
+            End::Denied => (Cause::Refused, Phase::Request),
+            End::Tarpit => (Cause::Refused, Phase::Tarpit),
+        };
+        self.note(|record| record.ended = Termination::new(cause, phase));
+        if end != End::Answered {
+            self.frontend.counts.own().requests_denied.add(1);
+        }
+        if end == End::Tarpit {
+            let begun = self.local.here().now();
+            let time = backend.map_or(self.frontend.timeouts.tarpit, |backend| backend.timeouts.tarpit);
+            self.tarpit(time.unwrap_or_default()).await;
+            let held = self.local.here().now().since(begun);
+            self.note(|record| {
+                record.request = None; // HAProxy's lines have it so
+                record.queued = Some(held);
+            });
+        }
+        self.give(asking, backend, answer, bodyless).await
+    }
+
+    /// Holds the client for a time, unless it leaves.
+    async fn tarpit(&mut self, time: Duration) {
+        let mut sleep = self.local.here().sleep(time);
+        loop {
+            let more = {
+                let mut receiving = pin!(self.client.connection.recv());
+                let room = self.client.received.len() < HELD;
+                poll_fn(|context| {
+                    if Pin::new(&mut sleep).poll(context).is_ready() {
+                        return Poll::Ready(None);
+                    }
+                    if !room {
+                        return Poll::Pending;
+                    }
+                    receiving.as_mut().poll(context).map(|outcome| outcome.ok().flatten())
+                })
+                .await
+            };
+            match more.map(|segment| self.client.received.push_back(segment)) {
+                Some(Ok(())) => {}
+                Some(Err(_)) | None => return,
+            }
+        }
+    }
+
+    /// Runs a list of `http-response`.
+    pub(super) async fn response_ruled(
+        &self,
+        moment: Moment<'_>,
+        rules: &Rules,
+        head: &mut Head,
+        mut incoming: Incoming<'_>,
+    ) -> Result<(), Failed> {
+        let refused = Termination::new(Cause::Refused, Phase::Headers);
+        if rules.reads_data && incoming.seen.begin(incoming.input).is_err() {
+            return Err(Failed::Answer(502, refused));
+        }
+        let mut walk = Walk::response(&rules.response);
+        loop {
+            let verdict = {
+                let moment = Moment { response_data: incoming.seen.data(), ..moment };
+                apply(&self.facts(), moment, &mut walk, head)
+            };
+            match verdict {
+                Ok(Verdict::Continue) => return Ok(()),
+                Ok(Verdict::Pause(time)) => self.local.here().sleep(time).await,
+                Ok(Verdict::Body { time, least }) => {
+                    match self.local.here().timeout(time, incoming.gather(least)).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => {
+                            return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Data)));
+                        }
+                        Err(_) => {
+                            return Err(Failed::Answer(504, Termination::new(Cause::ServerSilent, Phase::Data)));
+                        }
+                    }
+                }
+                Ok(Verdict::Hint(_) | Verdict::Bad) => {} // of requests only
+                Ok(Verdict::Log) => self.log_now(),
+                Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {
+                    self.note(|record| record.ended = refused);
+                    if matches!(verdict, Verdict::Drop) {
+                        self.client.vanish();
+                    }
+                    return Err(Failed::Closed);
+                }
+                Ok(Verdict::Answer(end, answer)) => return Err(Failed::Ruled(end, answer)),
+                Err(_) => return Err(Failed::Answer(500, refused)),
+            }
+        }
+    }
+
+    /// `http-after-response`
+    pub(super) fn afterwards<'r>(
+        &self,
+        moment: Moment<'_>,
+        rules: impl IntoIterator<Item = &'r Arc<Rules>>,
+        head: &mut Head,
+    ) -> Result<(), EditError> {
+        let mut lists = rules.into_iter().map(|rules| &rules.after_response[..]).filter(|list| !list.is_empty()).peekable();
+        if lists.peek().is_none() {
+            return Ok(());
+        }
+        after_response(&self.facts(), moment, lists, head)
+    }
+
+    /// Answers in place of a server that failed.
+    pub(super) async fn fail(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        status: u16,
+        ended: Termination,
+        bodyless: bool,
+    ) -> After {
+        self.note(|record| record.ended = ended);
+        if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) {
+            self.frontend.counts.own().request_errors.add(1);
+        }
+        self.answer(asking, backend, status, bodyless).await
+    }
+
+    /// Sends an answer of the proxy's own.
+    pub(super) async fn answer(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        status: u16,
+        bodyless: bool,
+    ) -> After {
+        self.give(asking, backend, Answer::Usual(status), bodyless).await
+    }
+
+    /// Sends an answer.
+    pub(super) async fn give(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        answer: Answer,
+        bodyless: bool,
+    ) -> After {
+        let mut status = 0;
+        let made = self.fitted(asking, backend, answer, bodyless, &mut status);
+        match made {
+            Ok((out, keep)) => self.send_answer(backend, status, out, keep).await,
+            Err(NoAnswer) => {
+                if status > 0 {
+                    self.note(|record| record.status = Some(status));
+                }
+                After::Close
+            }
+        }
+    }
+
+    /// An answer as it goes out, and whether the connection goes on after it.
+    fn fitted(
+        &self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        answer: Answer,
+        bodyless: bool,
+        status: &mut u16,
+    ) -> Result<(Chain, bool), NoAnswer> {
+        let frontend = self.frontend;
+        let facts = self.facts();
+        let moment = Moment { backend, ..Moment::default() };
+        let usual = |code: u16| match backend {
+            Some(backend) => answer::usual(&[&backend.http, &frontend.http], Some((&facts, moment)), code),
+            None => answer::usual(&[&frontend.http], Some((&facts, moment)), code),
+        };
+        if let Answer::Usual(code) | Answer::Challenge(code, _) | Answer::Whole(code, _) = &answer {
+            *status = *code;
+        }
+        let Made { mut head, said, mut body } = match answer {
+            Answer::Usual(code) => usual(code)?,
+            Answer::Challenge(code, challenge) => {
+                let mut made = usual(code)?;
+                let name = if code == 407 { Known::PROXY_AUTHENTICATE } else { Known::WWW_AUTHENTICATE };
+                made.head.add_field(name, &challenge).map_err(|_| NoAnswer)?;
+                made
+            }
+            Answer::Whole(_, bytes) => answer::from_file(&bytes)?,
+            Answer::Own(head, body) => answer::sized(*head, body)?,
+        };
+        let made = head.status();
+        let memory = &self.scopes.memory;
+        memory.response.set(Some((head.version(), head.status())));
+        let own = &self.frontend.rules;
+        let of_backend = backend.map(|backend| &backend.rules).filter(|rules| !Arc::ptr_eq(rules, own));
+        self.afterwards(moment, of_backend.into_iter().chain([own]), &mut head).map_err(|_| NoAnswer)?;
+        // A redirection in place of an error is logged as that error, unless a rule says otherwise.
+        if *status == 0 || head.status() != made {
+            *status = head.status();
+        }
+        let keep = asking.keep && bodyless && !matches!(*status, 400 | 408);
+        let persist = if keep { Persist::KeepAlive } else { Persist::Close };
+        let mut out = Chain::new();
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| frontend.http.spells);
+        set_connection(&mut head, said, persist)
+            .and_then(|()| edit::keep_alive(&mut head, asking.version, persist))
+            .and_then(|()| head.emit(&mut out, spellings))
+            .map_err(|_| NoAnswer)?;
+        if asking.method != Method::Head {
+            out.append_chain(&mut body).map_err(|_| NoAnswer)?;
+        }
+        Ok((out, keep))
+    }
+
+    async fn send_answer(&mut self, backend: Option<&Backend>, status: u16, mut out: Chain, keep: bool) -> After {
+        self.note(|record| {
+            record.status = Some(status);
+            record.down += out.len() as u64;
+        });
+        count_status!(self.frontend.counts.own(), status);
+        if let Some(backend) = backend {
+            count_status!(backend.counts.own(), status);
+        }
+        let bytes = out.len() as u64;
+        self.frontend.counts.own().bytes_out.add(bytes);
+        self.listener.counts.own().bytes_out.add(bytes);
+        if !keep {
+            self.send_last(&mut out).await;
+            return After::Close;
+        }
+        let sending = self.client.connection.send(&mut out);
+        let sent = match self.frontend.timeouts.client {
+            None => sending.await.is_ok(),
+            Some(time) => matches!(self.local.here().timeout(time, sending).await, Ok(Ok(()))),
+        };
+        if sent { After::KeepAlive } else { After::Close }
+    }
+}

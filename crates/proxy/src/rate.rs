@@ -1,0 +1,68 @@
+//! A bounded number of events in a second: `rate-limit sessions`.
+//!
+//! # Protocol
+//! The one word has the moment at which all that was let in so far would have come, had it come evenly: each event moves it on by its share of a
+//! second, by compare-and-swap. Who would move it more than a second ahead of now has to wait for that. So up to a second's worth may
+//! come at once, as with the generic cell rate algorithm of ATM (ITU-T I.371).
+//!
+//! # Cost
+//! One locked operation for each *connection* of a frontend that has such a limit.
+
+use manylane_sync::CachePadded;
+use manylane_sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// So many events in a second.
+#[derive(Debug)]
+pub struct Rate {
+    /// Nanoseconds of an event.
+    share: u64,
+    /// Nanoseconds since an epoch of the caller's.
+    until: CachePadded<AtomicU64>,
+}
+
+impl Rate {
+    /// `most` events in a second; none for 0, which is no limit.
+    pub fn new(most: u32) -> Option<Self> {
+        (most > 0).then(|| Self { share: SECOND / u64::from(most), until: CachePadded::new(AtomicU64::new(0)) })
+    }
+
+    /// Lets an event in at `now`, a time since any epoch that is the same in all calls.
+    ///
+    /// # Errors
+    /// How long to wait before the next try.
+    pub fn enter(&self, now: Duration) -> Result<(), Duration> {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2);
+        let moved = self.until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
+            let next = until.max(now) + self.share;
+            (next <= now + SECOND).then_some(next)
+        });
+        match moved {
+            Ok(_) => Ok(()),
+            Err(until) => Err(Duration::from_nanos((until + self.share).saturating_sub(now + SECOND).max(1))),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_lets_in_so_many_and_then_one_at_a_time() {
+        let rate = Rate::new(4).unwrap();
+        let at = |millis| Duration::from_millis(10_000 + millis);
+        for _ in 0..4 {
+            assert_eq!(rate.enter(at(0)), Ok(()));
+        }
+        assert_eq!(rate.enter(at(0)), Err(Duration::from_millis(250)));
+        assert_eq!(rate.enter(at(100)), Err(Duration::from_millis(150)));
+        assert_eq!(rate.enter(at(250)), Ok(()));
+        assert!(rate.enter(at(250)).is_err());
+        assert_eq!(rate.enter(at(5000)), Ok(()));
+        assert!(Rate::new(0).is_none());
+    }
+}

@@ -1,0 +1,114 @@
+//! Answers that rules make.
+
+use super::{Facts, Moment};
+use crate::generation::{Redirect, RedirectKind, Reply, ReplyBody};
+use manylane_buf::Chain;
+use manylane_http::{EditError, Head, Known, Version};
+
+/// How a request ends that a rule answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// As any other.
+    Answered,
+    /// It was refused.
+    Denied,
+    /// It was refused, and is told late.
+    Tarpit,
+}
+
+/// An answer that rules made.
+pub(crate) enum Answer {
+    /// The usual one with this status.
+    Usual(u16),
+    /// The usual one of 401, or of 407, that asks for a password: the challenge.
+    Challenge(u16, Box<[u8]>),
+    /// This one: its head, without fields about framing and the connection, and its body.
+    Own(Box<Head>, Chain),
+    /// A whole message of a file, in answer to this status.
+    Whole(u16, Box<[u8]>),
+}
+
+/// `return`, `deny` with an answer of its own, `http-error`.
+pub(crate) fn reply(facts: &Facts<'_>, moment: Moment<'_>, reply: &Reply) -> Result<Answer, EditError> {
+    let mut body = Chain::new();
+    let append = |body: &mut Chain, bytes: &[u8]| body.append(bytes).map_err(|_| EditError::NoMemory);
+    match &reply.body {
+        ReplyBody::Usual => return Ok(Answer::Usual(reply.status)),
+        ReplyBody::Whole(bytes) => return Ok(Answer::Whole(reply.status, bytes.clone())),
+        ReplyBody::None => {}
+        ReplyBody::Bytes(bytes) => append(&mut body, bytes)?,
+        ReplyBody::Format(format) => {
+            facts.text(moment, format, |text| append(&mut body, text.ok_or(EditError::Full)?))?;
+        }
+    }
+    let mut head = Head::response(Version::HTTP_11, reply.status, None)?;
+    for (name, format) in &reply.fields {
+        facts.text(moment, format, |text| head.add_field(&**name, text.ok_or(EditError::Full)?))?;
+    }
+    if !body.is_empty() {
+        let kind: &[u8] = if reply.content_type.is_empty() { b"text/plain" } else { &reply.content_type };
+        head.add_field(Known::CONTENT_TYPE, kind)?;
+    }
+    Ok(Answer::Own(Box::new(head), body))
+}
+
+/// None: the target is empty, and that is ignored.
+pub(super) fn redirect(
+    facts: &Facts<'_>,
+    moment: Moment<'_>,
+    redirect: &Redirect,
+) -> Result<Option<Answer>, EditError> {
+    let target = facts.text(moment, &redirect.target, |text| text.map(<[u8]>::to_vec)).unwrap_or_default();
+    if redirect.ignore_empty && target.is_empty() {
+        return Ok(None);
+    }
+    let location = match (redirect.kind, moment.request) {
+        (RedirectKind::Location, _) | (_, None) => target,
+        (kind, Some(request)) => {
+            let pathq = |request: &Head| -> Vec<u8> {
+                let path = request.path().unwrap_or(b"/");
+                let mut all = path.to_vec();
+                if redirect.drop_query {
+                    if redirect.append_slash && !all.ends_with(b"/") {
+                        all.push(b'/');
+                    }
+                } else if let Some(query) = request.query() {
+                    all.push(b'?');
+                    all.extend_from_slice(query);
+                }
+                all
+            };
+            match kind {
+                RedirectKind::Scheme => {
+                    let host = request.host().unwrap_or_default();
+                    [&target[..], b"://", host, &pathq(request)].concat()
+                }
+                _ if target == b"/" => pathq(request),
+                _ => [target, pathq(request)].concat(),
+            }
+        }
+    };
+    let mut head = Head::response(Version::HTTP_11, redirect.code, None)?;
+    head.add_field(Known::LOCATION, &location)?;
+    if let Some(cookie) = &redirect.cookie {
+        head.add_field(Known::SET_COOKIE, cookie)?;
+    }
+    // Permanent ones may be kept.
+    if !matches!(redirect.code, 301 | 308) {
+        head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
+    }
+    Ok(Some(Answer::Own(Box::new(head), Chain::new())))
+}
+
+/// What `auth` answers: 407 to a request that takes this for its proxy.
+pub(super) fn challenge(realm: &[u8], of_proxy: bool) -> Answer {
+    let mut text = b"Basic realm=\"".to_vec();
+    for &byte in realm {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
+        }
+        text.push(byte);
+    }
+    text.push(b'"');
+    Answer::Challenge(if of_proxy { 407 } else { 401 }, text.into())
+}

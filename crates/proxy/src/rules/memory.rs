@@ -1,0 +1,244 @@
+//! What a request leaves behind for later rules, for its forwarding and for the log: its first line, what was captured of it, what
+//! rules set.
+//!
+//! One of a session, used again by request after request: texts keep their memory, so in steady state nothing is allocated.
+
+use crate::generation::Captures;
+use manylane_buf::Segment;
+use manylane_expr::{RequestLine, Timestamp};
+use manylane_http::{Head, Known, List, Version};
+use manylane_logs::Level;
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Bytes of a unique id at most, as in HAProxy.
+pub(crate) const LONGEST_ID: usize = 128;
+
+/// How important a request's line is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogLevel {
+    /// As it turns out.
+    #[default]
+    Usual,
+    /// This.
+    Set(Level),
+    /// There is no line.
+    Silent,
+}
+
+/// Texts by number. A text that is set anew takes the place of the one before if it fits there.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    bytes: Vec<u8>,
+    /// Where each begins, and its length.
+    slots: Vec<Option<(usize, usize)>>,
+}
+
+impl Texts {
+    pub(crate) fn get(&self, slot: usize) -> Option<&[u8]> {
+        let (start, length) = (*self.slots.get(slot)?)?;
+        self.bytes.get(start..start + length)
+    }
+
+    pub(crate) fn set(&mut self, slot: usize, text: &[u8]) {
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, None);
+        }
+        let start = match self.slots[slot] {
+            Some((start, length)) if text.len() <= length => {
+                self.bytes[start..start + text.len()].copy_from_slice(text);
+                start
+            }
+            _ => {
+                self.bytes.extend_from_slice(text);
+                self.bytes.len() - text.len()
+            }
+        };
+        self.slots[slot] = Some((start, text.len()));
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.slots.clear();
+    }
+}
+
+/// A request's first line as it came: its bytes, and how long method and target are.
+#[derive(Debug)]
+struct Line {
+    bytes: Segment,
+    method: usize,
+    target: usize,
+    version: Version,
+}
+
+/// What the request at work has left behind.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    line: RefCell<Option<Line>>,
+    /// Version and status of the response.
+    pub(crate) response: Cell<Option<(Version, u16)>>,
+    /// By the frontend's slots for requests; behind them the cookie, and behind that the unique id.
+    pub(crate) request: RefCell<Texts>,
+    /// By the frontend's slots for responses; behind them the cookie.
+    pub(crate) answer: RefCell<Texts>,
+    /// When it began.
+    pub(crate) begun: Cell<Timestamp>,
+    /// A number that no other request of the process has.
+    pub(crate) number: Cell<u64>,
+    /// `set-log-level`
+    pub(crate) log_level: Cell<LogLevel>,
+    /// `set-timeout client`
+    pub(crate) client_timeout: Cell<Option<Duration>>,
+    /// `set-timeout server`
+    pub(crate) server_timeout: Cell<Option<Duration>>,
+    /// `set-timeout tunnel`
+    pub(crate) tunnel_timeout: Cell<Option<Duration>>,
+    /// `set-priority-class`
+    pub(crate) priority_class: Cell<i16>,
+    /// `set-priority-offset`, milliseconds.
+    pub(crate) priority_offset: Cell<i32>,
+    /// `set-retries`
+    pub(crate) retries: Cell<Option<u32>>,
+    /// `disable-l7-retry`
+    pub(crate) no_repetition: Cell<bool>,
+    /// `set-src`, `set-src-port`
+    pub(crate) source: Cell<Option<SocketAddr>>,
+    /// `set-dst`, `set-dst-port`
+    pub(crate) destination: Cell<Option<SocketAddr>>,
+}
+
+/// The version as log lines and captures have it.
+pub(crate) fn digits(version: Version) -> &'static [u8] {
+    if version >= Version::HTTP_11 { b"1.1" } else { b"1.0" }
+}
+
+impl Memory {
+    /// The next request begins.
+    pub(crate) fn clear(&self) {
+        self.line.take();
+        self.response.take();
+        self.request.borrow_mut().clear();
+        self.answer.borrow_mut().clear();
+        self.log_level.take();
+        self.client_timeout.take();
+        self.server_timeout.take();
+        self.tunnel_timeout.take();
+        self.priority_class.take();
+        self.priority_offset.take();
+        self.retries.take();
+        self.no_repetition.take();
+        self.source.take();
+        self.destination.take();
+    }
+
+    /// The first line was no request's.
+    pub(crate) fn forget(&self) {
+        self.line.take();
+    }
+
+    /// Remembers the first line of a request that was not edited yet.
+    pub(crate) fn remember(&self, head: &Head) {
+        let line = head.original().map(|original| Line {
+            bytes: original.clone(),
+            method: head.method().len(),
+            target: head.target().len(),
+            version: head.version(),
+        });
+        self.line.replace(line);
+    }
+
+    /// What is done with the request's first line; `None` when there is none.
+    pub(crate) fn with_line<R>(&self, work: impl FnOnce(Option<RequestLine<'_>>) -> R) -> R {
+        let line = self.line.borrow();
+        work(line.as_ref().and_then(|Line { bytes, method, target, version }| {
+            Some(RequestLine {
+                method: bytes.get(..*method)?,
+                target: bytes.get(method + 1..method + 1 + target)?,
+                version: digits(*version),
+            })
+        }))
+    }
+
+    /// Keeps what the frontend captures of a request.
+    pub(crate) fn capture_request(&self, captures: &Captures, head: &Head) {
+        capture_fields(&self.request, &captures.request, &captures.request_fields, head);
+        if let Some((name, most)) = &captures.cookie {
+            let pairs = head.values(Known::COOKIE).flat_map(|value| List::separated_by(value, b';'));
+            capture_cookie(&self.request, captures.request.len(), name, *most, pairs);
+        }
+    }
+
+    /// Keeps what the frontend captures of a server's response.
+    pub(crate) fn capture_response(&self, captures: &Captures, head: &Head) {
+        capture_fields(&self.answer, &captures.response, &captures.response_fields, head);
+        if let Some((name, most)) = &captures.cookie {
+            let pairs = head.values(Known::SET_COOKIE).filter_map(|value| value.split(|&byte| byte == b';').next());
+            capture_cookie(&self.answer, captures.response.len(), name, *most, pairs);
+        }
+    }
+}
+
+/// Of a field that comes more than once the last one stays.
+fn capture_fields(texts: &RefCell<Texts>, lengths: &[usize], fields: &[(Box<[u8]>, usize)], head: &Head) {
+    for (name, slot) in fields {
+        for value in head.values(&**name) {
+            let kept = value.len().min(lengths[*slot]);
+            texts.borrow_mut().set(*slot, &value[..kept]);
+        }
+    }
+}
+
+/// The first cookie that begins with `name`.
+fn capture_cookie<'h>(
+    texts: &RefCell<Texts>,
+    slot: usize,
+    name: &[u8],
+    most: usize,
+    mut pairs: impl Iterator<Item = &'h [u8]>,
+) {
+    if let Some(pair) = pairs.find(|pair| pair.trim_ascii().starts_with(name)) {
+        let pair = pair.trim_ascii();
+        texts.borrow_mut().set(slot, &pair[..pair.len().min(most)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_set_anew_replaces_the_one_before_and_no_other() {
+        let mut texts = Texts::default();
+        texts.set(1, b"one");
+        texts.set(0, b"zero");
+        texts.set(1, b"longer than one");
+        texts.set(0, b"0");
+        assert_eq!(texts.get(0), Some(&b"0"[..]));
+        assert_eq!(texts.get(1), Some(&b"longer than one"[..]));
+        assert_eq!(texts.get(2), None);
+        texts.clear();
+        assert_eq!((texts.get(0), texts.get(1)), (None, None));
+    }
+
+    #[test]
+    fn captured_fields_are_cut_and_the_last_one_stays() {
+        let mut head = Head::request(b"GET", b"/", Version::HTTP_11).unwrap();
+        for (name, value) in [("x-a", &b"first"[..]), ("x-b", b"b"), ("X-A", b"second"), ("cookie", b"a=1; ID=abcdef; IDX=2")] {
+            head.add_field(name.as_bytes(), value).unwrap();
+        }
+        let captures = Captures {
+            request: vec![4, 9],
+            request_fields: vec![(b"x-a"[..].into(), 0), (b"x-c"[..].into(), 1)],
+            cookie: Some((b"ID"[..].into(), 6)),
+            ..Captures::default()
+        };
+        let memory = Memory::default();
+        memory.capture_request(&captures, &head);
+        let texts = memory.request.borrow();
+        assert_eq!(texts.get(0), Some(&b"seco"[..]));
+        assert_eq!(texts.get(1), None);
+        assert_eq!(texts.get(2), Some(&b"ID=abc"[..]));
+    }
+}
