@@ -428,7 +428,7 @@ impl Session<'_> {
         // The bytes that were received of the client belong to the way up, as long as it lasts.
         let mut received = std::mem::take(&mut self.client.received);
         let attempt = Attempt { connection, hold, reused, pains };
-        let chances = Chances { left: tried.retries < backend.retries, again: tried.retries > 0, persistent, kept };
+        let chances = Chances { left: tried.retries < backend.retries && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
         let outcome = self.served(request, asking, backend, attempt, &mut received, up, chances).await;
         self.client.received = received;
         let Outcome { after, linger, idle } = outcome?;
@@ -575,7 +575,11 @@ impl Session<'_> {
                     (false, _) => b'N',
                     (true, None) => b'I',
                     (true, Some(_)) if asking.ignored => b'U',
-                    (true, Some(named)) if named == index => b'V',
+                    (true, Some(named))
+                        if named == index && backend.balancer.servers()[index].state().serves_its_own() =>
+                    {
+                        b'V'
+                    }
                     (true, Some(_)) => b'D',
                 };
             }
