@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_second_lets_in_so_many_and_then_one_at_a_time() {
         let rate = Rate::new(4).unwrap();
-        let at = |millis| Duration::from_millis(10_000 + millis);
+        let at = |millis: u64| Duration::from_millis(10_000 + millis);
         for _ in 0..4 {
             assert_eq!(rate.enter(at(0)), Ok(()));
         }
