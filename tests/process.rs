@@ -31,13 +31,13 @@ fn a_check_ends_with_haproxys_codes() {
 #[test]
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
-        (" stats socket /tmp/x\n", "stats socket"),
+        (" maxconnrate 5\n", "maxconnrate"),
         (" tune.vars.txn-max-size 1k\n", "tune.vars.txn-max-size"),
         ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
         ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),
         ("backend b\n server s 127.0.0.1:82 check\n", "check"),
         ("backend b\n server s 127.0.0.1:82 track x/y\n", "track"),
-        ("frontend f\n bind 127.0.0.1:83\n rate-limit sessions 5\n", "rate-limit sessions"),
+        ("frontend f\n bind 127.0.0.1:83\n stats enable\n", "stats enable"),
     ] {
         let config = format!("global\n{line}{}", DEFAULTS.replace("global\n nbthread 2\n", ""));
         let outcome = check(&config, &[]);
