@@ -156,13 +156,12 @@ fn what_would_have_no_effect_is_refused_by_name() {
         ("tcp", " tcp-request content track-sc0 src", "tcp-request content track-sc0"),
         ("http", " tcp-request content reject if { req.len gt 0 }", "req.len"),
         ("tcp", " log stderr format raw local0\n log-format \"%[req.payload(0,1)]\"", "req.payload"),
-        ("http", " http-after-response set-header x y", "http-after-response"),
+        ("http", " http-request set-bc-mark 1", "http-request set-bc-mark"),
+        ("http", " http-request add-map(/dev/null) a b", "http-request add-map"),
         ("http", " http-request deny if { fe_sess_rate gt 10 }", "fe_sess_rate"),
         ("http", " http-request deny if { avg_queue(b) gt 10 }", "avg_queue"),
         ("http", " http-request deny if { dst_conn gt 10 }", "dst_conn"),
-        ("http", " http-response deny if { res.body_len gt 10 }", "res.body_len"),
-        ("http", " http-request set-header x %[unique-id]", "unique-id"),
-        ("http", " http-request set-header x %[capture.req.uri]", "capture.req.uri"),
+        ("http", " http-request set-header x %Ta", "%Ta"),
         ("http", " http-response set-header x %[bc_src]", "bc_src"),
         ("http", " http-request set-header x %[src,debug]", "debug"),
         ("http", " log stderr format raw local0\n log-format \"%si\"", "%si"),
@@ -181,7 +180,8 @@ fn what_would_have_no_effect_is_refused_by_name() {
     // What is there is not refused.
     let config = format!(
         "{DEFAULTS} mode http\nfrontend f\n bind :80\n log stderr format raw local0\n log-format \"%[capture.req.uri] %[status]\"\n \
-         http-request deny if WAIT_END {{ fc_src 10.0.0.0/8 }} HTTP\n default_backend b\nbackend b\n server s 127.0.0.1:1\n"
+         http-request deny if WAIT_END {{ fc_src 10.0.0.0/8 }} HTTP\n \
+         http-request set-header x %[unique-id]%[capture.req.uri]\n http-response deny if {{ res.body_len gt 10 }}\n default_backend b\nbackend b\n server s 127.0.0.1:1\n"
     );
     let outcome = check(&config, &[]);
     assert_eq!(outcome.status.code(), Some(0), "{}", String::from_utf8_lossy(&outcome.stderr));
@@ -194,9 +194,9 @@ fn mistakes_in_rules_are_told_with_their_place() {
         (" http-request set-header x %[srcc]", 30, "src"),
         (" use_backend b if nothing", 19, "nothing"),
         (
-            " http-request tarpit",
+            " http-request set-bc-mark 1",
             2,
-            "'http-request tarpit' is a keyword of HAProxy that this program refuses",
+            "'http-request set-bc-mark' is a keyword of HAProxy that this program refuses",
         ),
     ] {
         let outcome = check(
