@@ -178,3 +178,24 @@ fn sessions_are_logged_and_formats_are_ones_own() {
         assert!(!line.contains("/1970:"), "the time of the connection is known: {line}");
     }
 }
+
+/// What haproxy 2.6 does not have: `do-log` and `set-retries`.
+#[test]
+fn rules_log_and_say_how_often_servers_are_tried() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n log {} format raw local0\n retries 3\n timeout connect 50ms\n\
+         frontend f\n bind {}\n log-format \"%[capture.req.uri] %ST %rc %ts\"\n \
+         http-request do-log if {{ path /log }}\n http-request set-retries int(1)\n default_backend b\n\
+         backend b\n server s {}\n",
+        syslog.address(),
+        fd(&socket),
+        nobody()
+    ));
+    let mut client = connect(address);
+    write!(client, "GET /log HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(read_all(&mut client).starts_with("HTTP/1.1 503 "));
+    assert_eq!(syslog.line().trim_end(), "/log -1 0 --");
+    assert_eq!(syslog.line().trim_end(), "/log 503 1 SC");
+}

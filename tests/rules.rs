@@ -210,3 +210,34 @@ fn mistakes_in_rules_are_told_with_their_place() {
         assert!(said.contains(&format!("at column {column}:")) && said.contains(part), "{line}: {said}");
     }
 }
+
+/// What haproxy 2.6 does not have: `pause`. How long it takes is seen by the rule itself.
+#[test]
+fn a_pause_holds_a_request_and_a_response() {
+    let (_program, address, _socket) = start(
+        " http-request set-var(txn.t) date(0,ms)\n http-request pause 150\n \
+          http-request set-header X-Held %[date(0,ms),sub(txn.t)]\n \
+          http-response set-var(txn.t) date(0,ms)\n http-response pause int(120)\n \
+          http-response set-header X-Held-Back %[date(0,ms),sub(txn.t)]",
+    );
+    let answer = ask(address, "GET /", "");
+    let held = |name: &str| -> u64 {
+        let line = answer.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name} is missing in {answer}")).trim().parse().unwrap()
+    };
+    assert!(held("X-Held:") >= 149, "{answer}");
+    assert!(held("X-Held-Back:") >= 119, "{answer}");
+}
+
+/// Rules of a connection are remembered by its requests.
+#[test]
+fn what_a_rule_of_the_connection_set_is_there_for_each_request() {
+    let (_program, address, _socket) = start(
+        " tcp-request connection set-src str(192.0.2.5),ipmask(32)\n tcp-request session set-var(sess.n) int(7)\n \
+          http-request set-header X-Who \"%[src] %[var(sess.n)]\"",
+    );
+    for _ in 0..2 {
+        let answer = ask(address, "GET /", "");
+        assert!(answer.contains("X-Who: 192.0.2.5 7\r\n"), "{answer}");
+    }
+}

@@ -280,7 +280,7 @@ impl Session<'_> {
 
     /// Tries until a server answers.
     async fn tries(&mut self, mut request: Request, asking: &mut Asking, backend: &Backend, mut up: Pump) -> After {
-        let mut tried = Tried::default();
+        let mut tried = Tried { most: self.scopes.memory.retries.get(), ..Tried::default() };
         let kept = backend.http.retry_on.replays().then(|| {
             Kept::new(self.local.generation.process.bufsize, request.body)
         });
@@ -428,7 +428,7 @@ impl Session<'_> {
         // The bytes that were received of the client belong to the way up, as long as it lasts.
         let mut received = std::mem::take(&mut self.client.received);
         let attempt = Attempt { connection, hold, reused, pains };
-        let chances = Chances { left: tried.retries < backend.retries && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
+        let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
         let outcome = self.served(request, asking, backend, attempt, &mut received, up, chances).await;
         self.client.received = received;
         let Outcome { after, linger, idle } = outcome?;

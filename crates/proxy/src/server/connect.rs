@@ -61,9 +61,16 @@ pub(crate) struct Tried {
     pub(crate) elsewhere: bool,
     /// One went to another one.
     pub(crate) redispatched: bool,
+    /// How many there may be, where a rule says so.
+    pub(crate) most: Option<u32>,
 }
 
 impl Tried {
+    /// How many tries there may be.
+    pub(crate) fn most(&self, backend: &Backend) -> u32 {
+        self.most.unwrap_or(backend.retries)
+    }
+
     /// One more try after `last` failed. Whether it may go to another server.
     ///
     /// With `option redispatch` that is at the tries that it names, and always where a turn is all that chose the server.
@@ -73,7 +80,7 @@ impl Tried {
         let several = backend.balancer.servers().usable() > 1;
         let by_turn = matches!(backend.balancer.algorithm(), Algorithm::RoundRobin | Algorithm::StaticRr);
         self.elsewhere = backend.redispatch != Redispatch::Off
-            && (backend.redispatch.applies(self.retries, backend.retries) || by_turn && several && !persistent);
+            && (backend.redispatch.applies(self.retries, self.most(backend)) || by_turn && several && !persistent);
         self.elsewhere
     }
 
@@ -146,7 +153,7 @@ async fn tries(
     pains: &mut Pains,
 ) -> Result<(Connection, Hold, Option<u32>), Termination> {
     let counts = backend.counts.own();
-    let retries_most = if backend.retries_connect { backend.retries } else { 0 };
+    let retries_most = if backend.retries_connect { tried.most(backend) } else { 0 };
     let here = local.here();
     let begun = here.now();
     let mut hold = enter(local, backend, client, tried.wanted(wanted)).await?;
