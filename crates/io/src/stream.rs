@@ -147,7 +147,8 @@ impl Stream {
         backend!(self.core, driver => driver.poll_send(&self.core, self.key, self.fd.as_fd(), chain, context))
     }
 
-    /// Ends one direction or both. What was handed over goes out first, unless only reading ends.
+    /// Ends one direction or both. What was handed over goes out first, unless only reading ends: that takes as long as the partner does to
+    /// read it, for ever if it never does, so give it a limit of time. A receive that waits meanwhile does not hold it up.
     ///
     /// # Errors
     /// As [`send`](Self::send), and `ENOTCONN` when the peer has gone.
@@ -159,7 +160,8 @@ impl Stream {
         rustix::net::shutdown(&*self.fd, how).map_err(|errno| Error::system(Call::Shutdown, errno))
     }
 
-    /// Waits until all that was handed over is the kernel's, then closes. It is closed also when that fails.
+    /// Waits until all that was handed over is the kernel's, then closes. It is closed also when that fails, and when the future is dropped:
+    /// whoever will not wait for a partner that does not read gives it a limit of time, or drops the stream.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).

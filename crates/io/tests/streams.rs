@@ -34,6 +34,8 @@ on_both_drivers! {
     a_connect_that_is_dropped_leaves_nothing;
     a_stream_goes_to_another_lane_with_what_it_has_received;
     close_waits_for_what_was_handed_over;
+    shutdown_does_not_wait_for_a_receive_on_the_same_stream;
+    who_waits_for_a_partner_that_does_not_read_can_give_up_and_close_at_once;
     one_socket_does_not_keep_the_others_from_their_turn;
     closing_while_another_end_sends_leaves_nothing;
     what_arrives_before_it_is_asked_for_is_not_taken_without_bound;
@@ -396,6 +398,53 @@ fn close_waits_for_what_was_handed_over(kind: Kind) {
         stream.close().await.unwrap();
     });
     assert!(reader.join().unwrap() == bytes);
+}
+
+fn shutdown_does_not_wait_for_a_receive_on_the_same_stream(kind: Kind) {
+    for how in [Shutdown::Read, Shutdown::Write, Shutdown::Both] {
+        run(kind, move |io| async move {
+            let (a, b) = tcp_pair(&io).await;
+            a.send(&mut chain(b"last words")).await.unwrap();
+            {
+                let mut receiving = pin!(a.recv());
+                let polled = poll_fn(|context| Poll::Ready(receiving.as_mut().poll(context))).await;
+                assert!(polled.is_pending(), "nothing was sent to it");
+                rounds(&io, 2).await; // the kernel knows of it
+                a.shutdown(how).await.unwrap();
+                if how == Shutdown::Write {
+                    b.send(&mut chain(b"an answer")).await.unwrap();
+                    assert_eq!(receiving.await.unwrap().unwrap().to_vec(), b"an answer", "it goes on");
+                } else {
+                    assert!(receiving.await.unwrap().is_none(), "{how:?} is the end of it");
+                }
+            }
+            assert_eq!(exactly(&b, 10).await, b"last words");
+            drop(a);
+            assert!(b.recv().await.unwrap().is_none());
+        });
+    }
+}
+
+fn who_waits_for_a_partner_that_does_not_read_can_give_up_and_close_at_once(kind: Kind) {
+    run(kind, |io| async move {
+        let (a, b) = pair(&io);
+        {
+            let mut sent = chain(&pattern(4 << 20)); // more than a pair holds
+            let mut sending = pin!(a.send(&mut sent));
+            let polled = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+            assert!(polled.is_pending(), "a pair does not hold 4 MiB");
+        }
+        let here = io.here();
+        for how in [Shutdown::Write, Shutdown::Both] {
+            let gave_up = here.timeout(Duration::from_millis(1), a.shutdown(how)).await;
+            assert!(gave_up.is_err(), "{how:?} lets out first what was handed over");
+        }
+        a.shutdown(Shutdown::Read).await.unwrap(); // has nothing to wait for
+        let gave_up = here.timeout(Duration::from_millis(1), a.close()).await;
+        assert!(gave_up.is_err(), "so does closing");
+        let received = to_end(&b).await;
+        assert!(received.len() < 4 << 20, "it was closed with the future, and the rest is lost");
+    });
 }
 
 fn one_socket_does_not_keep_the_others_from_their_turn(kind: Kind) {

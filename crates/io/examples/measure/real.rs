@@ -62,6 +62,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         spliced,
         in_c,
     };
+    // The C programs at places 0 and 2, see below.
     let contestants = [
         contestant("C, epoll", &in_c, "", false, true),
         contestant("ours, epoll", &ours, "epoll", false, false),
@@ -70,19 +71,40 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         contestant("ours, epoll, spliced", &ours, "epoll", true, false),
     ];
     let mut results: Vec<(Vec<f64>, f64)> = contestants.iter().map(|_| (Vec::new(), 0.0)).collect();
-    for _ in 0..settings.rounds {
-        for (contestant, (times, calls)) in contestants.iter().zip(&mut results) {
-            let (time, made) = measure(contestant, &settings)?;
-            times.push(time);
-            *calls = made;
+    for round in 0..settings.rounds {
+        // Up and down the list, so that nobody is always the first.
+        for turn in 0..contestants.len() {
+            let who = if round % 2 == 0 { turn } else { contestants.len() - 1 - turn };
+            let (time, made) = measure(&contestants[who], &settings)?;
+            results[who].0.push(time);
+            results[who].1 = made;
         }
     }
-    println!("| forwarder | CPU µs a request: least | median | system calls a request |\n|---|---|---|---|");
-    for (contestant, (times, calls)) in contestants.iter().zip(&mut results) {
-        times.sort_by(f64::total_cmp);
-        println!("| {} | {:.2} | {:.2} | {calls:.2} |", contestant.name, times[0], times[times.len() / 2]);
+    println!(
+        "| forwarder | CPU µs a request: least | median | of C's, same driver and round: median (quarters) | system calls a request |"
+    );
+    println!("|---|---|---|---|---|");
+    for (contestant, (times, calls)) in contestants.iter().zip(&results) {
+        let in_c = if contestant.driver == "io_uring" { 2 } else { 0 };
+        let ratio = if contestant.in_c {
+            String::new()
+        } else {
+            let ratios = times.iter().zip(&results[in_c].0).map(|(ours, in_c)| ours / in_c);
+            let [low, median, high] = quarters(ratios);
+            format!("{median:.3} ({low:.3} to {high:.3})")
+        };
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let [_, median, _] = quarters(times.iter().copied());
+        println!("| {} | {least:.2} | {median:.2} | {ratio} | {calls:.2} |", contestant.name);
     }
     Ok(())
+}
+
+/// The values below which a quarter, a half and three quarters lie.
+fn quarters(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| sorted[sorted.len() * quarter / 4])
 }
 
 /// One of the C programs in `bench/c`.
