@@ -76,14 +76,13 @@ pub(crate) const EXTERNAL: u8 = u8::MAX;
 pub(crate) struct Header {
     // Line 0: written by the owner lane.
     group: UnsafeCell<Group>, // G
-    owner: UnsafeCell<u32>,   // O
     capacity: u32,            // I: payload bytes
     class: u8,                // I: size class, or EXTERNAL
     free_fn: u8,              // I: index of the free function, for EXTERNAL
     writable: bool,           // I: may the payload be written?
     data: NonNull<u8>,        // I: the payload
     argument: usize,          // I: for the free function
-    // Line 1: written by other lanes.
+    // Line 1: written by other lanes, and all that they read: opened and dropped elsewhere, a handle does not move line 0.
     remote: Remote,
 }
 
@@ -132,8 +131,9 @@ impl Group {
 
 #[repr(C, align(64))]
 struct Remote {
-    shared: AtomicU32, // A: order at each use
-    zero: AtomicBool,  // A: rule 10
+    shared: AtomicU32,      // A: order at each use
+    owner: UnsafeCell<u32>, // O
+    zero: AtomicBool,       // A: rule 10
 }
 
 #[cfg(not(any(loom, manylane_sim)))]
@@ -172,7 +172,6 @@ impl Ref {
         // SAFETY: by contract.
         unsafe {
             header.write(Header {
-                owner: UnsafeCell::new(lane::current().index() as u32),
                 group: UnsafeCell::new(Group::of_one(parts.filled)),
                 capacity: parts.capacity,
                 class: parts.class,
@@ -180,7 +179,11 @@ impl Ref {
                 writable: parts.writable,
                 data: parts.data,
                 argument: parts.argument,
-                remote: Remote { shared: AtomicU32::new(1), zero: AtomicBool::new(false) },
+                remote: Remote {
+                    shared: AtomicU32::new(1),
+                    owner: UnsafeCell::new(lane::current().index() as u32),
+                    zero: AtomicBool::new(false),
+                },
             });
         }
         Self(header)
@@ -271,7 +274,7 @@ impl Ref {
         }
         let me = lane::current().index() as u32;
         // SAFETY: rule 7: there is no other handle that could read it.
-        self.header().owner.with_mut(|owner| unsafe { *owner = me });
+        self.header().remote.owner.with_mut(|owner| unsafe { *owner = me });
         // SAFETY: rule 7.
         unsafe { self.group(|group| *group = Group::of_one(end)) };
         self.set_group();
@@ -299,7 +302,7 @@ impl Ref {
         debug_assert!(self.is_unit(), "parcels hold unit handles only");
         let me = lane::current().index() as u32;
         // SAFETY: rule 7: `owner` does not change while other handles than the writer's exist.
-        let owner = self.header().owner.with(|owner| unsafe { *owner });
+        let owner = self.header().remote.owner.with(|owner| unsafe { *owner });
         if owner != me {
             self.own(end);
             return;
