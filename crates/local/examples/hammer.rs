@@ -1,25 +1,34 @@
 //! Times of the operations in README's table: `cargo run --release -p manylane-local --example hammer [CASE...]`.
 //!
-//! The least of many samples; for a comparison with others, see `manylane-bench peers --row local`.
+//! The least and the median of many samples; for a comparison with others, see `manylane-bench peers --row local`.
 
 use manylane_buf::{Chain, Cluster};
 use manylane_local::{Kind, Socket};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// The least time of `samples` calls, for each of the `n` operations that a call makes.
-fn least(samples: usize, n: usize, mut work: impl FnMut()) -> f64 {
+/// Nanoseconds of an operation.
+#[derive(Clone, Copy)]
+struct Figures {
+    least: f64,
+    median: f64,
+}
+
+/// The times of `samples` calls, for each of the `n` operations that a call makes.
+fn measure(samples: usize, n: usize, mut work: impl FnMut()) -> Figures {
     let times = (0..samples).map(|_| {
         let started = Instant::now();
         work();
         started.elapsed().as_nanos() as f64 / n as f64
     });
-    times.fold(f64::INFINITY, f64::min)
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    Figures { least: times[0], median: times[samples / 2] }
 }
 
-fn unix1() -> f64 {
+fn unix1() -> Figures {
     let (a, b) = Socket::pair(Kind::Stream);
-    least(400, 2000, || {
+    measure(400, 2000, || {
         for _ in 0..2000 {
             let mut byte = [0];
             a.send(black_box(&[7])).expect("there is room");
@@ -29,9 +38,9 @@ fn unix1() -> f64 {
     })
 }
 
-fn message_pair(kind: Kind) -> f64 {
+fn message_pair(kind: Kind) -> Figures {
     let (a, b) = Socket::pair(kind);
-    least(400, 2000, || {
+    measure(400, 2000, || {
         for _ in 0..2000 {
             let mut bytes = [0; 64];
             a.send(black_box(&[7; 64])).expect("there is room");
@@ -44,7 +53,7 @@ fn message_pair(kind: Kind) -> f64 {
 const ON_THE_WAY: usize = 1024;
 
 /// A second thread receives all there is at once, and looks at each message.
-fn stream(message: usize, messages: usize, send: impl Fn(&Socket)) -> f64 {
+fn stream(message: usize, messages: usize, send: impl Fn(&Socket)) -> Figures {
     let (a, b) = Socket::pair(Kind::Stream);
     b.set_recv_limit(ON_THE_WAY * message).expect("it is more than 0");
     a.set_send_limit(ON_THE_WAY * message).expect("it is more than 0");
@@ -71,7 +80,7 @@ fn stream(message: usize, messages: usize, send: impl Fn(&Socket)) -> f64 {
                 done.send(()).expect("the other side listens");
             }
         });
-        least(60, messages, || {
+        measure(60, messages, || {
             order.send(()).expect("the other side listens");
             for _ in 0..messages {
                 send(&a);
@@ -81,13 +90,13 @@ fn stream(message: usize, messages: usize, send: impl Fn(&Socket)) -> f64 {
     })
 }
 
-fn stream_64() -> f64 {
+fn stream_64() -> Figures {
     stream(64, 40_000, |socket| {
         socket.send(black_box(&[7; 64])).expect("the receiver is there");
     })
 }
 
-fn stream_16k() -> f64 {
+fn stream_16k() -> Figures {
     let mut cluster = Cluster::alloc(16384).expect("memory");
     cluster.put(&[7; 16384]);
     let all = Chain::from(cluster.into_segment());
@@ -98,7 +107,7 @@ fn stream_16k() -> f64 {
 }
 
 /// Round trips between two threads.
-fn ping_pong(poll: Option<Duration>, rounds: usize) -> f64 {
+fn ping_pong(poll: Option<Duration>, rounds: usize) -> Figures {
     let (a, b) = Socket::pair(Kind::Stream);
     for socket in [&a, &b] {
         if let Some(poll) = poll {
@@ -112,7 +121,7 @@ fn ping_pong(poll: Option<Duration>, rounds: usize) -> f64 {
                 b.send(&byte).expect("the other side is there");
             }
         });
-        let least = least(40, rounds, || {
+        let figures = measure(40, rounds, || {
             for _ in 0..rounds {
                 let mut byte = [7];
                 a.send(&byte).expect("the other side is there");
@@ -120,12 +129,12 @@ fn ping_pong(poll: Option<Duration>, rounds: usize) -> f64 {
             }
         });
         drop(a);
-        least
+        figures
     })
 }
 
 fn main() {
-    type Case = (&'static str, fn() -> f64);
+    type Case = (&'static str, fn() -> Figures);
     let cases: [Case; 9] = [
         ("unix1", unix1),
         ("seqpacket 64 B", || message_pair(Kind::SeqPacket)),
@@ -135,12 +144,13 @@ fn main() {
         ("ping-pong", || ping_pong(None, 1000)),
         ("ping-pong, no spinning", || ping_pong(Some(Duration::ZERO), 200)),
         ("ping-pong, busy poll", || ping_pong(Some(Duration::from_millis(10)), 1000)),
-        ("pair, close", || least(100, 100, || (0..100).for_each(|_| drop(Socket::pair(Kind::Stream))))),
+        ("pair, close", || measure(100, 100, || (0..100).for_each(|_| drop(Socket::pair(Kind::Stream))))),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     for (name, case) in cases {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {
-            println!("{name:<24} {:>10.1} ns", case());
+            let Figures { least, median } = case();
+            println!("{name:<24} least {least:>9.1} ns  median {median:>9.1} ns");
         }
     }
 }

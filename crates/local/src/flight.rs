@@ -143,10 +143,7 @@ impl Flight {
 
     fn changed(&mut self, total: usize) {
         self.total = total;
-        SHARED.total.store(total, Ordering::Relaxed);
-        // Pairs with the fence in `is_due`: of one that puts a handle into flight and one that drops another handle of the same socket
-        // either the latter sees that handles are in flight, or the former, at its next event, that the other handle is gone.
-        fence(Ordering::SeqCst);
+        SHARED.total.store(total, Ordering::Relaxed); // seen in time: see `is_due`
     }
 
     /// Takes out the handles that cannot be received any more (rule 3).
@@ -234,7 +231,10 @@ pub(crate) fn discard(mut handles: Vec<Handle>) {
 
 /// Whether the collector should run, one more event having happened (rule 4).
 fn is_due() -> bool {
-    fence(Ordering::SeqCst); // see `changed`
+    // Of one that puts a handle into flight and one that drops another handle of the same socket, either the latter sees here that
+    // handles are in flight, or the former, at its next event, that the other handle is gone: both pass a fence between what
+    // they changed and what they look at.
+    fence(Ordering::SeqCst);
     if SHARED.total.load(Ordering::Relaxed) == 0 {
         return false;
     }

@@ -82,6 +82,8 @@ pub fn sockets() -> Vec<SocketInfo> {
         for linked in &links.lock().pcbs {
             // SAFETY: rule 6: it is in the list, whose lock we hold.
             let pcb = unsafe { linked.0.as_ref() };
+            #[cfg(loom)]
+            pcb.assert_alive();
             let state = pcb.state.lock();
             let phase = match state.phase {
                 Phase::Open => "open",

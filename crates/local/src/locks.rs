@@ -64,13 +64,16 @@ pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
 /// The caller has a reference on both, which are not the same.
 pub(crate) fn lock_two<'a>(one: &'a Pcb, two: &'a Pcb) -> (StateGuard<'a>, StateGuard<'a>) {
     assert!(!std::ptr::eq(one, two), "lock_two locks two different sockets");
-    if is_first(one, two) {
+    let both = if is_first(one, two) {
         let first = one.state.lock();
         (first, two.state.lock())
     } else {
         let first = two.state.lock();
         (one.state.lock(), first)
-    }
+    };
+    #[cfg(loom)]
+    [one, two].into_iter().for_each(Pcb::assert_alive);
+    both
 }
 
 /// By address. In a model by age: it is run again and again, must do the same each time, and is given other addresses.

@@ -82,9 +82,10 @@ pub(crate) struct Pcb {
     pub(crate) pace: Pace,                       // A: relaxed, by receivers
     pub(crate) rcv: CachePadded<Buffer>,         // L: buffer lock
     pub(crate) state: CachePadded<Mutex<State>>, // L: pcb lock
-    /// Set when it is freed; models look at it whenever they reach a pcb.
+    /// Set when it is freed. Models look at it whenever they reach a pcb, through a cell: the checker sees looks that nothing orders
+    /// behind the making or before the freeing.
     #[cfg(loom)]
-    freed: std::cell::Cell<bool>,
+    freed: manylane_sync::cell::UnsafeCell<bool>,
     /// The model checker finds what is not dropped.
     #[cfg(loom)]
     witness: std::cell::Cell<Option<manylane_sync::Arc<()>>>,
@@ -172,7 +173,7 @@ impl Pcb {
             rcv: CachePadded::new(Buffer::new(kind)),
             state: CachePadded::new(Mutex::new(&locks::PCB, state)),
             #[cfg(loom)]
-            freed: std::cell::Cell::new(false),
+            freed: manylane_sync::cell::UnsafeCell::new(false),
             #[cfg(loom)]
             witness: std::cell::Cell::new(Some(manylane_sync::Arc::new(()))),
         };
@@ -204,7 +205,8 @@ impl Pcb {
     #[cfg(loom)]
     #[track_caller]
     pub(crate) fn assert_alive(&self) {
-        assert!(!self.freed.get(), "a pcb is used after it was freed");
+        // SAFETY: the checker fails the model if somebody writes meanwhile.
+        assert!(!self.freed.with(|freed| unsafe { *freed }), "a pcb is used after it was freed");
     }
 
     /// The last reference is gone.
@@ -217,7 +219,8 @@ impl Pcb {
             // SAFETY: by contract nobody else reaches it. Its memory stays, so that a late look finds `freed`.
             let pcb = unsafe { this.as_ref() };
             pcb.assert_alive();
-            pcb.freed.set(true);
+            // SAFETY: as above.
+            pcb.freed.with_mut(|freed| unsafe { *freed = true });
             drop(pcb.witness.take());
             assert!(pcb.conn().is_none(), "detach has given up the peer");
         }

@@ -1,10 +1,11 @@
 //! The buffer that others send into: what the buffer lock guards.
 //!
 //! # Rules
-//! 1. What was sent first is received first: first the entries of `queue`, then the bytes of `room`.
+//! 1. What was sent first is received first: first the entries of `queue`, then those of `pieces`, then the bytes of `room`.
 //! 2. `room` is the end of a *stream*, which small sends are copied into, one behind the other: a byte costs a byte, and no
 //!    segment of its own. At first it is a few bytes beside the lock, so that a tiny send moves one line; when those are full, a cluster. What is
-//!    sent by reference goes into an entry behind it.
+//!    sent by reference goes into `pieces`, which are segments and nothing else, so that few lines travel; what comes with more goes
+//!    into `queue`, and what is in `pieces` before it.
 //! 3. `charged` is what counts against the limit: bytes, and [`MESSAGE_COST`] for each message, so that empty messages do not queue
 //!    without end. Writers wait when there is no room, and are woken when half of it is free: not for each byte.
 //! 4. Once the socket does not receive any more (`closed`, `shut`), nothing is queued, and nothing gets in. Once the sender has `ended`,
@@ -44,6 +45,7 @@ pub(crate) struct Rcv {
     limit: usize,
     pub(crate) readers: Waiters,
     pub(crate) writers: Waiters,
+    pieces: VecDeque<PackedSegment>,
     queue: VecDeque<Entry>,
     /// In the queue, that count [`MESSAGE_COST`] each.
     messages: usize,
@@ -150,14 +152,6 @@ impl Room {
             }
         }
     }
-
-    /// Takes out what is unread.
-    fn into_body(self) -> Body {
-        match self {
-            Self::Tiny(tiny) => Body::inline(tiny.unread()),
-            Self::Stage(stage) => Body::Stage(stage),
-        }
-    }
 }
 
 /// A cluster that is being filled.
@@ -190,7 +184,6 @@ impl Stage {
 
 pub(crate) enum Body {
     Inline { len: u8, bytes: [u8; INLINE] },
-    Stage(Stage),
     Segment(PackedSegment),
     Parcel(Parcel),
 }
@@ -217,7 +210,6 @@ impl Body {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Inline { len, .. } => usize::from(*len),
-            Self::Stage(stage) => stage.unread().len(),
             Self::Segment(segment) => segment.len(),
             Self::Parcel(parcel) => parcel.len(),
         }
@@ -236,7 +228,6 @@ impl Body {
         }
         Ok(match std::mem::replace(self, Self::EMPTY) {
             Self::Inline { .. } => Chain::new(),
-            Self::Stage(stage) => stage.into_segment().into(),
             Self::Segment(segment) => segment.open().into(),
             Self::Parcel(parcel) => parcel.open(),
         })
@@ -250,7 +241,6 @@ impl Body {
                 bytes[..n].copy_from_slice(&from[..n]);
                 n
             }
-            Self::Stage(mut stage) => stage.take(bytes),
             Self::Segment(segment) => {
                 let segment = segment.open();
                 let n = segment.len().min(bytes.len());
@@ -331,7 +321,7 @@ impl From<Light> for Body {
     fn from(piece: Light) -> Self {
         match piece {
             Light::Segment(segment) => Self::Segment(segment),
-            Light::Stage(stage) => Self::Stage(stage),
+            Light::Stage(stage) => Self::Segment(stage.into_segment().into()),
         }
     }
 }
@@ -343,11 +333,14 @@ impl Taken {
 
     #[inline]
     fn push(&mut self, body: Body) {
-        let piece = match body {
-            Body::Segment(segment) => Light::Segment(segment),
-            Body::Stage(stage) => Light::Stage(stage),
-            body => return self.last = Some(body),
-        };
+        match body {
+            Body::Segment(segment) => self.push_light(Light::Segment(segment)),
+            body => self.last = Some(body),
+        }
+    }
+
+    #[inline]
+    fn push_light(&mut self, piece: Light) {
         self.light[self.count] = Some(piece);
         self.count += 1;
     }
@@ -386,6 +379,7 @@ impl Taken {
 #[derive(Default)]
 pub(crate) struct Leftovers {
     pub(crate) queue: VecDeque<Entry>,
+    _pieces: VecDeque<PackedSegment>,
     _room: Option<Room>,
 }
 
@@ -399,6 +393,7 @@ impl Rcv {
             limit: limit.min(sender_limit),
             readers: Waiters::new(),
             writers: Waiters::new(),
+            pieces: VecDeque::new(),
             queue: VecDeque::new(),
             messages: 0,
             own_limit: limit,
@@ -540,10 +535,30 @@ impl Rcv {
     }
 
     /// Makes what is unread in the room an entry, so that something can be queued behind it.
+    #[inline]
     fn close_room(&mut self) {
-        let room = std::mem::replace(&mut self.room, Room::EMPTY);
-        if !room.unread().is_empty() {
-            self.queue.push_back(Entry::plain(room.into_body()));
+        if matches!(&self.room, Room::Tiny(tiny) if tiny.unread().is_empty()) {
+            return;
+        }
+        match std::mem::replace(&mut self.room, Room::EMPTY) {
+            Room::Stage(stage) if stage.unread().is_empty() => {}
+            Room::Stage(stage) => self.pieces.push_back(stage.into_segment().into()),
+            Room::Tiny(tiny) => self.put_behind(Entry::plain(Body::inline(tiny.unread()))),
+        }
+    }
+
+    /// Queues an entry that is no piece: rule 2.
+    fn put_behind(&mut self, entry: Entry) {
+        self.queue.extend(self.pieces.drain(..).map(|piece| Entry::plain(Body::Segment(piece))));
+        self.queue.push_back(entry);
+    }
+
+    /// Makes the first piece an entry, if nothing is queued before it.
+    fn bring_front(&mut self) {
+        if self.queue.is_empty()
+            && let Some(piece) = self.pieces.pop_front()
+        {
+            self.queue.push_back(Entry::plain(Body::Segment(piece)));
         }
     }
 
@@ -580,12 +595,12 @@ impl Rcv {
         if chain.segment_count() > FEW {
             let piece = if n == chain.len() { std::mem::take(chain) } else { chain.split_to(n)? };
             self.close_room();
-            self.queue.push_back(Entry::plain(Body::Parcel(piece.into())));
+            self.put_behind(Entry::plain(Body::Parcel(piece.into())));
         } else {
             let mut part = if n == chain.len() { None } else { Some(chain.split_to(n)?) };
             self.close_room();
             while let Some(segment) = part.as_mut().unwrap_or(chain).pop_front() {
-                self.queue.push_back(Entry::plain(Body::Segment(segment.into())));
+                self.pieces.push_back(segment.into());
             }
         }
         self.charged += n;
@@ -610,7 +625,7 @@ impl Rcv {
             return Err(Error::WouldBlock);
         }
         self.close_room();
-        self.queue.extend(entry.take());
+        entry.take().into_iter().for_each(|entry| self.put_behind(entry));
         self.charged += cost;
         self.messages += usize::from(is_message);
         Ok(len)
@@ -619,7 +634,7 @@ impl Rcv {
     /// The fast path of a stream: copies what there is into `bytes`, as far as it fits. `None`: something is unusual, and nothing was done.
     #[inline]
     pub(crate) fn take_staged(&mut self, bytes: &mut [u8]) -> Option<usize> {
-        if !self.queue.is_empty() {
+        if !self.queue.is_empty() || !self.pieces.is_empty() {
             return None;
         }
         let n = self.room.take(bytes);
@@ -651,6 +666,7 @@ impl Rcv {
     pub(crate) fn take_bytes(&mut self, bytes: &mut [u8], flight: bool) -> Result<Piece, Error> {
         let mut piece = Piece { copied: 0, parcel: None, control: None };
         while piece.copied < bytes.len() && piece.parcel.is_none() {
+            self.bring_front();
             let Some(front) = self.queue.front_mut() else { break };
             if front.control.is_some() {
                 if piece.copied > 0 {
@@ -664,7 +680,6 @@ impl Rcv {
             let room = &mut bytes[piece.copied..];
             let whole = front.body.len() <= room.len();
             match &mut front.body {
-                Body::Stage(stage) => piece.copied += stage.take(room),
                 Body::Inline { len, bytes } => {
                     let n = usize::from(*len).min(room.len());
                     room[..n].copy_from_slice(&bytes[..n]);
@@ -700,7 +715,8 @@ impl Rcv {
                 self.queue.pop_front();
             }
         }
-        if piece.copied < bytes.len() && piece.parcel.is_none() && self.queue.is_empty() {
+        let no_entry = self.queue.is_empty() && self.pieces.is_empty();
+        if piece.copied < bytes.len() && piece.parcel.is_none() && no_entry {
             piece.copied += self.room.take(&mut bytes[piece.copied..]);
         }
         let n = piece.len();
@@ -738,6 +754,11 @@ impl Rcv {
             taken.push(front.body);
             n += len;
         }
+        while n < max && !taken.is_full() && self.queue.is_empty() {
+            let Some(front) = self.pieces.pop_front_if(|front| front.len() <= max - n) else { break };
+            n += front.len();
+            taken.push_light(Light::Segment(front));
+        }
         if n < max && !taken.is_full() {
             match self.take_part(max - n, taken) {
                 Ok(more) => n += more,
@@ -754,6 +775,7 @@ impl Rcv {
 
     /// Of the first entry, of which there is more than `max`, or of the stage.
     fn take_part(&mut self, max: usize, taken: &mut Taken) -> Result<usize, Error> {
+        self.bring_front();
         if let Some(front) = self.queue.front_mut() {
             if front.control.is_some() {
                 return Ok(0);
@@ -769,7 +791,10 @@ impl Rcv {
             return Ok(0);
         }
         if len <= max {
-            taken.push(std::mem::replace(&mut self.room, Room::EMPTY).into_body());
+            match std::mem::replace(&mut self.room, Room::EMPTY) {
+                Room::Stage(stage) => taken.push_light(Light::Stage(stage)),
+                Room::Tiny(tiny) => taken.push(Body::inline(tiny.unread())),
+            }
             return Ok(len);
         }
         self.close_room();
@@ -877,7 +902,8 @@ impl Rcv {
         self.charged = 0;
         self.messages = 0;
         let room = std::mem::replace(&mut self.room, Room::EMPTY);
-        Leftovers { queue: std::mem::take(&mut self.queue), _room: Some(room) }
+        let pieces = std::mem::take(&mut self.pieces);
+        Leftovers { queue: std::mem::take(&mut self.queue), _pieces: pieces, _room: Some(room) }
     }
 }
 

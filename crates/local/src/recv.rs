@@ -306,6 +306,29 @@ impl Attempt for RecvBytes<'_> {
     fn may_succeed(&self) -> bool {
         self.socket.pcb().rcv.look(Rcv::may_be_received)
     }
+
+    /// The bytes of a stream are taken under the lock of the look. Who has it is most likely about to leave something: that is waited for.
+    fn glance(&mut self) -> Option<Result<Received, Error>> {
+        let pcb = self.socket.pcb();
+        if pcb.kind == Kind::Stream {
+            let mut rcv = pcb.rcv.lock();
+            if let Some(len) = rcv.take_staged(self.buffer) {
+                let wakes = rcv.writers_to_wake();
+                drop(rcv);
+                wake(wakes);
+                return Some(Ok(Received { len, ..Received::default() }));
+            }
+            if !rcv.may_be_received() {
+                return None;
+            }
+        } else if !self.may_succeed() {
+            return None;
+        }
+        match self.attempt(None) {
+            Err(Error::WouldBlock) => None,
+            done => Some(done),
+        }
+    }
 }
 
 struct RecvChain<'a> {

@@ -192,6 +192,17 @@ pub(crate) trait Attempt {
 
     /// A cheap look from outside of any lock: is another attempt worth its while? For spinning.
     fn may_succeed(&self) -> bool;
+
+    /// An attempt of a thread that spins, if it is worth its while. `None`: it may go on spinning.
+    fn glance(&mut self) -> Option<Result<Self::Output, Error>> {
+        if !self.may_succeed() {
+            return None;
+        }
+        match self.attempt(None) {
+            Err(Error::WouldBlock) => None,
+            done => Some(done),
+        }
+    }
 }
 
 /// Tries once.
@@ -266,11 +277,8 @@ fn spin<A: Attempt>(attempt: &mut A, patience: Patience) -> Option<Result<A::Out
     loop {
         (0..pause).for_each(|_| relax());
         pause = (pause * 2).min(longest);
-        if attempt.may_succeed() {
-            match attempt.attempt(None) {
-                Err(Error::WouldBlock) => {}
-                done => return Some(done),
-            }
+        if let Some(done) = attempt.glance() {
+            return Some(done);
         }
         looks += 1;
         if polls && !looks.is_multiple_of(LOOKS) {

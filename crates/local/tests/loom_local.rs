@@ -254,6 +254,21 @@ fn a_cycle_is_collected_whoever_closes_last() {
     });
 }
 
+/// Both fences of the flight: one thread sends the end `b` into its own buffer, another drops its other handle.
+#[test]
+fn a_cycle_is_collected_if_the_other_handle_is_dropped_while_it_takes_off() {
+    model(|| {
+        let (a, b) = pair();
+        let second = b.clone();
+        let dropper = thread::spawn(move || drop(second));
+        let mut handles = vec![Handle::from(b)];
+        with_handle(&a, &mut handles).unwrap();
+        drop(a);
+        dropper.join().unwrap();
+        no_socket_is_left();
+    });
+}
+
 #[test]
 fn the_collector_against_a_receiver_of_the_handle() {
     model(|| {
@@ -375,4 +390,206 @@ fn a_stream_delivers_what_it_accepted_before_the_close() {
         no_socket_is_left();
     });
     all.expect(&["(Ok(1), Err(11))", "(Ok(1), Ok(1))"]);
+}
+
+/// Nothing but the message can wake the receiver: the sender lives on. Both ways into the buffer: the short one, and that of sends that may wait.
+#[test]
+fn a_message_alone_wakes_a_receiver_that_waits() {
+    for short in [true, false] {
+        model(move || {
+            let (a, b) = pair();
+            let sender = thread::spawn(move || {
+                assert!(if short { a.try_send(b"x").is_ok() } else { block_on(a.send_async(b"x")).is_ok() });
+                a
+            });
+            assert_eq!(errno(block_on(b.recv_async(&mut [0; 4]))), Ok(1));
+            drop((sender.join().unwrap(), b));
+            no_socket_is_left();
+        });
+    }
+}
+
+/// A full buffer, whose receiver takes nothing out: what `does` does is all that can wake the sender. The receiver lives on if it is returned.
+fn a_sender_that_waits(outcome: &str, does: fn(&Socket, Socket) -> Option<Socket>) {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let (a, b) = pair();
+        b.set_recv_limit(300).unwrap();
+        a.try_send(b"1").unwrap();
+        let a = Arc::new(a);
+        let other = thread::spawn({
+            let a = a.clone();
+            move || does(&a, b)
+        });
+        seen.note(errno(block_on(a.send_async(b"2"))));
+        drop((other.join().unwrap(), a));
+        no_socket_is_left();
+    });
+    all.expect(&[outcome]);
+}
+
+#[test]
+fn a_sender_that_waits_gets_the_room_that_a_receive_makes() {
+    a_sender_that_waits("Ok(1)", |_, b| {
+        assert_eq!(errno(b.try_recv(&mut [0; 4])), Ok(1));
+        Some(b)
+    });
+}
+
+#[test]
+fn a_sender_that_waits_is_told_that_the_receiver_closes() {
+    a_sender_that_waits("Err(32)", |_, b| {
+        drop(b);
+        None
+    });
+}
+
+#[test]
+fn a_sender_that_waits_is_told_that_the_receiver_shuts_its_half() {
+    a_sender_that_waits("Err(32)", |_, b| {
+        b.shutdown(Shutdown::Read).unwrap();
+        Some(b)
+    });
+}
+
+#[test]
+fn a_sender_that_waits_is_told_that_its_own_half_is_shut() {
+    a_sender_that_waits("Err(32)", |a, b| {
+        a.shutdown(Shutdown::Write).unwrap();
+        Some(b)
+    });
+}
+
+#[test]
+fn a_sender_that_waits_gets_the_room_that_a_higher_limit_makes() {
+    a_sender_that_waits("Ok(1)", |_, b| {
+        b.set_recv_limit(1000).unwrap();
+        Some(b)
+    });
+}
+
+#[test]
+fn a_sender_that_waits_gets_the_room_that_its_own_higher_limit_makes() {
+    model(|| {
+        let (a, b) = pair();
+        a.set_send_limit(300).unwrap();
+        a.try_send(b"1").unwrap();
+        let a = Arc::new(a);
+        let other = thread::spawn({
+            let a = a.clone();
+            move || a.set_send_limit(1000).unwrap()
+        });
+        assert_eq!(errno(block_on(a.send_async(b"2"))), Ok(1));
+        other.join().unwrap();
+        drop((a, b));
+        no_socket_is_left();
+    });
+}
+
+#[test]
+fn a_receiver_that_waits_is_told_that_its_own_half_is_shut() {
+    model(|| {
+        let (a, b) = pair();
+        let b = Arc::new(b);
+        let other = thread::spawn({
+            let b = b.clone();
+            move || b.shutdown(Shutdown::Read).unwrap()
+        });
+        assert_eq!(errno(block_on(b.recv_async(&mut [0; 4]))), Ok(0));
+        other.join().unwrap();
+        drop((a, b));
+        no_socket_is_left();
+    });
+}
+
+#[test]
+fn a_receiver_of_datagrams_that_waits_is_told_that_the_other_one_closes() {
+    model(|| {
+        let (a, b) = Socket::pair(Kind::Datagram);
+        let other = thread::spawn(move || drop(b));
+        assert_eq!(errno(block_on(a.recv_async(&mut [0; 4]))), Err(libc::ECONNRESET));
+        other.join().unwrap();
+        drop(a);
+        no_socket_is_left();
+    });
+}
+
+#[test]
+fn a_sender_of_datagrams_that_waits_is_told_of_the_shutdown() {
+    model(|| {
+        let (a, b) = Socket::pair(Kind::Datagram);
+        b.set_recv_limit(300).unwrap();
+        a.try_send(b"1").unwrap();
+        let a = Arc::new(a);
+        let other = thread::spawn({
+            let a = a.clone();
+            move || a.shutdown(Shutdown::Write).unwrap()
+        });
+        assert_eq!(errno(block_on(a.send_async(b"2"))), Err(libc::EPIPE));
+        other.join().unwrap();
+        drop((a, b));
+        no_socket_is_left();
+    });
+}
+
+/// Rule 2: a send reads `conn` without a lock, while another handle of the socket connects.
+#[test]
+fn connect_against_send() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let name = Name::new("n").unwrap();
+        let listener = Socket::new(Kind::SeqPacket);
+        listener.bind(&name).unwrap();
+        listener.listen(1).unwrap();
+        let client = Socket::new(Kind::SeqPacket);
+        let connecter = thread::spawn({
+            let client = client.clone();
+            move || client.connect(&name).unwrap()
+        });
+        seen.note(errno(client.try_send(b"x")));
+        connecter.join().unwrap();
+        drop((client, listener));
+        no_socket_is_left();
+    });
+    all.expect(&["Err(107)", "Ok(1)"]);
+}
+
+/// Rule 6: what a report finds is alive.
+#[test]
+fn a_report_against_close() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let name = Name::new("n").unwrap();
+        let a = Socket::new(Kind::Datagram);
+        a.bind(&name).unwrap();
+        let reporter = thread::spawn(|| sockets().len());
+        drop(a);
+        seen.note(reporter.join().unwrap());
+        no_socket_is_left();
+    });
+    all.expect(&["0", "1"]);
+}
+
+/// The receive by reference, which tries the lock first to learn whether it meets a sender.
+#[test]
+fn a_receive_by_reference_against_a_send() {
+    let seen = Seen::default();
+    let all = seen.clone();
+    model(move || {
+        let (a, b) = Socket::pair(Kind::Stream);
+        let sender = thread::spawn(move || a.try_send(b"x").is_ok());
+        let got = errno(b.try_recv_chain(64)).map(|chain| chain.len());
+        assert!(sender.join().unwrap());
+        if got.is_err() {
+            assert_eq!(b.try_recv_chain(64).unwrap(), b"x");
+        }
+        assert!(b.try_recv_chain(64).unwrap().is_empty(), "the end");
+        seen.note(got);
+        drop(b);
+        no_socket_is_left();
+    });
+    all.expect(&["Err(11)", "Ok(1)"]);
 }

@@ -70,6 +70,7 @@ fn wakers_are_cloned_and_dropped_without_a_lock() {
         }
         assert!(nosy.clones.load(Ordering::Relaxed) > 0, "it waits");
     }
+    assert_eq!(Arc::strong_count(&nosy), 1, "dropped, it leaves no waker behind");
     a.send(b"x").unwrap();
     assert_eq!(nosy.clones.load(Ordering::Relaxed) + 3, nosy.drops.load(Ordering::Relaxed), "none is left");
     assert_eq!(Arc::strong_count(&nosy), 1);
