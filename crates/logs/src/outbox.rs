@@ -22,7 +22,14 @@ pub(crate) struct Batch {
     pub(crate) ends: Vec<usize>,
 }
 
+/// Room that a batch has from the beginning: what a lane logs in a round mostly fits, so that nothing is asked for later.
+const ROOM: (usize, usize) = (8 * 1024, 64);
+
 impl Batch {
+    fn new() -> Self {
+        Self { bytes: Vec::with_capacity(ROOM.0), ends: Vec::with_capacity(ROOM.1) }
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -51,8 +58,8 @@ impl Outbox {
     pub(crate) fn new(target: Arc<Target>) -> Self {
         Self {
             target,
-            filling: RefCell::default(),
-            spare: RefCell::default(),
+            filling: RefCell::new(Batch::new()),
+            spare: RefCell::new(Batch::new()),
             waker: Cell::new(None),
             served: Cell::new(false),
             closed: Cell::new(false),

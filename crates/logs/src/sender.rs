@@ -22,15 +22,16 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPool>) {
     let mut datagrams = None;
     let mut stream = None;
+    let mut room = Room { outgoing: VecDeque::with_capacity(64), ends: Vec::with_capacity(64) };
     while let Some(mut batch) = outbox.next().await {
         let sent = match &outbox.target.way {
             Way::Datagrams(address) => {
                 let open = || socket(address.address_family(), SocketType::DGRAM);
-                send_datagrams(&mut datagrams, open, Some(address), &batch, &io).await
+                send_datagrams(&mut datagrams, open, Some(address), &batch, &mut room, &io).await
             }
             Way::Connected(fd) => {
                 let open = || fd.try_clone().map_err(|_| Errno::MFILE);
-                send_datagrams(&mut datagrams, open, None, &batch, &io).await
+                send_datagrams(&mut datagrams, open, None, &batch, &mut room, &io).await
             }
             Way::Tcp(address) => match connected(&mut stream, async || {
                 io.connect(tcp_socket(address).ok()?, *address).await.ok()
@@ -80,35 +81,46 @@ async fn connected(
     stream.as_ref()
 }
 
-/// The lines as chains over few clusters, each line its own.
-fn chains(batch: &Batch) -> Option<VecDeque<Chain>> {
-    let mut chains = VecDeque::with_capacity(batch.ends.len());
-    let mut lines = batch.lines().peekable();
-    while let Some(line) = lines.next() {
-        if line.len() > MAX_CLUSTER {
-            let mut chain = Chain::new();
-            for part in line.chunks(MAX_CLUSTER) {
-                chain.push_back(Cluster::with(part).ok()?.into_segment()).ok()?;
+/// What is on its way, in memory that is used again for each batch.
+struct Room {
+    outgoing: VecDeque<Outgoing>,
+    /// Ends of the lines of one cluster.
+    ends: Vec<usize>,
+}
+
+impl Room {
+    /// The lines as datagrams over few clusters. None: no memory.
+    fn fill(&mut self, batch: &Batch, to: Option<&SocketAddrAny>) -> Option<()> {
+        self.outgoing.clear();
+        let mut lines = batch.lines().peekable();
+        while let Some(line) = lines.next() {
+            if line.len() > MAX_CLUSTER {
+                let mut bytes = Chain::new();
+                for part in line.chunks(MAX_CLUSTER) {
+                    bytes.push_back(Cluster::with(part).ok()?.into_segment()).ok()?;
+                }
+                self.outgoing.push_back(Outgoing { bytes, to: to.cloned() });
+                continue;
             }
-            chains.push_back(chain);
-            continue;
-        }
-        // As many of the next lines as fit beside it.
-        let mut cluster = Cluster::alloc(MAX_CLUSTER).ok()?;
-        cluster.put(line);
-        let mut ends = vec![line.len()];
-        while let Some(line) = lines.next_if(|line| line.len() <= cluster.spare_len()) {
+            // As many of the next lines as fit beside it.
+            let mut cluster = Cluster::alloc(MAX_CLUSTER).ok()?;
             cluster.put(line);
-            ends.push(cluster.len());
+            self.ends.clear();
+            self.ends.push(line.len());
+            while let Some(line) = lines.next_if(|line| line.len() <= cluster.spare_len()) {
+                cluster.put(line);
+                self.ends.push(cluster.len());
+            }
+            let segment = cluster.into_segment();
+            let mut start = 0;
+            for &end in &self.ends {
+                let bytes = segment.slice(start..end).ok()?.into();
+                self.outgoing.push_back(Outgoing { bytes, to: to.cloned() });
+                start = end;
+            }
         }
-        let segment = cluster.into_segment();
-        let mut start = 0;
-        for end in ends {
-            chains.push_back(segment.slice(start..end).ok()?.into());
-            start = end;
-        }
+        Some(())
     }
-    Some(chains)
 }
 
 /// Lines that were sent; none when the target cannot be reached. One that is too long for its way is left out alone.
@@ -117,20 +129,20 @@ async fn send_datagrams(
     open: impl FnOnce() -> Result<OwnedFd, Errno>,
     to: Option<&SocketAddrAny>,
     batch: &Batch,
+    room: &mut Room,
     io: &Io,
 ) -> Option<usize> {
     if socket.is_none() {
         *socket = io.datagrams(open().ok()?).ok();
     }
     let socket = socket.as_ref()?;
-    let outgoing = chains(batch)?.into_iter().map(|bytes| Outgoing { bytes, to: to.cloned() });
-    let mut outgoing: VecDeque<Outgoing> = outgoing.collect();
+    room.fill(batch, to)?;
     let mut sent = 0;
-    while !outgoing.is_empty() {
-        match socket.send_batch(&mut outgoing).await {
+    while !room.outgoing.is_empty() {
+        match socket.send_batch(&mut room.outgoing).await {
             Ok(some) => sent += some,
             Err(error) if error.errno() == Some(Errno::MSGSIZE) => {
-                outgoing.pop_front();
+                room.outgoing.pop_front();
             }
             // Nobody is there: the rest would meet the same.
             Err(_) => return Some(sent),

@@ -43,6 +43,36 @@ fn address(head: &mut Head, field: &AddressField, address: Option<std::net::IpAd
     head.add_field(&*field.name, text.bytes())
 }
 
+/// Bytes that are put together: on the stack, as long as they are few.
+struct Bytes {
+    few: [u8; 1024],
+    len: usize,
+    /// All of them, when they are many.
+    many: Vec<u8>,
+}
+
+impl Bytes {
+    fn new() -> Self {
+        Self { few: [0; 1024], len: 0, many: Vec::new() }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if self.many.is_empty() {
+            if let Some(room) = self.few.get_mut(self.len..self.len + bytes.len()) {
+                room.copy_from_slice(bytes);
+                self.len += bytes.len();
+                return;
+            }
+            self.many.extend_from_slice(&self.few[..self.len]);
+        }
+        self.many.extend_from_slice(bytes);
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        if self.many.is_empty() { &self.few[..self.len] } else { &self.many }
+    }
+}
+
 /// A short text without an allocation.
 struct Text {
     bytes: [u8; 48],
@@ -116,7 +146,7 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
     while let Some(id) = at {
         at = head.find(Known::COOKIE, Some(id));
         let Some(field) = head.field(id) else { continue };
-        let mut kept: Vec<u8> = Vec::new(); // such requests only: persistence edits a few bytes of them anyway
+        let mut kept = Bytes::new();
         let mut changed = false;
         for (name, value) in cookies(field.value) {
             let value = match (name == &*cookie.name, prefix) {
@@ -133,20 +163,20 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
                 },
                 (false, _) => value,
             };
-            if !kept.is_empty() {
-                kept.extend_from_slice(b"; ");
+            if !kept.as_slice().is_empty() {
+                kept.put(b"; ");
             }
-            kept.extend_from_slice(name);
-            kept.push(b'=');
-            kept.extend_from_slice(value);
+            kept.put(name);
+            kept.put(b"=");
+            kept.put(value);
         }
         if !changed {
             continue;
         }
-        if kept.is_empty() {
+        if kept.as_slice().is_empty() {
             head.remove(id);
         } else {
-            head.replace_value(id, &kept)?;
+            head.replace_value(id, kept.as_slice())?;
         }
     }
     Ok(())
@@ -173,14 +203,16 @@ pub(super) fn keep(
                 return Ok(as_it_was);
             }
             if by_server {
-                let name = cookie.name.clone();
-                head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &name));
+                head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &cookie.name));
             }
             if right && told.there && !by_server {
                 return Ok(b'N');
             }
-            let line = [&*cookie.name, b"=", value, &cookie.attributes].concat();
-            head.add_field(Known::SET_COOKIE, &line)?;
+            let mut line = Bytes::new();
+            for part in [&*cookie.name, b"=", value, &cookie.attributes] {
+                line.put(part);
+            }
+            head.add_field(Known::SET_COOKIE, line.as_slice())?;
             uncached(head, cookie)?;
             Ok(b'I')
         }
@@ -194,8 +226,11 @@ pub(super) fn keep(
                 let end = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
                 let own: &[u8] = if mode == CookieMode::Prefix { &line[equals + 1..end] } else { b"" };
                 let mark: &[u8] = if mode == CookieMode::Prefix { b"~" } else { b"" };
-                let new = [&line[..=equals], value, mark, own, &line[end..]].concat();
-                head.replace_value(id, &new)?;
+                let mut new = Bytes::new();
+                for part in [&line[..=equals], value, mark, own, &line[end..]] {
+                    new.put(part);
+                }
+                head.replace_value(id, new.as_slice())?;
                 uncached(head, cookie)?;
             }
             Ok(if by_server { b'R' } else { b'N' })

@@ -1,0 +1,203 @@
+//! In steady state a request on a kept connection asks nothing of the global allocator and waits for no lock, on every lane (R-B4, R-G2).
+//!
+//! With what most configurations have: a log, forwardfor, a cookie, rules.
+//!
+//! A lane that allocates while requests are counted ends the test program with a message.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+use manylane_config::cond::Build;
+use manylane_config::lex::Environment;
+use manylane_config::load;
+use manylane_config::source::Sources;
+use manylane_io::{Choice, Driver, Kind};
+use manylane_proxy::generation::Wishes;
+use manylane_proxy::{BoundListener, Generation, Local, accept, bind};
+use manylane_sched::{Class, Config, Lane, TaskKind};
+use manylane_sync::{Arc, LaneId};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
+
+static STOPPER: TaskKind = TaskKind::new("stopper");
+
+const LANES: usize = 2;
+const BODY: &[u8] = b"hello";
+const GET: &[u8] = b"GET /path?x=1 HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\nCookie: S=a\r\n\r\n";
+const POST: &[u8] =
+    b"POST /path HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+
+/// An origin that answers each empty line behind a head, and knows what a body looks like here.
+fn origin() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                let mut piece = [0; 4096];
+                loop {
+                    let n = stream.read(&mut piece).unwrap_or(0);
+                    if n == 0 {
+                        return;
+                    }
+                    bytes.extend_from_slice(&piece[..n]);
+                    let end: &[u8] = if bytes.starts_with(b"POST") { b"0\r\n\r\n" } else { b"\r\n\r\n" };
+                    if bytes.ends_with(end) {
+                        bytes.clear();
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
+                        stream.write_all(answer).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Asks once, and reads the answer into `answer`.
+fn ask(client: &mut TcpStream, request: &[u8], answer: &mut Vec<u8>) {
+    client.write_all(request).unwrap();
+    answer.clear();
+    let mut piece = [0; 4096];
+    while !answer.ends_with(BODY) {
+        let n = client.read(&mut piece).unwrap();
+        assert!(n > 0, "the connection ended: {}", String::from_utf8_lossy(answer));
+        answer.extend_from_slice(&piece[..n]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(answer));
+}
+
+/// Where lanes and the test meet.
+struct Meeting {
+    /// The test moves on to the next of: starting, warming up, counting, over.
+    phase: AtomicUsize,
+    /// All lanes have seen the phase.
+    seen: Barrier,
+}
+
+/// One lane, until the test is over.
+fn lane(
+    number: usize,
+    ids: &(mpsc::Sender<LaneId>, mpsc::Receiver<Vec<LaneId>>),
+    kind: Kind,
+    (generation, bound): (Arc<Generation>, Arc<Vec<BoundListener>>),
+    meeting: &std::sync::Arc<Meeting>,
+) {
+    let mut lane = Lane::new(Config::new()).unwrap();
+    let here = lane.here();
+    let mut driver = Driver::new(here, Choice::Only(kind)).unwrap();
+    ids.0.send(lane.id()).unwrap();
+    let all = ids.1.recv().unwrap();
+    let local = Local::install(driver.io(), generation, || {});
+    accept(&local, &bound, &all).unwrap();
+    // Stops the lane when the test moves on.
+    let turns = meeting.clone();
+    let stopper = async move {
+        for phase in [2, 3] {
+            while turns.phase.load(Ordering::SeqCst) < phase {
+                here.sleep(Duration::from_millis(2)).await;
+            }
+            here.stop();
+            here.yield_now().await;
+        }
+    };
+    here.spawn(&STOPPER, Class::Normal, stopper).unwrap();
+    meeting.seen.wait();
+    lane.run(&mut driver).unwrap();
+    meeting.seen.wait();
+    assert_no_alloc::assert_no_alloc(|| lane.run(&mut driver).unwrap());
+    println!("lane {number} has allocated nothing");
+    meeting.seen.wait();
+    local.remove();
+}
+
+/// Waiting for locks is counted for the whole process.
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn steady(kind: Kind, settings: &str) {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (server, log) = (origin(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let front = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = front.local_addr().unwrap();
+    drop(front);
+    let mut sources = Sources::new();
+    let settings = settings.replace("LOG", &log.local_addr().unwrap().to_string());
+    let text = format!(
+        "global\n nbthread {LANES}\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
+         listen l\n bind {address}\n{settings}\n server s {server} cookie a\n"
+    );
+    sources.add("test.cfg", text).unwrap();
+    let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
+    let mut generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    assert_eq!(loaded.found.errors(), 0);
+    generation.set_maxconn(1000);
+    let bound = Arc::new(bind(&generation, LANES, |_, _| Err("nobody".into())).unwrap());
+    let generation = Arc::new(generation);
+    let meeting = std::sync::Arc::new(Meeting { phase: AtomicUsize::new(0), seen: Barrier::new(LANES + 1) });
+    std::thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let mut all = Vec::new();
+        for number in 0..LANES {
+            let (tell_all, told_all) = mpsc::channel();
+            all.push(tell_all);
+            let (ids, of) = ((tell.clone(), told_all), (generation.clone(), bound.clone()));
+            let meeting = meeting.clone();
+            scope.spawn(move || lane(number, &ids, kind, of, &meeting));
+        }
+        let ids: Vec<LaneId> = (0..LANES).map(|_| told.recv().unwrap()).collect();
+        all.iter().for_each(|lane| lane.send(ids.clone()).unwrap());
+        meeting.seen.wait();
+        let mut clients: Vec<TcpStream> = (0..4 * LANES).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut answer = Vec::new();
+        let mut round = |count: usize| {
+            for _ in 0..count {
+                for client in &mut clients {
+                    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                    ask(client, GET, &mut answer);
+                    ask(client, POST, &mut answer);
+                }
+            }
+        };
+        round(40); // pools fill, connections are made
+        meeting.phase.store(2, Ordering::SeqCst);
+        meeting.seen.wait();
+        let contended = || manylane_sync::lock::contention().iter().map(|class| class.times).sum::<u64>();
+        let before = contended();
+        round(30);
+        assert_eq!(contended() - before, 0, "a lock was waited for");
+        meeting.phase.store(3, Ordering::SeqCst);
+        meeting.seen.wait();
+    });
+}
+
+/// What most configurations have.
+const MORE: &str = " log LOG local0\n option httplog\n option forwardfor\n cookie S insert indirect\n http-request set-header X-Path %[path]\n \
+    http-request deny if { path_beg /no }\n acl old hdr(user-agent) -m sub old\n use-server s if old";
+
+#[test]
+fn a_request_asks_nothing_of_the_global_allocator_with_epoll() {
+    steady(Kind::Epoll, "");
+    steady(Kind::Epoll, MORE);
+}
+
+#[test]
+fn a_request_asks_nothing_of_the_global_allocator_with_io_uring() {
+    let refused = std::thread::spawn(|| {
+        let lane = Lane::new(Config::new()).unwrap();
+        Driver::new(lane.here(), Choice::Only(Kind::IoUring)).err().map(|error| error.to_string())
+    });
+    if let Some(why) = refused.join().unwrap() {
+        eprintln!("NOT SHOWN HERE: {why}");
+        return;
+    }
+    steady(Kind::IoUring, "");
+    steady(Kind::IoUring, MORE);
+}
