@@ -3,7 +3,7 @@
 //! # Protocol
 //! 1. `taken` is changed by compare-and-swap, never above `most`.
 //! 2. Who finds no place takes the queue's lock, says so in `waiting`, tries once more, and leaves a waker only if that fails too.
-//! 3. Who gives a place back does so first and looks at `waiting` then. Both sides use the one order of `SeqCst`: so the one that
+//! 3. Who gives a place back does so first and looks at `waiting` then. Between the two steps each side has a fence: so the one that
 //!    waits sees the place, or the one that gives sees the one that waits.
 //! 4. A woken waiter tries again like anybody else. It may lose to a newcomer, and waits again. It is in the queue once, however often it is
 //!    polled.
@@ -12,7 +12,7 @@
 //! # Cost
 //! Two locked operations on one line for each *connection*; nothing for a request. Without a bound: nothing at all.
 
-use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_sync::atomic::{AtomicU64, Ordering, fence};
 use manylane_sync::{CachePadded, LockClass, Mutex};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -96,6 +96,7 @@ impl Places {
             return;
         }
         self.taken.fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst); // rule 3
         self.wake_one();
     }
 
@@ -133,6 +134,7 @@ impl Future for Enter<'_> {
         }
         let mut waiters = places.waiters.lock();
         places.waiting.store(waiters.queue.len() as u64 + 1, Ordering::SeqCst); // rule 2
+        fence(Ordering::SeqCst); // rule 3
         if places.try_enter() {
             self.forget(&mut waiters); // sets `waiting` right
             places.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
