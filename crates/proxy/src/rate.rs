@@ -27,7 +27,8 @@ pub struct Rate {
 impl Rate {
     /// `most` events in a second; none for 0, which is no limit.
     pub fn new(most: u32) -> Option<Self> {
-        (most > 0).then(|| Self { share: SECOND / u64::from(most), until: CachePadded::new(AtomicU64::new(0)) })
+        (most > 0)
+            .then(|| Self { share: SECOND / u64::from(most), until: CachePadded::new(AtomicU64::new(0)) })
     }
 
     /// Lets an event in at `now`, a time since any epoch that is the same in all calls.
