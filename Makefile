@@ -49,7 +49,7 @@ scale: setup ## the scaling demonstration: real threads here, simulated cores up
 
 test: ## everything that must hold, within bounds: what CI runs
 	@scripts/setup test
-	@$(MAKE) --no-print-directory test-models test-budgets test-release test-features test-debug
+	@$(MAKE) --no-print-directory test-models test-budgets test-release test-drivers test-features test-debug
 	cargo xtask check
 
 test-debug: ## unit, property, stress and documentation tests, with lock ranks checked and freed memory poisoned
@@ -57,6 +57,11 @@ test-debug: ## unit, property, stress and documentation tests, with lock ranks c
 
 test-release: ## the same at full speed, where races are narrower
 	cargo test --profile stress $(LIBRARIES) --features manylane-pool/fault-injection --tests
+
+test-drivers: ## the program's own tests with io_uring; the others take epoll
+	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then \
+		MANYLANE_DRIVER=io_uring cargo test --profile stress --package manylane --tests; \
+	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi
 
 test-features: ## the crates that have features, with all of them
 	cargo test $(FEATURED) --all-features
