@@ -86,7 +86,7 @@ fn a_server_that_is_killed_amid_answers_cuts_those_and_no_others() {
     let count = AtomicUsize::new(0);
     let server = origin(move |mut stream| {
         head(&stream);
-        if count.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+        if count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
             let _ = stream.write_all(OK);
         } else {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly the beginning");

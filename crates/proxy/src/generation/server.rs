@@ -202,7 +202,7 @@ pub(super) fn server(
         cookie: cookie.as_ref().map(|set| set.value.bytes().into()),
         max_reuse: max_reuse.and_then(|set| u32::try_from(set.value).ok()),
         pool_max: pool_max_conn.and_then(|set| u32::try_from(set.value).ok()),
-        pool_low: pool_low_conn.map_or(0, |set| u32::try_from(set.value).unwrap_or(u32::MAX)),
+        pool_low: pool_low_conn.map_or(0, |set| set.value),
         pool_purge: pool_purge_delay.map_or(Duration::from_secs(5), |set| set.value),
         hash_key: match hash_key {
             None | Some(Set { value: "id", .. }) => HashKey::Id,

@@ -381,7 +381,7 @@ impl Session<'_> {
             (Reuse::Always, _) | (_, false) => 0,
         };
         let Some(key) = key else { return Shelved::Nothing };
-        match local.from_shelf(backend, index, key, least) {
+        match local.take_kept(backend, index, key, least) {
             Some(idle) => Shelved::This(idle),
             None => Shelved::Elsewhere { key, least },
         }

@@ -93,7 +93,7 @@ impl Local {
     }
 
     /// The connection of the key that came last and is still good. It has served `least` requests, or none is given.
-    pub(crate) fn from_shelf(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
+    pub(crate) fn take_kept(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
         let mut shelf = self.shelves[backend.number].borrow_mut();
         loop {
             let idle = shelf.take(key)?;
@@ -172,7 +172,7 @@ impl Local {
 async fn give(generation: Arc<Generation>, backend: usize, index: Index, key: u64, least: u32, giver: Giver<Gift>) {
     let Some(local) = Local::of(&generation) else { return };
     let backend = &generation.backends[backend];
-    let Some(Idle { connection, served }) = local.from_shelf(backend, index, key, least) else { return };
+    let Some(Idle { connection, served }) = local.take_kept(backend, index, key, least) else { return };
     let stream = match connection {
         Connection::Socket(stream) => stream,
         // Sockets of the process are this lane's; making another costs little.
