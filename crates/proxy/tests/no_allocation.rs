@@ -52,7 +52,8 @@ fn origin() -> SocketAddr {
                     let end: &[u8] = if bytes.starts_with(b"POST") { b"0\r\n\r\n" } else { b"\r\n\r\n" };
                     if bytes.ends_with(end) {
                         bytes.clear();
-                        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
+                        let answer =
+                            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
                         stream.write_all(answer).unwrap();
                     }
                 }
@@ -155,7 +156,8 @@ fn steady(kind: Kind, settings: &str) {
         let ids: Vec<LaneId> = (0..LANES).map(|_| told.recv().unwrap()).collect();
         all.iter().for_each(|lane| lane.send(ids.clone()).unwrap());
         meeting.seen.wait();
-        let mut clients: Vec<TcpStream> = (0..4 * LANES).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut clients: Vec<TcpStream> =
+            (0..4 * LANES).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut answer = Vec::new();
         let mut round = |count: usize| {
             for _ in 0..count {
