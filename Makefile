@@ -112,6 +112,8 @@ bench: ## all measurements: scaling, side by side with peers, instruction counts
 	cargo rustc --release --package manylane-bench --bin manylane-bench -- $(ALIGNED)
 	$(TARGET)/release/manylane-bench scale
 	$(TARGET)/release/manylane-bench peers
+	cargo rustc --release --package manylane --bin manylane -- $(ALIGNED)
+	$(TARGET)/release/manylane-bench proxy
 	cargo bench --package manylane-bench
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 60)

@@ -28,7 +28,10 @@ enum Command {
     Scale(ScaleArguments),
     /// One thread, side by side with the best peer crates
     Peers(PeersArguments),
-    /// The same by instruction counts (needs valgrind); fails where a promised limit is broken
+    /// The program beside the proxies that are installed: CPU time, system calls, memory
+    #[cfg(not(manylane_sim))]
+    Proxy(crate::proxy::ProxyArguments),
+    /// The rows of `peers` by instruction counts (needs valgrind); fails where a promised limit is broken
     Instructions(InstructionsArguments),
     /// Response times beside tasks of 700 us: with one class, with the heavy class, with low latency
     Heavy(HeavyArguments),
@@ -145,6 +148,8 @@ pub fn main() -> ExitCode {
         Command::Scale(arguments) => scale::run(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Peers(arguments) => crate::peers::run(&arguments),
+        #[cfg(not(manylane_sim))]
+        Command::Proxy(arguments) => crate::proxy::run(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Instructions(arguments) => crate::peers::instructions::run(&arguments),
         #[cfg(not(manylane_sim))]

@@ -8,6 +8,8 @@ pub mod heavy;
 #[cfg(not(manylane_sim))]
 pub mod peers;
 pub mod plot;
+#[cfg(not(manylane_sim))]
+pub mod proxy;
 pub mod results;
 pub mod run;
 pub mod scale;

@@ -1,0 +1,443 @@
+//! The load: clients in front of the proxy and servers behind it, on two threads, each of which has a processor of its own.
+//!
+//! Each thread has one `epoll` with its half of the clients and its part of the proxy's connections. A client sends its next request as
+//! soon as the response to the last one is there (closed loop), or when it is due (a fixed rate). Every response is checked.
+
+mod client;
+mod message;
+mod origin;
+
+pub use message::Message;
+
+use client::{Client, Progress};
+use origin::Served;
+use rustix::event::epoll;
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// What goes through the proxy.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// Sent by clients.
+    pub request: Message,
+    /// Sent by servers.
+    pub response: Message,
+    /// Bytes of body that clients must get.
+    pub expected: u64,
+    /// Clients connections open at once.
+    pub clients: usize,
+    /// Each request has a connection of its own.
+    pub close: bool,
+}
+
+/// What one phase did.
+#[derive(Clone, Debug, Default)]
+pub struct Phase {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// From the first request to the last response.
+    pub time: Duration,
+    /// Microseconds of each, in order of size.
+    pub latencies: Vec<u32>,
+}
+
+impl Phase {
+    /// The latency that so many hundredths do not exceed, in microseconds.
+    pub fn percentile(&self, percent: f64) -> u32 {
+        let last = self.latencies.len().saturating_sub(1);
+        let at = (self.latencies.len() as f64 * percent / 100.0).ceil() as usize;
+        self.latencies.get(at.saturating_sub(1).min(last)).copied().unwrap_or(0)
+    }
+}
+
+/// How requests follow each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// A client sends when it has its response.
+    Closed,
+    /// Each client sends once, a few at a time.
+    Once,
+    /// So many a second, of all clients.
+    Rate(f64),
+}
+
+enum Order {
+    Open(Arc<Traffic>, SocketAddr, usize),
+    Go(Arc<AtomicI64>, Pace),
+    Close,
+}
+
+type Report = Result<Vec<u32>, String>;
+
+/// Clients of a thread that send at once, of those that send once.
+const AT_ONCE: usize = 32;
+
+/// Threads of the load.
+const THREADS: usize = 2;
+
+/// Clients and servers, idle until told.
+#[derive(Debug)]
+pub struct Load {
+    workers: Vec<(Sender<Order>, Receiver<Report>, OwnedFd)>,
+    origin: SocketAddr,
+}
+
+impl Load {
+    /// Starts the threads, whose servers listen on all addresses of the loopback.
+    ///
+    /// # Errors
+    /// A sentence, when the system does not give what this takes.
+    pub fn start() -> Result<Self, String> {
+        let fail = |error: std::io::Error| format!("cannot start the load: {error}");
+        let mut port = 0;
+        let mut workers = Vec::new();
+        for number in 0..THREADS {
+            let listener = listener(port).map_err(|error| fail(error.into()))?;
+            port = listener.local_addr().map_err(fail)?.port();
+            let (orders, inbox) = channel();
+            let (outbox, reports) = channel();
+            let bell = eventfd(0, EventfdFlags::NONBLOCK).map_err(|error| fail(error.into()))?;
+            let mut worker =
+                Worker::new(listener, bell.try_clone().map_err(fail)?, inbox, outbox).map_err(fail)?;
+            std::thread::spawn(move || {
+                pin_to(number);
+                worker.run();
+            });
+            workers.push((orders, reports, bell));
+        }
+        Ok(Self { workers, origin: SocketAddr::from(([127, 0, 0, 1], port)) })
+    }
+
+    /// Where the servers are.
+    pub fn origin(&self) -> SocketAddr {
+        self.origin
+    }
+
+    /// Connects the clients to the proxy at `to`.
+    ///
+    /// # Errors
+    /// A sentence, when that fails.
+    pub fn open(&self, traffic: &Arc<Traffic>, to: SocketAddr) -> Result<(), String> {
+        let share = |n| (traffic.clients + n) / THREADS;
+        self.all(|n| Order::Open(traffic.clone(), to, share(n))).map(drop)
+    }
+
+    /// Has the clients make so many requests.
+    ///
+    /// # Errors
+    /// A sentence, when something else than the expected response comes.
+    pub fn go(&self, requests: u64, pace: Pace) -> Result<Phase, String> {
+        let left = Arc::new(AtomicI64::new(requests as i64));
+        let started = Instant::now();
+        let mut latencies = self.all(|_| Order::Go(left.clone(), pace))?;
+        let time = started.elapsed();
+        latencies.sort_unstable();
+        Ok(Phase { requests: latencies.len() as u64, time, latencies })
+    }
+
+    /// Closes the clients' connections.
+    pub fn close(&self) {
+        let _ = self.all(|_| Order::Close);
+    }
+
+    /// Gives all workers an order, and waits for their reports.
+    fn all(&self, order: impl Fn(usize) -> Order) -> Result<Vec<u32>, String> {
+        for (number, (orders, _, bell)) in self.workers.iter().enumerate() {
+            orders.send(order(number)).map_err(|_| "the load has ended")?;
+            let _ = rustix::io::write(bell, &1u64.to_ne_bytes()); // it cannot be full
+        }
+        let mut latencies = Vec::new();
+        let mut failure = None;
+        for (_, reports, _) in &self.workers {
+            match reports.recv_timeout(Duration::from_secs(60)) {
+                Ok(Ok(mut some)) => latencies.append(&mut some),
+                Ok(Err(sentence)) => failure = Some(sentence),
+                Err(_) => failure = Some("the load hangs: no response for 60 s".into()),
+            }
+        }
+        failure.map_or(Ok(latencies), Err)
+    }
+}
+
+/// A thread's own listener on the port that all share; the kernel spreads connections over them.
+fn listener(port: u16) -> rustix::io::Result<TcpListener> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &SocketAddr::from(([0, 0, 0, 0], port)))?;
+    listen(&socket, 4096)?;
+    Ok(socket.into())
+}
+
+fn pin_to(number: usize) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(number % processors);
+    let _ = rustix::thread::sched_setaffinity(None, &set); // without it the figures vary more
+}
+
+/// What an event is about: the upper half of its data.
+const BELL: u64 = 0;
+const LISTENER: u64 = 1;
+const CLIENT: u64 = 2;
+const SERVED: u64 = 3;
+
+/// One thread of the load.
+struct Worker {
+    epoll: OwnedFd,
+    listener: TcpListener,
+    bell: OwnedFd,
+    inbox: Receiver<Order>,
+    outbox: Sender<Report>,
+    served: Vec<Option<Served>>,
+    free: Vec<usize>,
+    clients: Vec<Client>,
+    traffic: Option<(Arc<Traffic>, SocketAddr)>,
+    phase: Option<Going>,
+    room: Vec<u8>,
+}
+
+/// Requests under way.
+struct Going {
+    left: Arc<AtomicI64>,
+    pace: Pace,
+    busy: usize,
+    /// Clients whose turn comes, and when the next request is due.
+    idle: VecDeque<usize>,
+    due: Instant,
+    latencies: Vec<u32>,
+}
+
+impl Going {
+    /// Whether one more request is to be made.
+    fn take(&self) -> bool {
+        self.left.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+}
+
+impl Worker {
+    fn new(
+        listener: TcpListener,
+        bell: OwnedFd,
+        inbox: Receiver<Order>,
+        outbox: Sender<Report>,
+    ) -> std::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER << 32), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL << 32), epoll::EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            listener,
+            bell,
+            inbox,
+            outbox,
+            served: Vec::new(),
+            free: Vec::new(),
+            clients: Vec::new(),
+            traffic: None,
+            phase: None,
+            room: vec![0; 256 << 10],
+        })
+    }
+
+    fn run(&mut self) {
+        let mut events = Vec::with_capacity(256);
+        loop {
+            events.clear();
+            let timeout = self.pause();
+            let waited = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+            if waited.is_err() {
+                continue; // interrupted
+            }
+            for event in &events {
+                let data = event.data.u64();
+                let index = data as u32 as usize;
+                let done = match data >> 32 {
+                    CLIENT => self.client(index),
+                    SERVED => self.serve(index),
+                    LISTENER => self.accept(),
+                    _ => match self.orders() {
+                        Ok(true) => Ok(()),
+                        Ok(false) => return, // nobody gives orders any more
+                        Err(sentence) => Err(sentence),
+                    },
+                };
+                if let Err(sentence) = done {
+                    self.fail(sentence);
+                }
+            }
+            if let Err(sentence) = self.send_what_is_due() {
+                self.fail(sentence);
+            }
+        }
+    }
+
+    /// Until the next request is due.
+    fn pause(&self) -> Option<Timespec> {
+        let phase = self.phase.as_ref().filter(|phase| matches!(phase.pace, Pace::Rate(_)))?;
+        if phase.idle.is_empty() {
+            return None;
+        }
+        let time = phase.due.saturating_duration_since(Instant::now());
+        Some(Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) }) // there are many a second
+    }
+
+    fn orders(&mut self) -> Result<bool, String> {
+        let mut rung = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut rung);
+        loop {
+            match self.inbox.try_recv() {
+                Ok(Order::Open(traffic, to, clients)) => {
+                    self.traffic = Some((traffic, to));
+                    self.clients = (0..clients).map(|_| Client::new()).collect();
+                    for index in 0..clients {
+                        if !self.traffic.as_ref().is_some_and(|(traffic, _)| traffic.close) {
+                            self.connect(index)?;
+                        }
+                    }
+                    self.report(Ok(Vec::new()));
+                }
+                Ok(Order::Go(left, pace)) => {
+                    let all = 0..self.clients.len();
+                    let (first, idle) = match pace {
+                        Pace::Closed => (all, VecDeque::new()),
+                        Pace::Once => (0..AT_ONCE.min(all.len()), all.skip(AT_ONCE).collect()),
+                        Pace::Rate(_) => (0..0, all.collect()),
+                    };
+                    let now = Instant::now();
+                    self.phase = Some(Going { left, pace, busy: 0, idle, due: now, latencies: Vec::new() });
+                    for index in first {
+                        self.begin(index, now)?;
+                    }
+                    self.end_if_done();
+                }
+                Ok(Order::Close) => {
+                    self.clients.clear();
+                    self.report(Ok(Vec::new()));
+                }
+                Err(std::sync::mpsc::TryRecvError::Empty) => return Ok(true),
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => return Ok(false),
+            }
+        }
+    }
+
+    fn report(&self, report: Report) {
+        let _ = self.outbox.send(report);
+    }
+
+    fn fail(&mut self, sentence: String) {
+        self.clients.clear();
+        if self.phase.take().is_some() || self.traffic.take().is_some() {
+            self.report(Err(sentence));
+        }
+    }
+
+    fn connect(&mut self, index: usize) -> Result<(), String> {
+        let Some((_, to)) = &self.traffic else { return Ok(()) };
+        let Some(socket) = self.clients[index].connect(*to)? else { return Ok(()) };
+        watch(&self.epoll, socket, CLIENT, index)
+    }
+
+    /// Has a client make one more request, if there is one to be made.
+    fn begin(&mut self, index: usize, since: Instant) -> Result<(), String> {
+        let Some(phase) = &mut self.phase else { return Ok(()) };
+        if !phase.take() {
+            return Ok(());
+        }
+        phase.busy += 1;
+        self.connect(index)?;
+        self.clients[index].begin(since);
+        self.client(index)
+    }
+
+    /// A client goes on.
+    fn client(&mut self, index: usize) -> Result<(), String> {
+        let Some((traffic, _)) = &self.traffic else { return Ok(()) };
+        let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+        if client.go_on(traffic, &mut self.room)? == Progress::UnderWay {
+            return Ok(());
+        }
+        let since = client.since;
+        let Some(phase) = &mut self.phase else { return Ok(()) };
+        let now = Instant::now();
+        phase.latencies.push((now - since).as_micros() as u32);
+        phase.busy -= 1;
+        match phase.pace {
+            Pace::Closed => self.begin(index, now)?,
+            Pace::Rate(_) => phase.idle.push_back(index),
+            Pace::Once => {
+                if let Some(next) = phase.idle.pop_front() {
+                    self.begin(next, now)?;
+                }
+            }
+        }
+        self.end_if_done();
+        Ok(())
+    }
+
+    /// At a fixed rate: what is due is sent by idle clients, or has waited since then when one becomes idle.
+    fn send_what_is_due(&mut self) -> Result<(), String> {
+        loop {
+            let Some(phase) = &mut self.phase else { return Ok(()) };
+            let Pace::Rate(rate) = phase.pace else { return Ok(()) };
+            if phase.due > Instant::now() {
+                return Ok(());
+            }
+            let Some(index) = phase.idle.pop_front() else { return Ok(()) };
+            let due = phase.due;
+            phase.due += Duration::from_secs_f64(THREADS as f64 / rate);
+            self.begin(index, due)?;
+            self.end_if_done();
+        }
+    }
+
+    fn end_if_done(&mut self) {
+        let over = |phase: &Going| phase.busy == 0 && phase.left.load(Ordering::Relaxed) <= 0;
+        let once = |phase: &Going| phase.busy == 0 && phase.pace == Pace::Once;
+        if self.phase.as_ref().is_some_and(|phase| over(phase) || once(phase))
+            && let Some(phase) = self.phase.take()
+        {
+            self.report(Ok(phase.latencies));
+        }
+    }
+
+    fn accept(&mut self) -> Result<(), String> {
+        while let Ok((socket, _)) = self.listener.accept() {
+            let ready = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
+            ready.map_err(|error| error.to_string())?;
+            let index = self.free.pop().unwrap_or_else(|| {
+                self.served.push(None);
+                self.served.len() - 1
+            });
+            watch(&self.epoll, &socket, SERVED, index)?;
+            self.served[index] = Some(Served::new(socket));
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, index: usize) -> Result<(), String> {
+        let Some(served) = self.served[index].as_mut() else { return Ok(()) };
+        let there = match &self.traffic {
+            Some((traffic, _)) => served.go_on(&traffic.response, &mut self.room)?,
+            None => false,
+        };
+        if !there {
+            self.served[index] = None;
+            self.free.push(index);
+        }
+        Ok(())
+    }
+}
+
+fn watch(epoll: &OwnedFd, socket: impl AsFd, kind: u64, index: usize) -> Result<(), String> {
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+    epoll::add(epoll, socket, epoll::EventData::new_u64(kind << 32 | index as u64), flags)
+        .map_err(|error| format!("cannot watch a connection: {error}"))
+}

@@ -1,0 +1,52 @@
+//! The server behind the proxy: reads a request, sends the response that is due.
+
+use super::message::{Message, Reader};
+use std::io::{self, Read as _};
+use std::net::TcpStream;
+
+/// A connection of the proxy.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) socket: TcpStream,
+    reader: Reader,
+    /// Bytes of the response that were sent, while one is being sent.
+    sending: Option<u64>,
+}
+
+impl Served {
+    pub(super) fn new(socket: TcpStream) -> Self {
+        Self { socket, reader: Reader::default(), sending: None }
+    }
+
+    /// Goes on as far as the socket allows; whether the connection is still there.
+    ///
+    /// # Errors
+    /// A sentence, when what came is no request.
+    pub(super) fn go_on(&mut self, response: &Message, room: &mut [u8]) -> Result<bool, String> {
+        loop {
+            if let Some(sent) = &mut self.sending {
+                match response.send(&self.socket, sent) {
+                    Ok(true) => self.sending = None,
+                    Ok(false) => return Ok(true),
+                    Err(_) => return Ok(false), // the proxy may close what it likes
+                }
+            }
+            let n = match self.socket.read(room) {
+                Ok(0) => return Ok(false),
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(_) => return Ok(false),
+            };
+            let mut input = &room[..n];
+            let complete = self.reader.take(&mut input)?.is_some();
+            if !input.is_empty() {
+                return Err("a request came before the response to the last one".into());
+            }
+            if complete {
+                self.sending = Some(0);
+            } else if n < room.len() {
+                return Ok(true); // emptied; more is another event
+            }
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! `manylane-bench proxy`: the program beside the proxies that are installed, in one run.
+//!
+//! # How it is measured
+//! All programs of a row run at once, each with two threads, and take turns: a round is so many requests through one of them, from clients
+//! to servers that are both in this process (`load`). What counts is the processor time of the proxy's processes during the round, as the kernel
+//! accounts for it, divided by the requests; so what the load itself takes of the two processors is not charged to anybody. The table
+//! shows the median and the least of the rounds. Every response is checked: its status, and how long it is.
+//!
+//! System calls are counted in a short pass of their own.
+
+mod load;
+mod program;
+mod scenario;
+mod usage;
+
+use clap::Args;
+use load::{Load, Pace, Phase, Traffic};
+use program::{Kind, Program, Programs, free_port};
+use scenario::{SCENARIOS, Scenario, Target, Unit};
+use std::fmt::Write as _;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use usage::{Processes, Usage};
+
+/// What `proxy` takes.
+#[derive(Clone, Debug, Args)]
+pub struct ProxyArguments {
+    /// Only this scenario; may be repeated
+    #[arg(long = "row", value_name = "NAME")]
+    pub rows: Vec<String>,
+    /// Rounds of each program
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+    /// Requests of a round, in hundredths of the usual number
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub requests: u32,
+    /// The program [default: manylane beside this one]
+    #[arg(long, value_name = "PATH")]
+    pub manylane: Option<PathBuf>,
+    /// Only ours
+    #[arg(long)]
+    pub alone: bool,
+    /// Do not count system calls
+    #[arg(long)]
+    pub no_calls: bool,
+}
+
+/// One program in one row.
+struct Contestant {
+    kind: Kind,
+    /// It runs what the row is compared with.
+    base: bool,
+    program: Program,
+    samples: Vec<f64>,
+    used: Usage,
+    requests: u64,
+    last: Phase,
+    calls: Option<f64>,
+}
+
+/// The figures of one program in one row.
+#[derive(Clone, Debug)]
+struct Figures {
+    kind: Kind,
+    base: bool,
+    median: f64,
+    least: f64,
+    user_share: f64,
+    calls: Option<f64>,
+    last: Phase,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A sentence, when a scenario or a program is unknown, or something else than the expected responses came.
+pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
+    let chosen = scenarios(&arguments.rows)?;
+    let folder = std::env::temp_dir().join(format!("manylane-bench-proxy-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    let done = in_folder(arguments, &chosen, folder.clone());
+    let _ = std::fs::remove_dir_all(&folder);
+    done
+}
+
+fn in_folder(arguments: &ProxyArguments, chosen: &[&'static Scenario], folder: PathBuf) -> Result<(), String> {
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.join("manylane"));
+    let manylane = arguments.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
+    // Debian's places of programs for administrators are not always looked at.
+    let found = |name: &str| {
+        let administrators = PathBuf::from("/usr/sbin").join(name);
+        if administrators.exists() { administrators } else { PathBuf::from(name) }
+    };
+    let programs = Programs { manylane, haproxy: found("haproxy"), nginx: found("nginx"), folder };
+    let load = Load::start()?;
+    let sink = Sink::start()?;
+    for kind in [Kind::Epoll, Kind::Haproxy, Kind::Nginx] {
+        if kind.is_ours() || !arguments.alone {
+            println!("{}", programs.version(kind)?);
+        }
+    }
+    let mut overview = String::from(
+        "| scenario | loop ns | haproxy | nginx | epoll | io_uring | epoll by ratio | io_uring by ratio |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for scenario in chosen {
+        let before = empty_loop();
+        let figures = measure(arguments, scenario, &programs, &load, &sink)?;
+        let host = before.max(empty_loop());
+        print!("{}", table(scenario, host, &figures));
+        overview.push_str(&line(scenario, host, &figures));
+    }
+    println!("{overview}");
+    Ok(())
+}
+
+fn scenarios(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
+    if names.is_empty() {
+        return Ok(SCENARIOS.iter().collect());
+    }
+    let find = |name: &String| {
+        SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+            let known: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+            format!("there is no scenario `{name}`; known ones: {}", known.join(", "))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// What a turn of an empty loop takes, in nanoseconds: a cycle, so it tells how fast the host lets a core run.
+fn empty_loop() -> f64 {
+    const TURNS: u64 = 4_000_000;
+    let once = || {
+        let started = Instant::now();
+        for i in 0..TURNS {
+            std::hint::black_box(i);
+        }
+        started.elapsed().as_nanos() as f64 / TURNS as f64
+    };
+    (0..5).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
+
+fn measure(
+    arguments: &ProxyArguments,
+    scenario: &'static Scenario,
+    programs: &Programs,
+    load: &Load,
+    sink: &Sink,
+) -> Result<Vec<Figures>, String> {
+    let traffic = Arc::new((scenario.traffic)());
+    let requests = (scenario.requests * u64::from(arguments.requests) / 100).max(1);
+    let mut contestants = Vec::new();
+    for (kind, base) in contestants_of(scenario, arguments.alone) {
+        let shape = if base { scenario::PLAIN } else { scenario.shape };
+        let port = free_port()?;
+        let folder = programs.folder.to_string_lossy();
+        let text =
+            Scenario { shape, ..*scenario }.configuration(kind, port, load.origin().port(), sink.port, &folder);
+        let program = programs.start(kind, port, &text)?;
+        let (samples, used, last) = (Vec::new(), Usage::default(), Phase::default());
+        contestants.push(Contestant { kind, base, program, samples, used, requests: 0, last, calls: None });
+    }
+    let rounds = if scenario.unit == Unit::Idle { 1 } else { arguments.rounds };
+    for _ in 0..rounds {
+        for contestant in &mut contestants {
+            let done = round(scenario, &traffic, requests, contestant, load);
+            load.close();
+            done.map_err(|sentence| format!("{}, {}: {sentence}", scenario.name, contestant.kind))?;
+        }
+    }
+    if !arguments.no_calls && scenario.unit != Unit::Idle {
+        for contestant in &mut contestants {
+            let done = calls(&traffic, requests.div_ceil(4), contestant, load);
+            load.close();
+            done.map_err(|sentence| format!("{}, {}: {sentence}", scenario.name, contestant.kind))?;
+        }
+    }
+    if scenario.shape.log && sink.lines() < requests {
+        return Err(format!("{}: only {} lines were logged", scenario.name, sink.lines()));
+    }
+    Ok(contestants.into_iter().map(Contestant::figures).collect())
+}
+
+/// Who takes part: those of the row, and what they are compared with where that is not somebody else.
+fn contestants_of(scenario: &Scenario, alone: bool) -> Vec<(Kind, bool)> {
+    let base = !matches!(scenario.target, Target::Peers(..));
+    let kinds = scenario.kinds.iter().copied().filter(|kind| kind.is_ours() || !alone);
+    kinds.flat_map(|kind| [(kind, true), (kind, false)]).filter(|(_, is_base)| base || !is_base).collect()
+}
+
+/// One round of one program.
+fn round(
+    scenario: &Scenario,
+    traffic: &Arc<Traffic>,
+    requests: u64,
+    contestant: &mut Contestant,
+    load: &Load,
+) -> Result<(), String> {
+    let processes = contestant.program.processes();
+    let to = contestant.program.address();
+    if scenario.unit == Unit::Idle {
+        // A little first, so that what a connection does not hold is not counted.
+        let few = Arc::new(Traffic { clients: 64, ..(**traffic).clone() });
+        load.open(&few, to)?;
+        load.go(6_400, Pace::Closed)?;
+        let before = processes.memory();
+        load.open(traffic, to)?;
+        contestant.last = load.go(requests, Pace::Once)?;
+        std::thread::sleep(Duration::from_millis(1_500));
+        let more = processes.memory().saturating_sub(before);
+        contestant.samples.push(more as f64 / traffic.clients as f64);
+        contestant.requests = requests;
+        return Ok(());
+    }
+    load.open(traffic, to)?;
+    load.go((requests / 10).max(traffic.clients as u64), Pace::Closed)?;
+    let pace = if scenario.unit == Unit::Latency { Pace::Rate(scenario::RATE) } else { Pace::Closed };
+    let before = processes.usage()?;
+    let phase = load.go(requests, pace)?;
+    let used = processes.usage()?.since(before);
+    if phase.requests != requests {
+        return Err(format!("{} of {requests} requests were answered", phase.requests));
+    }
+    contestant.samples.push(match scenario.unit {
+        Unit::Gigabyte => used.nanos as f64 / (requests * scenario.bytes()) as f64,
+        Unit::Latency => f64::from(phase.percentile(99.0)),
+        Unit::Request | Unit::Idle => used.nanos as f64 / 1e3 / requests as f64,
+    });
+    contestant.used.nanos += used.nanos;
+    contestant.used.user += used.user;
+    contestant.used.system += used.system;
+    contestant.requests += requests;
+    contestant.last = phase;
+    Ok(())
+}
+
+/// Counts system calls of a request, in a pass of its own because counting takes time.
+fn calls(traffic: &Arc<Traffic>, requests: u64, contestant: &mut Contestant, load: &Load) -> Result<(), String> {
+    load.open(traffic, contestant.program.address())?;
+    load.go((requests / 10).max(traffic.clients as u64), Pace::Closed)?;
+    let Some(count) = Processes::count_calls(&contestant.program.processes()) else { return Ok(()) };
+    let phase = load.go(requests, Pace::Closed)?;
+    contestant.calls = count.end().map(|calls| calls as f64 / phase.requests as f64);
+    Ok(())
+}
+
+impl Contestant {
+    fn figures(self) -> Figures {
+        let mut samples = self.samples;
+        samples.sort_by(f64::total_cmp);
+        Figures {
+            kind: self.kind,
+            base: self.base,
+            median: samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN),
+            least: samples.first().copied().unwrap_or(f64::NAN),
+            user_share: self.used.user_share(),
+            calls: self.calls,
+            last: self.last,
+        }
+    }
+}
+
+/// How one of ours stands: its ratio, what it may be at most, and with whom it was compared.
+fn verdict(scenario: &Scenario, all: &[Figures], ours: &Figures) -> Option<(f64, f64, String)> {
+    let find = |kind: Kind, base: bool| all.iter().find(|figures| figures.kind == kind && figures.base == base);
+    match scenario.target {
+        Target::Peers(epoll, uring) => {
+            let peers = all.iter().filter(|figures| !figures.kind.is_ours());
+            let best = peers.min_by(|a, b| a.median.total_cmp(&b.median))?;
+            let most = if ours.kind == Kind::Uring { uring } else { epoll };
+            Some((ours.median / best.median, most, best.kind.to_string()))
+        }
+        Target::Own(most) => Some((ours.median / find(ours.kind, true)?.median, most, "ours without".to_string())),
+        Target::Hop(most) => {
+            let hop = |kind| Some(find(kind, false)?.median - find(kind, true)?.median);
+            Some((hop(ours.kind)? / hop(Kind::Haproxy)?, most, "haproxy's hop".to_string()))
+        }
+    }
+}
+
+fn met(ratio: f64, most: f64) -> &'static str {
+    if ratio <= most { "met" } else { "MISSED" }
+}
+
+fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
+    let unit = match scenario.unit {
+        Unit::Request => "CPU us per request",
+        Unit::Gigabyte => "CPU s per GB",
+        Unit::Idle => "bytes per connection",
+        Unit::Latency => "us",
+    };
+    let mut text = format!("\n{} ({}): {unit}; empty loop {host:.2} ns\n", scenario.words, scenario.name);
+    for figures in all {
+        let mark = if figures.kind.is_ours() { '*' } else { ' ' };
+        let name = format!("{}{}", figures.kind, if figures.base { ", without" } else { "" });
+        let _ = write!(text, "  {mark} {name:<26} median {:>8.3}  least {:>8.3}", figures.median, figures.least);
+        if scenario.unit != Unit::Idle {
+            let last = &figures.last;
+            let _ = write!(
+                text,
+                "  user {:>2.0} %  {:>7.0}/s  p50 {} p99 {} p99.9 {} us",
+                figures.user_share * 100.0,
+                last.requests as f64 / last.time.as_secs_f64(),
+                last.percentile(50.0),
+                last.percentile(99.0),
+                last.percentile(99.9)
+            );
+        }
+        if let Some(calls) = figures.calls {
+            let _ = write!(text, "  calls {calls:.2}");
+        }
+        if figures.kind.is_ours()
+            && !figures.base
+            && let Some((ratio, most, whom)) = verdict(scenario, all, figures)
+        {
+            let _ = write!(text, "  {ratio:.2} of {whom}, at most {most}: {}", met(ratio, most));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A line of the overview.
+fn line(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
+    let find = |kind| all.iter().find(|figures| figures.kind == kind && !figures.base);
+    let mut text = format!("| {} | {host:.2} |", scenario.words);
+    for kind in [Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring] {
+        let _ = match find(kind) {
+            Some(figures) if figures.median >= 100.0 => write!(text, " {:.0} |", figures.median),
+            Some(figures) if figures.median >= 1.0 => write!(text, " {:.1} |", figures.median),
+            Some(figures) => write!(text, " {:.3} |", figures.median),
+            None => write!(text, " – |"),
+        };
+    }
+    for kind in [Kind::Epoll, Kind::Uring] {
+        let _ = match find(kind).and_then(|ours| verdict(scenario, all, ours)) {
+            Some((ratio, most, whom)) => write!(text, " {ratio:.2} of {whom}, at most {most}: {} |", met(ratio, most)),
+            None => write!(text, " – |"),
+        };
+    }
+    text + "\n"
+}
+
+/// A syslog server that counts lines and forgets them.
+struct Sink {
+    port: u16,
+    lines: Arc<AtomicU64>,
+}
+
+impl Sink {
+    fn start() -> Result<Self, String> {
+        let fail = |error: std::io::Error| format!("cannot receive logs: {error}");
+        let socket = UdpSocket::bind("127.0.0.1:0").map_err(fail)?;
+        let port = socket.local_addr().map_err(fail)?.port();
+        let lines = Arc::new(AtomicU64::new(0));
+        let counted = lines.clone();
+        std::thread::spawn(move || {
+            let mut room = [0; 2048];
+            while socket.recv(&mut room).is_ok() {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Ok(Self { port, lines })
+    }
+
+    fn lines(&self) -> u64 {
+        self.lines.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(kind: Kind, base: bool, median: f64) -> Figures {
+        let last = Phase::default();
+        Figures { kind, base, median, least: median, user_share: 0.5, calls: None, last }
+    }
+
+    #[test]
+    fn each_target_is_compared_with_what_it_names() {
+        let find = |name: &str| SCENARIOS.iter().find(|scenario| scenario.name == name).expect("a scenario");
+        let all = [
+            figures(Kind::Haproxy, true, 20.0),
+            figures(Kind::Haproxy, false, 30.0),
+            figures(Kind::Epoll, true, 10.0),
+            figures(Kind::Epoll, false, 12.0),
+        ];
+        let (ratio, most, _) = verdict(find("hop"), &all, &all[3]).expect("both are there");
+        assert_eq!((ratio, met(ratio, most)), (0.2, "met"));
+        let (ratio, most, _) = verdict(find("log"), &all, &all[3]).expect("both are there");
+        assert_eq!((ratio, met(ratio, most)), (1.2, "MISSED"));
+        let all = [figures(Kind::Nginx, false, 12.0), figures(Kind::Haproxy, false, 10.0), figures(Kind::Uring, false, 6.0)];
+        let (ratio, most, whom) = verdict(find("keep-alive"), &all, &all[2]).expect("there are peers");
+        assert_eq!((ratio, most, whom.as_str()), (0.6, 0.6, "haproxy"));
+    }
+
+    #[test]
+    fn unknown_scenarios_are_refused_with_the_known_ones() {
+        let error = scenarios(&["keepalive".to_string()]).expect_err("a typing error");
+        assert!(error.contains("known ones: keep-alive, connections"), "{error}");
+    }
+}

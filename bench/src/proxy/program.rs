@@ -1,0 +1,142 @@
+//! The programs that are compared, started with a configuration of ours on ports that the kernel chose.
+
+use super::usage::Processes;
+use std::fmt;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Which program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Haproxy,
+    Nginx,
+    /// Manylane over epoll, and over io_uring.
+    Epoll,
+    Uring,
+}
+
+impl Kind {
+    /// Whether it is Manylane.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Epoll | Self::Uring)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Haproxy => "haproxy",
+            Self::Nginx => "nginx",
+            Self::Epoll => "manylane epoll",
+            Self::Uring => "manylane io_uring",
+        })
+    }
+}
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    pub manylane: PathBuf,
+    pub haproxy: PathBuf,
+    pub nginx: PathBuf,
+    /// Where configurations are written.
+    pub folder: PathBuf,
+}
+
+impl Programs {
+    /// Which `kind` is, in words, with its version.
+    ///
+    /// # Errors
+    /// A sentence, when it cannot be started.
+    pub fn version(&self, kind: Kind) -> Result<String, String> {
+        let output = Command::new(self.path(kind)).arg("-v").output().map_err(|error| self.absent(kind, &error))?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        Ok(text.lines().next().unwrap_or_default().split(" - ").next().unwrap_or_default().to_string())
+    }
+
+    fn path(&self, kind: Kind) -> &Path {
+        match kind {
+            Kind::Haproxy => &self.haproxy,
+            Kind::Nginx => &self.nginx,
+            Kind::Epoll | Kind::Uring => &self.manylane,
+        }
+    }
+
+    fn absent(&self, kind: Kind, error: &std::io::Error) -> String {
+        format!("cannot start {kind} ({}): {error}; `scripts/setup bench` installs the peers", self.path(kind).display())
+    }
+
+    /// Starts `kind` with a configuration, and waits until it listens at `port`. `wrapped` is a command that runs it.
+    ///
+    /// # Errors
+    /// A sentence, with what it said, when it does not.
+    pub fn start(&self, kind: Kind, port: u16, configuration: &str) -> Result<Program, String> {
+        let name = format!("{kind}-{port}").replace(' ', "-");
+        let file = self.folder.join(format!("{name}.cfg"));
+        std::fs::write(&file, configuration).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        let said = self.folder.join(format!("{name}.log"));
+        let log = std::fs::File::create(&said).map_err(|error| format!("cannot write {}: {error}", said.display()))?;
+        let mut command = Command::new(self.path(kind));
+        match kind {
+            Kind::Nginx => command.arg("-p").arg(&self.folder).arg("-c").arg(&file),
+            Kind::Haproxy => command.args(["-q", "-db", "-f"]).arg(&file),
+            Kind::Epoll => command.args(["-q", "-db", "-f"]).arg(&file).env("MANYLANE_DRIVER", "epoll"),
+            Kind::Uring => command.args(["-q", "-db", "-f"]).arg(&file).env("MANYLANE_DRIVER", "io_uring"),
+        };
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let mut program = Program { kind, child: child.map_err(|error| self.absent(kind, &error))?, port };
+        let begun = Instant::now();
+        while TcpStream::connect(program.address()).is_err() {
+            let ended = program.child.try_wait().ok().flatten().is_some();
+            if ended || begun.elapsed() > Duration::from_secs(10) {
+                let words = std::fs::read_to_string(&said).unwrap_or_default();
+                return Err(format!("{kind} does not start: {words}"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(program)
+    }
+}
+
+/// A running program. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Program {
+    pub kind: Kind,
+    child: Child,
+    port: u16,
+}
+
+impl Program {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// Its processes.
+    pub fn processes(&self) -> Processes {
+        Processes::of(self.child.id())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM); // the first of nginx ends the others
+        let begun = Instant::now();
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            if begun.elapsed() > Duration::from_secs(3) {
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A port that is free now. Another process may take it before the program does, which then says so.
+pub fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no port is free: {error}"))?;
+    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
+}

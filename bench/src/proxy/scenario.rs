@@ -1,0 +1,351 @@
+//! What is measured: traffic, and the configurations that carry it.
+
+use super::load::{Message, Traffic};
+use super::program::Kind;
+use std::fmt::Write as _;
+
+/// In what a scenario is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Processor microseconds a request.
+    Request,
+    /// Processor seconds a gigabyte of bodies.
+    Gigabyte,
+    /// Bytes of memory an idle connection.
+    Idle,
+    /// Microseconds that 99 of 100 requests do not exceed, at a fixed rate.
+    Latency,
+}
+
+/// With what ours is compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// At most so many times the best peer: over epoll, and over io_uring.
+    Peers(f64, f64),
+    /// At most so many times our own figure with the plainest configuration.
+    Own(f64),
+    /// What this takes more than the plainest configuration, at most so many times of what it takes more in haproxy.
+    Hop(f64),
+}
+
+/// How a configuration differs from the plainest one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shape {
+    pub tcp: bool,
+    /// `balance`, and how many servers; 0 for one server and the default.
+    pub balance: Option<(&'static str, usize)>,
+    /// `option httplog` to a syslog server.
+    pub log: bool,
+    /// A second proxy behind the first one in the same process.
+    pub hop: bool,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub words: &'static str,
+    pub unit: Unit,
+    pub target: Target,
+    pub shape: Shape,
+    pub traffic: fn() -> Traffic,
+    /// Who takes part.
+    pub kinds: &'static [Kind],
+    /// Requests of a round.
+    pub requests: u64,
+}
+
+const ALL: &[Kind] = &[Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring];
+const NOT_NGINX: &[Kind] = &[Kind::Haproxy, Kind::Epoll, Kind::Uring];
+/// The plainest one.
+pub const PLAIN: Shape = Shape { tcp: false, balance: None, log: false, hop: false };
+
+/// Requests a second of the scenario with a fixed rate.
+pub const RATE: f64 = 8_000.0;
+
+/// Idle connections: as many as a process with 20,000 descriptors can have, when each may need two.
+pub const IDLE: usize = 9_000;
+
+/// In the order of the table.
+pub static SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "keep-alive",
+        words: "keep-alive, 1 KiB, 64 clients",
+        unit: Unit::Request,
+        target: Target::Peers(0.75, 0.60),
+        shape: PLAIN,
+        traffic: keep_alive,
+        kinds: ALL,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "connections",
+        words: "a new client connection per request",
+        unit: Unit::Request,
+        target: Target::Peers(0.80, 0.80),
+        shape: PLAIN,
+        traffic: connections,
+        kinds: ALL,
+        requests: 12_000,
+    },
+    Scenario {
+        name: "fields",
+        words: "keep-alive, 16 request and 20 response header fields",
+        unit: Unit::Request,
+        target: Target::Peers(0.75, 0.75),
+        shape: PLAIN,
+        traffic: fields,
+        kinds: ALL,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "large",
+        words: "1 MiB answers",
+        unit: Unit::Gigabyte,
+        target: Target::Peers(0.80, 0.80),
+        shape: PLAIN,
+        traffic: large,
+        kinds: ALL,
+        requests: 1_000,
+    },
+    Scenario {
+        name: "post",
+        words: "POST 64 KiB",
+        unit: Unit::Gigabyte,
+        target: Target::Peers(0.85, 0.70),
+        shape: PLAIN,
+        traffic: post,
+        kinds: ALL,
+        requests: 10_000,
+    },
+    Scenario {
+        name: "splice",
+        words: "TCP mode with splice, 64 MiB up",
+        unit: Unit::Gigabyte,
+        target: Target::Peers(0.85, 0.85),
+        shape: Shape { tcp: true, ..PLAIN },
+        traffic: upload,
+        kinds: NOT_NGINX,
+        requests: 16,
+    },
+    Scenario {
+        name: "chunks",
+        words: "tiny chunks: 2,730 of one byte in 16 KiB",
+        unit: Unit::Gigabyte,
+        target: Target::Peers(0.50, 0.50),
+        shape: PLAIN,
+        traffic: chunks,
+        kinds: ALL,
+        requests: 2_000,
+    },
+    Scenario {
+        name: "first",
+        words: "balance first, 8 servers",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { balance: Some(("first", 8)), ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "leastconn-1",
+        words: "balance leastconn, 1 server",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { balance: Some(("leastconn", 1)), ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "leastconn-500",
+        words: "balance leastconn, 500 servers",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { balance: Some(("leastconn", 500)), ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "log",
+        words: "httplog to a local syslog server",
+        unit: Unit::Request,
+        target: Target::Own(1.10),
+        shape: Shape { log: true, ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "hop",
+        words: "one more hop inside the process: local@, in haproxy abns@",
+        unit: Unit::Request,
+        target: Target::Hop(0.25),
+        shape: Shape { hop: true, ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "idle",
+        words: "idle keep-alive connections, 9,000",
+        unit: Unit::Idle,
+        target: Target::Peers(0.85, 0.85),
+        shape: PLAIN,
+        traffic: idle,
+        kinds: ALL,
+        requests: IDLE as u64,
+    },
+    Scenario {
+        name: "rate",
+        words: "8,000 requests a second, p99",
+        unit: Unit::Latency,
+        target: Target::Peers(1.0, 1.0),
+        shape: PLAIN,
+        traffic: keep_alive,
+        kinds: ALL,
+        requests: 8_000,
+    },
+];
+
+const REQUEST: &str = "GET /path/to/a/page?number=1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: load/1.0\r\nAccept: */*\r\n";
+
+fn answered(response: Message, expected: u64) -> Traffic {
+    let request = Message::new(format!("{REQUEST}\r\n"), 0);
+    Traffic { request, response, expected, clients: 64, close: false }
+}
+
+fn response(fields: &str, body: u64) -> Message {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 09:00:00 GMT\r\nServer: origin\r\n\
+         Content-Type: text/plain\r\nContent-Length: {body}\r\n{fields}\r\n"
+    );
+    Message::new(head, body)
+}
+
+fn keep_alive() -> Traffic {
+    answered(response("", 1024), 1024)
+}
+
+fn connections() -> Traffic {
+    let request = Message::new(format!("{REQUEST}Connection: close\r\n\r\n"), 0);
+    Traffic { request, close: true, ..keep_alive() }
+}
+
+fn fields() -> Traffic {
+    let more = |n: usize, name: &str| {
+        (0..n).fold(String::new(), |mut text, n| {
+            let _ = write!(text, "X-{name}-{n}: a value of usual length, number {n}\r\n");
+            text
+        })
+    };
+    let request = Message::new(format!("{REQUEST}{}\r\n", more(13, "Request")), 0);
+    Traffic { request, ..answered(response(&more(16, "Response"), 1024), 1024) }
+}
+
+fn large() -> Traffic {
+    Traffic { clients: 16, ..answered(response("", 1 << 20), 1 << 20) }
+}
+
+fn upload_of(body: u64, clients: usize) -> Traffic {
+    let request = Message::new(
+        format!("POST /a/place HTTP/1.1\r\nHost: www.example.com\r\nContent-Length: {body}\r\n\r\n"),
+        body,
+    );
+    Traffic { request, clients, ..answered(response("", 2), 2) }
+}
+
+fn post() -> Traffic {
+    upload_of(64 << 10, 64)
+}
+
+fn upload() -> Traffic {
+    upload_of(64 << 20, 8)
+}
+
+fn chunks() -> Traffic {
+    let mut text = String::from("HTTP/1.1 200 OK\r\nServer: origin\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for _ in 0..CHUNKS {
+        text.push_str("1\r\nx\r\n");
+    }
+    text.push_str("0\r\n\r\n");
+    answered(Message::new(text, 0), CHUNKS)
+}
+
+/// Chunks of a response: with their framing, they are 16 KiB.
+const CHUNKS: u64 = 2_730;
+
+fn idle() -> Traffic {
+    Traffic { clients: IDLE, ..keep_alive() }
+}
+
+impl Scenario {
+    /// Bytes that the unit counts, of one request.
+    pub fn bytes(&self) -> u64 {
+        let traffic = (self.traffic)();
+        if self.name == "chunks" { traffic.response.len() } else { traffic.request.body() + traffic.response.body() }
+    }
+
+    /// The configuration of `kind`, which listens at `port` and whose servers are at the loopback's `origin`. `logs` is where the
+    /// syslog server is, and `folder` where what it writes goes.
+    pub fn configuration(&self, kind: Kind, port: u16, origin: u16, logs: u16, folder: &str) -> String {
+        match kind {
+            Kind::Nginx => nginx(port, origin, folder),
+            Kind::Haproxy => self.haproxy(port, origin, logs, "abns@manylane-bench"),
+            Kind::Epoll | Kind::Uring => self.haproxy(port, origin, logs, "local@inner"),
+        }
+    }
+
+    /// HAProxy's language, for haproxy and for ours.
+    fn haproxy(&self, port: u16, origin: u16, logs: u16, inner: &str) -> String {
+        let Shape { tcp, balance, log, hop } = self.shape;
+        // Each connection may need two descriptors, and with splicing another two, of which haproxy makes sure at its start.
+        let most = if self.unit == Unit::Idle { IDLE + 500 } else { 2_000 };
+        let mut text = format!("global\n    nbthread 2\n    maxconn {most}\n");
+        if log {
+            let _ = writeln!(text, "    log 127.0.0.1:{logs} local0");
+        }
+        text.push_str("\ndefaults\n    timeout connect 5s\n    timeout client 60s\n    timeout server 60s\n");
+        text.push_str(match (tcp, log) {
+            (true, _) => "    mode tcp\n    option splice-request\n    option splice-response\n",
+            // As nginx does: a new client's first request may use a connection to a server that is there.
+            (false, true) => "    mode http\n    http-reuse always\n    log global\n    option httplog\n",
+            (false, false) => "    mode http\n    http-reuse always\n",
+        });
+        let _ = writeln!(text, "\nfrontend outside\n    bind 127.0.0.1:{port}\n    default_backend servers");
+        if hop {
+            let _ = write!(
+                text,
+                "\nbackend servers\n    server inner {inner}\n\nfrontend inside\n    bind {inner}\n    default_backend innermost\n\
+                 \nbackend innermost\n    server one 127.0.0.1:{origin}\n"
+            );
+            return text;
+        }
+        let (algorithm, servers) = balance.unwrap_or(("roundrobin", 1));
+        let _ = writeln!(text, "\nbackend servers\n    balance {algorithm}");
+        for n in 0..servers {
+            // `first` fills a server before it goes to the next one, so it must be full at some time.
+            let most = if algorithm == "first" { " maxconn 16" } else { "" };
+            let _ = writeln!(text, "    server s{n} 127.0.{}.{}:{origin}{most}", n / 250, n % 250 + 1);
+        }
+        text
+    }
+}
+
+fn nginx(port: u16, origin: u16, folder: &str) -> String {
+    let mut temporary = String::new();
+    for what in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        let _ = writeln!(temporary, "    {what}_temp_path {folder}/{what};");
+    }
+    format!(
+        "daemon off;\nworker_processes 2;\nworker_rlimit_nofile 20000;\npid {folder}/nginx-{port}.pid;\nerror_log stderr crit;\n\
+         events {{ worker_connections 9900; }}\n\
+         http {{\n    access_log off;\n    keepalive_timeout 60s;\n    keepalive_requests 1000000000;\n    client_max_body_size 0;\n{temporary}\
+         \x20   upstream servers {{\n        server 127.0.0.1:{origin};\n        keepalive 64;\n        keepalive_requests 1000000000;\n    }}\n\
+         \x20   server {{\n        listen 127.0.0.1:{port} reuseport;\n        location / {{\n            proxy_pass http://servers;\n\
+         \x20           proxy_http_version 1.1;\n            proxy_set_header Connection \"\";\n            proxy_request_buffering off;\n\
+         \x20           proxy_max_temp_file_size 0;\n        }}\n    }}\n}}\n"
+    )
+}

@@ -1,0 +1,132 @@
+//! What processes use: processor time, memory, system calls. Read from outside, so that it is the same for every program.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::io::Read as _;
+use std::time::Duration;
+
+/// A program's processes: the one that was started, and those that it started.
+#[derive(Clone, Debug)]
+pub struct Processes(Vec<u32>);
+
+/// Processor time so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// All of it, in nanoseconds.
+    pub nanos: u64,
+    /// In the program's own code and in the kernel, in ticks of the system: only their ratio is used.
+    pub user: u64,
+    pub system: u64,
+}
+
+impl Usage {
+    /// What was used since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            nanos: self.nanos - before.nanos,
+            user: self.user - before.user,
+            system: self.system - before.system,
+        }
+    }
+
+    /// The part of it that was in the program's own code.
+    pub fn user_share(self) -> f64 {
+        self.user as f64 / (self.user + self.system).max(1) as f64
+    }
+}
+
+impl Processes {
+    /// `pid` and what it started.
+    pub fn of(pid: u32) -> Self {
+        let mut found = vec![pid];
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(child) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            if stat(child).and_then(|fields| fields.get(1)?.parse().ok()) == Some(pid) {
+                found.push(child);
+            }
+        }
+        Self(found)
+    }
+
+    /// What they have used.
+    ///
+    /// # Errors
+    /// A sentence, when one of them has ended.
+    pub fn usage(&self) -> Result<Usage, String> {
+        let mut usage = Usage::default();
+        for &pid in &self.0 {
+            let fields = stat(pid).ok_or_else(|| format!("process {pid} has ended"))?;
+            let field = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+            usage.user += field(11);
+            usage.system += field(12);
+            // Each thread's, to the nanosecond; none of them ends while it is measured.
+            for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+                let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+                usage.nanos += text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
+            }
+        }
+        Ok(usage)
+    }
+
+    /// Memory of theirs that is in use, in bytes.
+    pub fn memory(&self) -> u64 {
+        let resident = |pid: &u32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        };
+        self.0.iter().filter_map(resident).sum::<u64>() * 1024
+    }
+
+    /// Begins to count their system calls; none if the system does not let us.
+    pub fn count_calls(&self) -> Option<Calls> {
+        let pids: Vec<String> = self.0.iter().map(u32::to_string).collect();
+        let perf = Command::new("perf")
+            .args(["stat", "-x,", "-e", "raw_syscalls:sys_enter", "-p", &pids.join(",")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .ok()?;
+        std::thread::sleep(Duration::from_millis(300)); // it does not say when it has begun
+        Some(Calls(perf))
+    }
+}
+
+/// A count of system calls under way.
+#[derive(Debug)]
+pub struct Calls(Child);
+
+impl Calls {
+    /// How many were made.
+    pub fn end(mut self) -> Option<u64> {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).ok()?;
+        let mut text = String::new();
+        self.0.stderr.take()?.read_to_string(&mut text).ok()?;
+        self.0.wait().ok()?;
+        text.lines().find(|line| line.contains("sys_enter"))?.split(',').next()?.parse().ok()
+    }
+}
+
+/// The fields of a process behind its name, beginning with its state.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind) = text.rsplit_once(") ")?;
+    Some(behind.split(' ').map(str::to_string).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_was_used_is_seen() {
+        let own = Processes::of(std::process::id());
+        let before = own.usage().expect("this process is there");
+        let started = std::time::Instant::now();
+        while started.elapsed() < Duration::from_millis(50) {}
+        let used = own.usage().expect("this process is there").since(before);
+        assert!(used.nanos > 0, "{used:?}");
+        assert!(own.memory() > 0);
+    }
+}
