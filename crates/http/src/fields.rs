@@ -96,7 +96,7 @@ impl Fields {
     /// [`AllocError`] when the lane's pool has no memory.
     #[inline]
     pub fn new() -> Result<Self, AllocError> {
-        Ok(Self { first: POOLS.first.alloc([Entry::default(); FIRST])?, more: None, len: 0, seen: 0 })
+        Ok(Self { first: POOLS.first.alloc_with(|| [Entry::default(); FIRST])?, more: None, len: 0, seen: 0 })
     }
 
     /// Adds a field of the bytes that are being parsed: where its name begins, where its value is, and where its line ends.
@@ -131,14 +131,14 @@ impl Fields {
             return Err(PushError::TooMany);
         }
         if self.more.is_none() {
-            self.more = Some(POOLS.directory.alloc([const { None }; BLOCKS])?);
+            self.more = Some(POOLS.directory.alloc_with(|| [const { None }; BLOCKS])?);
         }
         let at = at - FIRST;
         let Some(slot) = self.more.as_mut().and_then(|blocks| blocks.get_mut(at / MORE)) else {
             return Err(PushError::TooMany);
         };
         if slot.is_none() {
-            *slot = Some(POOLS.more.alloc([Entry::default(); MORE])?);
+            *slot = Some(POOLS.more.alloc_with(|| [Entry::default(); MORE])?);
         }
         if let Some(block) = slot {
             block[at % MORE] = entry;

@@ -60,10 +60,21 @@ impl<T> Pool<T> {
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(self, value: T) -> Result<Pooled<T>, AllocError> {
+        self.alloc_with(|| value)
+    }
+
+    /// [`alloc`](Self::alloc), with a value that is made when there is a place for it: so a large one may be made there, and need not be
+    /// moved. If `make` panics, the place is lost.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc); `make` is not called then.
+    #[inline]
+    #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
+    pub fn alloc_with(self, make: impl FnOnce() -> T) -> Result<Pooled<T>, AllocError> {
         let (object, home) = self.inner.take()?;
         let object = object.cast::<T>();
         // SAFETY: the memory is ours, and large and aligned enough for a `T`.
-        unsafe { object.write(value) };
+        unsafe { object.write(make()) };
         Ok(Pooled { object, home, owns: PhantomData })
     }
 
