@@ -27,6 +27,10 @@ pub const WRITTEN_PER_ROUND: usize = 1 << 20;
 /// even if each holds one byte. What the rings hold at that moment may come on top. With epoll it is none.
 pub const RECEIVED_AHEAD: usize = 64;
 
+/// Bytes that io_uring keeps for a socket that has not taken them yet, before a task that sends has to wait: what the kernel's own buffer is
+/// with epoll. So a small message costs its task no wake-up.
+pub const SENT_AHEAD: usize = 16 << 10;
+
 /// Connections that io_uring accepts for a task that does not ask for them, before accepting for it is stopped. The kernel takes a
 /// burst at once, so what waits in the listener's backlog at one look may come on top. With epoll it is none.
 pub const ACCEPTED_AHEAD: usize = 64;

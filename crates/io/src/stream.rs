@@ -3,6 +3,7 @@
 use crate::core::{Core, Direction, Nature, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
+use crate::limits::SENT_AHEAD;
 use crate::listener::Early;
 use crate::slab::Key;
 use crate::waiter::Waiting;
@@ -111,8 +112,15 @@ impl Stream {
         backend!(self.core, driver => driver.poll_recv(&self.core, self.key, self.fd.as_fd(), context))
     }
 
+    /// Whether [`recv`](Self::recv) may have something to give at once, the end of the stream included; if not, it would wait. Asks
+    /// nothing of the kernel.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        backend!(self.core, driver => driver.has_news(self.key))
+    }
+
     /// Sends all of `chain`, without copying: it is empty when this is done, and its clusters are held until the kernel has taken
-    /// their bytes.
+    /// their bytes. It waits until all but [`SENT_AHEAD`](crate::SENT_AHEAD) bytes are in the kernel's hands; [`flush`](Self::flush) waits for these, too.
     ///
     /// The first poll hands the chain over. From there on its bytes go out in order, behind those of earlier calls, as fast as
     /// the socket takes them, also when the future is dropped.
@@ -126,7 +134,7 @@ impl Stream {
     pub fn send<'a>(&'a self, chain: &'a mut Chain) -> impl Future<Output = Result<(), Error>> + 'a {
         let mut chain = Some(chain);
         Waiting::new(&self.core, self.key, Direction::Write, move |context| {
-            self.poll_send(chain.take(), context)
+            self.poll_out(chain.take(), SENT_AHEAD, context)
         })
     }
 
@@ -135,7 +143,7 @@ impl Stream {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn flush(&self) -> impl Future<Output = Result<(), Error>> + '_ {
-        Waiting::new(&self.core, self.key, Direction::Write, |context| self.poll_send(None, context))
+        Waiting::new(&self.core, self.key, Direction::Write, |context| self.poll_out(None, 0, context))
     }
 
     /// [`send`](Self::send) for futures that are written by hand; with none it is [`flush`](Self::flush).
@@ -144,7 +152,13 @@ impl Stream {
     /// As [`send`](Self::send).
     #[inline]
     pub fn poll_send(&self, chain: Option<&mut Chain>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        backend!(self.core, driver => driver.poll_send(&self.core, self.key, self.fd.as_fd(), chain, context))
+        let ahead = if chain.is_some() { SENT_AHEAD } else { 0 };
+        self.poll_out(chain, ahead, context)
+    }
+
+    #[inline]
+    fn poll_out(&self, chain: Option<&mut Chain>, ahead: usize, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        backend!(self.core, driver => driver.poll_send(&self.core, self.key, self.fd.as_fd(), chain, ahead, context))
     }
 
     /// Ends one direction or both. What was handed over goes out first, unless only reading ends: that takes as long as the partner does to

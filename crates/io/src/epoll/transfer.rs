@@ -57,6 +57,12 @@ impl Epoll {
         self.wait_for(core, source, key, fd, (Direction::Read, Call::Receive), context)
     }
 
+    /// Whether a read may find something.
+    #[inline]
+    pub(crate) fn has_news(&self, key: Key) -> bool {
+        self.sources.borrow_mut().get(key).is_some_and(|source| source.readable)
+    }
+
     /// Sends `chain` by reference, behind what was handed over before. What the socket does not take now is moved into the
     /// source, and goes out as the socket takes it, whether the task still waits or not. Ready when nothing is left.
     #[inline]
@@ -66,6 +72,7 @@ impl Epoll {
         key: Key,
         fd: Fd<'_>,
         chain: Option<&mut Chain>,
+        _: usize, // the kernel keeps what it is given
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
         let mut sources = self.sources.borrow_mut();

@@ -4,7 +4,7 @@ use super::Uring;
 use super::source::{Op, Source, Vectors};
 use crate::core::{Core, Fd};
 use crate::error::{Call, Error};
-use crate::limits::SEGMENTS_PER_WRITE;
+use crate::limits::{SEGMENTS_PER_WRITE, SENT_AHEAD};
 use crate::slab::Key;
 use io_uring::{opcode, types};
 use manylane_buf::Chain;
@@ -20,13 +20,14 @@ static VECTORS: LazyLock<Pool<Vectors>> =
     LazyLock::new(|| Pool::new("io vectors").expect("the size is a constant above zero"));
 
 impl Uring {
-    /// Hands the chain over, and waits until nothing is left.
+    /// Hands the chain over, and waits until at most `ahead` bytes are left.
     pub(crate) fn poll_send(
         &self,
         core: &Core,
         key: Key,
         fd: Fd<'_>,
         chain: Option<&mut Chain>,
+        ahead: usize,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
         let mut sources = self.sources.borrow_mut();
@@ -45,16 +46,18 @@ impl Uring {
         if source.outbox.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        if source.writer.park(context.waker()).is_err() {
-            return Poll::Ready(Err(Error::busy(Call::Send)));
-        }
         if !source.sending
             && let Err(error) = self.send(core, source, key, fd.as_raw_fd())
         {
-            source.writer.leave();
             return Poll::Ready(Err(error));
         }
-        Poll::Pending
+        if source.outbox.len() <= ahead {
+            return Poll::Ready(Ok(()));
+        }
+        match source.writer.park(context.waker()) {
+            Ok(()) => Poll::Pending,
+            Err(_) => Poll::Ready(Err(Error::busy(Call::Send))),
+        }
     }
 
     /// Begins to send what is in the outbox, which stays as it is but for what is put behind it.
@@ -122,7 +125,8 @@ impl Uring {
         if source.closing.is_none() && source.broken.is_none() && !source.outbox.is_empty() {
             let fd = source.fd;
             match self.send(core, source, key, fd) {
-                Ok(()) => return,
+                Ok(()) if source.outbox.len() > SENT_AHEAD => return,
+                Ok(()) => {} // whoever waits for the rest does so again
                 Err(_) => source.broken = Some(Errno::NOMEM),
             }
         }
