@@ -3,6 +3,7 @@
 use manylane_buf::{Chain, MAX_CLUSTER, Segment};
 use manylane_io::{Accepted, Error, Io, Shutdown, Stream};
 use manylane_local::Socket;
+use manylane_pool::{Pool, Pooled};
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -42,14 +43,19 @@ pub enum Connection {
 #[derive(Debug)]
 pub struct LocalStream {
     socket: Socket,
-    /// Segments that came with the one that was asked for. Only borrowed between two awaits.
-    received: RefCell<Chain>,
+    /// Segments that came with the one that was asked for. Only borrowed between two awaits. Kept elsewhere, so that a connection is
+    /// small to move, which the system's are all the time.
+    received: RefCell<Option<Pooled<Chain>>>,
+}
+
+manylane_sync::lazy_static! {
+    static RECEIVED: Pool<Chain> = Pool::new("net received").expect("the size is a constant below the bound");
 }
 
 impl LocalStream {
     /// `socket` as a lane's stream.
     pub fn new(socket: Socket) -> Self {
-        Self { socket, received: RefCell::new(Chain::new()) }
+        Self { socket, received: RefCell::new(None) }
     }
 
     /// The socket itself.
@@ -58,13 +64,25 @@ impl LocalStream {
     }
 
     async fn recv(&self) -> Result<Option<Segment>, manylane_local::Error> {
-        if let Some(segment) = self.received.borrow_mut().pop_front() {
+        if let Some(segment) = self.next_received() {
             return Ok(Some(segment));
         }
         let mut chain = self.socket.recv_chain_async(MAX_CLUSTER).await?;
         let first = chain.pop_front();
-        *self.received.borrow_mut() = chain;
+        if !chain.is_empty() {
+            let kept = RECEIVED.alloc(chain).map_err(|error| manylane_local::Error::NoBuffers(error.into()))?;
+            *self.received.borrow_mut() = Some(kept);
+        }
         Ok(first)
+    }
+
+    fn next_received(&self) -> Option<Segment> {
+        let mut received = self.received.borrow_mut();
+        let segment = received.as_mut()?.pop_front();
+        if received.as_ref().is_some_and(|chain| chain.is_empty()) {
+            *received = None;
+        }
+        segment
     }
 }
 
@@ -80,6 +98,15 @@ impl Connection {
         }
     }
 
+    /// Whether a [`recv`](Self::recv) may have something to give at once; if not, it would wait. An idle connection without news is still
+    /// open, as far as anybody knows. Asks nothing of the kernel.
+    pub fn has_news(&self) -> bool {
+        match self {
+            Self::Socket(stream) => stream.has_news(),
+            Self::Local(_) => true, // whoever asks has it from the socket
+        }
+    }
+
     /// Hands over all of `chain`, and waits while there is no room for it.
     ///
     /// # Errors
@@ -91,6 +118,17 @@ impl Connection {
                 let sent = local.socket.send_chain_async(chain).await;
                 sent.map(|_| ()).map_err(TransferError::Local)
             }
+        }
+    }
+
+    /// Waits until the system has taken all that was handed over. Who closes at once may lose it otherwise.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub async fn flush(&self) -> Result<(), TransferError> {
+        match self {
+            Self::Socket(stream) => stream.flush().await.map_err(TransferError::Socket),
+            Self::Local(_) => Ok(()),
         }
     }
 
