@@ -2,7 +2,7 @@
 
 mod watch;
 
-pub(crate) use watch::{Patience, Side, Waits, Watch, Way};
+pub(crate) use watch::{Patience, Side, Timer, Waits, Watch, Way};
 
 use manylane_net::SplicePolicy;
 

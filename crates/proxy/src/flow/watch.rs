@@ -4,15 +4,41 @@
 //! one of the two ways waits for that side, from the last moment on at which either way got on with it; with `option
 //! independent-streams` each way has its own.
 //!
-//! One timer of the lane serves both sides. It is moved when it is looked at, which for a later deadline is one store.
+//! One timer of the lane serves all that a task ever waits for. It is moved when it is looked at, which for a later deadline is one store, and
+//! stays on the wheel between two waits: taking it off and putting it there again would cost more than a wake-up for nothing now and then.
 
 use crate::termination::Cause;
-use manylane_sched::{Here, Time};
-use std::cell::Cell;
+use manylane_sched::{Here, Sleep, Time};
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
+
+/// A task's timer, for one wait after another. It may wake the task for a wait that is over.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    here: Here,
+    /// Borrowed while it is polled.
+    sleep: RefCell<Sleep>,
+}
+
+impl Timer {
+    /// Of no use for anything yet, and costs nothing.
+    pub(crate) fn new(here: Here) -> Self {
+        Self { here, sleep: RefCell::new(here.sleep_until(Time::MAX)) }
+    }
+
+    /// Ready when `deadline` has come; else the task is woken then.
+    pub(crate) fn poll(&self, deadline: Time, context: &mut Context<'_>) -> Poll<()> {
+        if deadline == Time::MAX {
+            return Poll::Pending;
+        }
+        let mut sleep = self.sleep.borrow_mut();
+        sleep.reset(deadline);
+        Pin::new(&mut *sleep).poll(context)
+    }
+}
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,20 +160,17 @@ impl Watch {
         Self { patience, up: Way::new(Side::Client, now), down: Way::new(Side::Server, now) }
     }
 
-    /// What `work` gives, unless a side is out of patience first.
-    pub(crate) async fn over<T>(&self, here: Here, work: impl Future<Output = T>) -> Result<T, Cause> {
-        let mut work = pin!(work);
-        let mut timer = here.sleep_until(Time::MAX);
+    /// What `work` gives, unless a side is out of patience first. It is pinned by the caller, since to move it costs.
+    pub(crate) async fn over<F: Future>(&self, timer: &Timer, mut work: Pin<&mut F>) -> Result<F::Output, Cause> {
         poll_fn(|context| {
             if let Poll::Ready(output) = work.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
             }
             while let Some((deadline, cause)) = self.deadline() {
-                if deadline <= here.now() {
+                if deadline <= timer.here.now() {
                     return Poll::Ready(Err(cause));
                 }
-                timer.reset(deadline);
-                if Pin::new(&mut timer).poll(context).is_pending() {
+                if timer.poll(deadline, context).is_pending() {
                     return Poll::Pending;
                 }
             }

@@ -5,7 +5,7 @@
 //! own is possible.
 
 use super::body::{NoBody, data};
-use super::pump::{Broken, Ends, Kept, Pump};
+use super::pump::{Broken, Ends, Kept, Pump, flush, send};
 use super::look::{Incoming, Look};
 use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
@@ -106,7 +106,7 @@ pub(super) enum Failed {
 
 impl Session<'_> {
     /// Forwards a request and its response.
-    pub(super) async fn exchange(&mut self, mut request: Request) -> After {
+    pub(super) async fn exchange(&mut self, request: &mut Request) -> After {
         let frontend = self.frontend;
         let version = request.head.version();
         let method = request.head.method_kind();
@@ -131,7 +131,7 @@ impl Session<'_> {
         if rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
             return self.fail(&asking, None, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
         }
-        if !self.contents(&rules.content, None, &request, &up) {
+        if !self.contents(&rules.content, None, request, &up) {
             return After::Close;
         }
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
@@ -141,13 +141,13 @@ impl Session<'_> {
             return self.answer(&asking, None, if fails { 503 } else { 200 }, bodyless).await;
         }
         if frontend.http.buffer_request {
-            if let Err(not) = self.await_body(&mut request, &mut up, frontend.timeouts.request, 0).await {
+            if let Err(not) = self.await_body(request, &mut up, frontend.timeouts.request, 0).await {
                 return self.no_body(&asking, None, not).await;
             }
             bodyless = up.is_done();
         }
         if !rules.request.is_empty() {
-            if let Some(after) = self.ruled(&asking, &mut request, &mut up, None, &rules.request).await {
+            if let Some(after) = self.ruled(&asking, request, &mut up, None, &rules.request).await {
                 return after;
             }
             bodyless = up.is_done();
@@ -155,7 +155,7 @@ impl Session<'_> {
         let chosen = if rules.use_backend.is_empty() {
             None
         } else {
-            let request_data = data(&request, &up);
+            let request_data = data(request, &up);
             let moment = Moment { request: Some(&request.head), request_data, ..Moment::default() };
             Target::backend(&rules.use_backend, &self.facts(), moment)
         };
@@ -180,20 +180,20 @@ impl Session<'_> {
             return self.fail(&asking, Some(backend), 400, refused, false).await;
         }
         if backend.http.buffer_request && !frontend.http.buffer_request {
-            if let Err(not) = self.await_body(&mut request, &mut up, backend.timeouts.request, 0).await {
+            if let Err(not) = self.await_body(request, &mut up, backend.timeouts.request, 0).await {
                 backend.counts.own().streams_ended.add(1);
                 return self.no_body(&asking, Some(backend), not).await;
             }
             bodyless = up.is_done();
         }
-        if !listens && !self.contents(&backend.rules.content, Some(backend), &request, &up) {
+        if !listens && !self.contents(&backend.rules.content, Some(backend), request, &up) {
             backend.counts.own().streams_ended.add(1);
             return After::Close;
         }
         let fine = restrict_names(&mut request.head, frontend.http.names)
             && restrict_names(&mut request.head, backend.http.names);
         let ruled = if !listens && !backend.rules.request.is_empty() {
-            let after = self.ruled(&asking, &mut request, &mut up, Some(backend), &backend.rules.request).await;
+            let after = self.ruled(&asking, request, &mut up, Some(backend), &backend.rules.request).await;
             bodyless = up.is_done();
             after
         } else {
@@ -203,10 +203,10 @@ impl Session<'_> {
             after
         } else if !fine {
             self.fail(&asking, Some(backend), 403, refused, bodyless).await
-        } else if self.prepare(&mut request, &mut asking, backend).is_err() {
+        } else if self.prepare(request, &mut asking, backend).is_err() {
             self.fail(&asking, Some(backend), 400, refused, bodyless).await
         } else {
-            self.tries(request, &mut asking, backend, up).await
+            self.tries(request, &mut asking, backend, &mut up).await
         };
         backend.counts.own().streams_ended.add(1);
         after
@@ -279,13 +279,13 @@ impl Session<'_> {
     }
 
     /// Tries until a server answers.
-    async fn tries(&mut self, mut request: Request, asking: &mut Asking, backend: &Backend, mut up: Pump) -> After {
+    async fn tries(&mut self, request: &mut Request, asking: &mut Asking, backend: &Backend, up: &mut Pump) -> After {
         let mut tried = Tried { most: self.scopes.memory.retries.get(), ..Tried::default() };
         let kept = backend.http.retry_on.replays().then(|| {
             Kept::new(self.local.generation.process.bufsize, request.body)
         });
         loop {
-            let outcome = self.one_try(&mut request, asking, backend, &mut tried, &mut up, kept.as_ref()).await;
+            let outcome = self.one_try(request, asking, backend, &mut tried, up, kept.as_ref()).await;
             // A body that is still coming stands before the next request.
             let bodyless = up.is_done();
             match outcome {
@@ -402,10 +402,17 @@ impl Session<'_> {
         let wanted = self.wanted(&request.head, asking, backend);
         let persistent = wanted.persistent;
         let private = &mut self.private;
-        let shelf = |hold: &Hold, client: &Client| {
+        let mut shelf = |hold: &Hold, client: &Client| {
             Self::take_idle(local, backend, private, Local::key(hold.server(), client), first, hold)
         };
-        let attempt = server::connect(local, backend, &mut self.client, wanted, tried, shelf).await;
+        let at_once = match tried.last {
+            None => server::at_once(local, backend, &self.client, &wanted, &mut shelf),
+            Some(_) => Err(None),
+        };
+        let attempt = match at_once {
+            Ok(attempt) => Ok(attempt),
+            Err(hold) => server::connect(local, backend, &mut self.client, wanted, tried, hold, shelf).await,
+        };
         let Attempt { connection, hold, reused, pains } = match attempt {
             Ok(attempt) => attempt,
             Err(failed) => {
@@ -426,11 +433,16 @@ impl Session<'_> {
             record.server = Some(index);
         });
         // The bytes that were received of the client belong to the way up, as long as it lasts.
-        let mut received = std::mem::take(&mut self.client.received);
+        let mut received = Chain::new();
+        if !self.client.received.is_empty() {
+            std::mem::swap(&mut received, &mut self.client.received);
+        }
         let attempt = Attempt { connection, hold, reused, pains };
         let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
         let outcome = self.served(request, asking, backend, attempt, &mut received, up, chances).await;
-        self.client.received = received;
+        if !received.is_empty() {
+            self.client.received = received;
+        }
         let Outcome { after, linger, idle } = outcome?;
         if linger {
             self.send_last(&mut Chain::new()).await; // the server answered early: let the client read that
@@ -500,12 +512,14 @@ impl Session<'_> {
 
         let asked = Asked { method: asking.method, upgrade: asking.upgrade };
         let limits = backend.http.response_limits;
+        let mut response = None; // a large value, which is put where it stays
         let head = {
-            let reading = async {
+            let reading = pin!(async {
                 watch.down.waits(Waits::Sender, local.here().now());
-                response(&connection, &mut from_server, ResponseParser::new(limits), asked, client, asking.version).await
-            };
-            watch.over(local.here(), going_up.beside(reading)).await
+                let parser = ResponseParser::new(limits);
+                receive(&connection, &mut from_server, parser, asked, client, asking.version, &mut response).await
+            });
+            watch.over(&self.timer, pin!(going_up.beside(reading))).await
         };
         let server_failed = |cause: Cause| {
             backend.counts.own().response_errors.add(1);
@@ -520,8 +534,8 @@ impl Session<'_> {
         let or_again = |wanted: bool, status: u16, ended: Termination| {
             if again(wanted) { Failed::Again { persistent: chances.persistent } } else { Failed::Answer(status, ended) }
         };
-        let response = match head {
-            Ok(Ok(Ok(response))) => response,
+        let response: &mut Response = match head {
+            Ok(Ok(Ok(()))) => response.as_mut().ok_or_else(memory)?, // it is there
             Ok(Ok(Err(NoHead::Nothing))) => {
                 return Err(or_again(on.empty || stale && bodyless, 502, server_failed(Cause::ServerLeft)));
             }
@@ -586,7 +600,8 @@ impl Session<'_> {
         });
 
         // From here on the client sees what comes.
-        let Response { head: mut response_head, body, connection: said } = response;
+        let Response { head: response_head, body, connection: said } = response;
+        let (body, said) = (*body, *said);
         let status = response_head.status();
         count_status!(self.frontend.counts.own(), status);
         count_status!(backend.counts.own(), status);
@@ -604,8 +619,8 @@ impl Session<'_> {
                 server: Some(hold.server()),
                 ..Moment::default()
             };
-            let ruling = self.response_ruled(moment, rules, &mut response_head, incoming);
-            match going_up.beside(ruling).await {
+            let ruling = self.response_ruled(moment, rules, response_head, incoming);
+            match going_up.beside(pin!(ruling)).await {
                 Ok(ruled) => ruled?,
                 Err(Broken::Framing(error)) => {
                     return Err(Failed::Answer(error.status, Termination::new(Cause::Refused, Phase::Data)));
@@ -620,12 +635,12 @@ impl Session<'_> {
         let wished = if asking.keep { Persist::KeepAlive } else { Persist::Close };
         let (framed, persist) = frame_for(body, asking.version, wished);
         let post = asking.method == Method::Post;
-        let edited = set_connection(&mut response_head, said, persist)
-            .and_then(|()| edit::keep_alive(&mut response_head, asking.version, persist))
-            .and_then(|()| set_body(&mut response_head, body, framed))
+        let edited = set_connection(response_head, said, persist)
+            .and_then(|()| edit::keep_alive(response_head, asking.version, persist))
+            .and_then(|()| set_body(response_head, body, framed))
             .and_then(|()| match &backend.http.cookie {
                 Some(cookie) => {
-                    let set = edit::keep(&mut response_head, cookie, hold.server(), asking.told, asking.right, post, asking.ignored)?;
+                    let set = edit::keep(response_head, cookie, hold.server(), asking.told, asking.right, post, asking.ignored)?;
                     self.note(|record| record.cookies[1] = set);
                     Ok(())
                 }
@@ -652,13 +667,23 @@ impl Session<'_> {
             if going_up.outcome.is_some() { Ended::Tunnel(back) } else { return Ok(Outcome::CLOSE) }
         } else {
         let drop_trailers = self.frontend.http.drop_response_trailers;
-        let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
         let down_ends = Ends { io: &local.io, way: &watch.down, from: &connection, to: client, splice: splicing.down, kept: None };
         let ended = {
-            let sending = down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n));
-            watch.over(here, going_up.beside(sending)).await
+            let sending = pin!(async {
+                if framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| Broken::Memory)? {
+                    send(&down_ends, &mut back, |n| count(0, n)).await?;
+                } else {
+                    let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
+                    down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n)).await?;
+                }
+                if persist != Persist::KeepAlive {
+                    flush(&down_ends).await?; // the connection is closed behind it
+                }
+                Ok(())
+            });
+            watch.over(&self.timer, pin!(going_up.beside(sending))).await
         };
-        let complete = matches!(ended, Ok(Ok(Ok(())))) && down.is_done();
+        let complete = matches!(ended, Ok(Ok(Ok(()))));
         self.note(|record| {
             record.ended = match &ended {
                 _ if complete => Termination::NORMAL,
@@ -737,8 +762,7 @@ impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
     ///
     /// # Errors
     /// What is wrong with the client, or with its body.
-    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Broken> {
-        let mut work = pin!(work);
+    async fn beside<W: Future>(&mut self, mut work: Pin<&mut W>) -> Result<W::Output, Broken> {
         poll_fn(|context| {
             if self.outcome.is_none()
                 && let Poll::Ready(outcome) = self.work.as_mut().poll(context)
@@ -769,15 +793,16 @@ enum NoHead {
     Client,
 }
 
-/// The head of the final response. Those that come before it are passed on, to clients that know of them.
-async fn response(
+/// The head of the final response, put into `place`. Those that come before it are passed on, to clients that know of them.
+async fn receive(
     server: &Connection,
     input: &mut Chain,
     mut parser: ResponseParser,
     asked: Asked,
     client: &Connection,
     version: Version,
-) -> Result<Response, NoHead> {
+    place: &mut Option<Response>,
+) -> Result<(), NoHead> {
     loop {
         match parser.parse(input, asked) {
             Ok(Some(response)) if response.is_interim() => {
@@ -788,7 +813,10 @@ async fn response(
                     client.send(&mut out).await.map_err(|_| NoHead::Client)?;
                 }
             }
-            Ok(Some(response)) => return Ok(response),
+            Ok(Some(response)) => {
+                *place = Some(response);
+                return Ok(());
+            }
             Ok(None) => match server.recv().await {
                 Ok(Some(segment)) => input.push_back(segment).map_err(|_| NoHead::Junk(500))?,
                 Ok(None) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
@@ -797,4 +825,20 @@ async fn response(
             Err(error) => return Err(NoHead::Junk(error.status)),
         }
     }
+}
+
+/// Moves a body that came with its head behind it; whether all of it is there. Such a body needs no pump.
+fn take_whole(body: Body, input: &mut Chain, out: &mut Chain) -> Result<bool, manylane_buf::Error> {
+    let length = match body {
+        Body::None => 0,
+        Body::Length(length) => length,
+        Body::Chunked | Body::UntilClose | Body::Tunnel => return Ok(false),
+    };
+    let there = input.len() as u64;
+    if length < there {
+        out.append_chain(&mut input.split_to(length as usize)?)?;
+    } else if length == there {
+        out.append_chain(input)?;
+    }
+    Ok(length <= there)
 }

@@ -9,11 +9,11 @@ mod pump;
 mod request;
 mod ruled;
 
-use crate::flow::{Patience, Splicing};
+use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
 use crate::rules::{Facts, Scopes};
-use crate::run::{Idle, Local};
+use crate::run::{Idle, Local, Waiter};
 use crate::session::Client;
 use exchange::After;
 use manylane_balance::Index;
@@ -33,6 +33,10 @@ struct Session<'a> {
     last: Option<(usize, Index)>,
     /// A connection that is this session's alone: of this backend and server.
     private: Option<(usize, Index, Idle)>,
+    /// For all that it waits for.
+    timer: Timer,
+    /// Woken when the process stops. It stays among those that wait, also while a request is at work.
+    stopping: Waiter<'a>,
     /// Variables of rules.
     scopes: Scopes,
     /// What the log will say of the request at work; none where nothing is logged.
@@ -41,14 +45,14 @@ struct Session<'a> {
 
 /// Serves a connection until it ends.
 pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client, scopes: Scopes) {
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, scopes, record: RefCell::new(None) };
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, timer: Timer::new(local.here()), stopping: local.stopping.waiter(), scopes, record: RefCell::new(None) };
     loop {
         match session.next_request().await {
-            Ok(request) => {
+            Ok(mut request) => {
                 let counts = frontend.counts.own();
                 counts.streams.add(1);
                 counts.requests.add(1);
-                let after = session.exchange(request).await;
+                let after = session.exchange(&mut request).await;
                 frontend.counts.own().streams_ended.add(1);
                 session.log();
                 session.requests += 1;

@@ -85,6 +85,28 @@ impl Kept {
     }
 }
 
+/// Sends `out`, behind which nothing comes. `count` is told of bytes as they go.
+pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) -> Result<(), Broken> {
+    let Ends { io, way, to, .. } = *ends;
+    let here = io.here();
+    let n = out.len() as u64;
+    way.waits(Waits::Receiver, here.now());
+    to.send(out).await.map_err(|_| Broken::Receiver)?;
+    way.took(n, here.now());
+    way.waits(Waits::Nobody, here.now());
+    count(n);
+    Ok(())
+}
+
+/// Waits until all that was sent is the system's.
+pub(super) async fn flush(ends: &Ends<'_>) -> Result<(), Broken> {
+    let here = ends.io.here();
+    ends.way.waits(Waits::Receiver, here.now());
+    ends.to.flush().await.map_err(|_| Broken::Receiver)?;
+    ends.way.waits(Waits::Nobody, here.now());
+    Ok(())
+}
+
 impl Pump {
     /// For a body that is framed as `found` and goes on as `framed`.
     pub(super) fn new(found: Body, framed: Body, from: From, limits: Limits, drop_trailers: bool) -> Self {

@@ -7,7 +7,7 @@ use manylane_buf::Chain;
 use manylane_h1::{Request, RequestParser};
 use manylane_sched::Time;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -100,22 +100,16 @@ impl Session<'_> {
 
     /// Waits for bytes; where nothing has begun, also for the end of the process.
     pub(super) async fn wait(&mut self, deadline: Time, idle: bool) -> Wait {
-        let here = self.local.here();
         let outcome = {
             let mut receiving = pin!(self.client.connection.recv());
-            let mut timer = here.sleep_until(deadline);
-            let mut stopping = self.local.stopping.waiter();
             poll_fn(|context| {
                 if let Poll::Ready(outcome) = receiving.as_mut().poll(context) {
                     return Poll::Ready(Ok(outcome));
                 }
-                if idle && stopping.poll(context).is_ready() {
+                if idle && self.stopping.poll(context).is_ready() {
                     return Poll::Ready(Err(Wait::Stopping));
                 }
-                if deadline != Time::MAX && Pin::new(&mut timer).poll(context).is_ready() {
-                    return Poll::Ready(Err(Wait::Late));
-                }
-                Poll::Pending
+                self.timer.poll(deadline, context).map(|()| Err(Wait::Late))
             })
             .await
         };

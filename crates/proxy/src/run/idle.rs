@@ -40,6 +40,9 @@ pub(crate) struct Idle {
 impl Idle {
     /// Whether it is still good: nothing came, and it was not closed. Asks the kernel only if the driver has had news of it.
     pub(crate) fn is_quiet(&self) -> bool {
+        if !self.connection.has_news() {
+            return true;
+        }
         let receiving = pin!(self.connection.recv());
         receiving.poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
@@ -97,7 +100,7 @@ impl Local {
         let mut shelf = self.shelves[backend.number].borrow_mut();
         loop {
             let idle = shelf.take(key)?;
-            if idle.is_quiet() && idle.served < least {
+            if idle.served < least && idle.is_quiet() {
                 let _ = shelf.put(index, key, idle, self.here().now()); // there is a place: its own
                 return None;
             }

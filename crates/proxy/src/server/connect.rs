@@ -119,7 +119,31 @@ pub(crate) struct NotReached {
     pub(crate) pains: Pains,
 }
 
-/// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one.
+/// Gets to a server of `backend` without waiting: where it has a place, and `shelf` a connection of it. So it is for nearly all requests, and
+/// a future would cost more than the rest.
+///
+/// # Errors
+/// The place, if there was one; for [`connect`].
+pub(crate) fn at_once(
+    local: &Rc<Local>,
+    backend: &Backend,
+    client: &Client,
+    wanted: &Wanted<'_>,
+    shelf: impl FnOnce(&Hold, &Client) -> Shelved,
+) -> Result<Attempt, Option<Hold>> {
+    let Some(hold) = Hold::at_once(local, backend, wanted) else { return Err(None) };
+    match shelf(&hold, client) {
+        Shelved::This(Idle { connection, served }) => {
+            backend.counts.own().reuses.add(1);
+            hold.server().counts.own().reuses.add(1);
+            Ok(Attempt { connection, hold, reused: Some(served), pains: Pains::default() })
+        }
+        Shelved::Nothing | Shelved::Elsewhere { .. } => Err(Some(hold)),
+    }
+}
+
+/// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one. `hold` is a place on a server that there is
+/// already.
 ///
 /// # Errors
 /// [`NotReached`].
@@ -129,10 +153,11 @@ pub(crate) async fn connect(
     client: &mut Client,
     wanted: Wanted<'_>,
     tried: &mut Tried,
+    hold: Option<Hold>,
     shelf: impl FnMut(&Hold, &Client) -> Shelved,
 ) -> Result<Attempt, NotReached> {
     let (mut server, mut pains) = (None, Pains::default());
-    let outcome = tries(local, backend, client, wanted, tried, shelf, &mut server, &mut pains).await;
+    let outcome = tries(local, backend, client, wanted, tried, hold, shelf, &mut server, &mut pains).await;
     (pains.retries, pains.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
         Ok((connection, hold, reused)) => Ok(Attempt { connection, hold, reused, pains }),
@@ -148,6 +173,7 @@ async fn tries(
     client: &mut Client,
     wanted: Wanted<'_>,
     tried: &mut Tried,
+    hold: Option<Hold>,
     mut shelf: impl FnMut(&Hold, &Client) -> Shelved,
     last: &mut Option<Index>,
     pains: &mut Pains,
@@ -156,7 +182,10 @@ async fn tries(
     let retries_most = if backend.retries_connect { tried.most(backend) } else { 0 };
     let here = local.here();
     let begun = here.now();
-    let mut hold = enter(local, backend, client, tried.wanted(wanted)).await?;
+    let mut hold = match hold {
+        Some(hold) => hold,
+        None => enter(local, backend, client, tried.wanted(wanted)).await?,
+    };
     pains.queued = here.now().since(begun);
     let entered = here.now();
     loop {

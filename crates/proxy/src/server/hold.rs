@@ -43,6 +43,20 @@ pub(crate) struct Wanted<'a> {
 const TRIES: u32 = 4;
 
 impl Hold {
+    /// A place on the server that is wanted or that the backend's algorithm chooses, if there is one now.
+    pub(crate) fn at_once(local: &Rc<Local>, backend: &Backend, wanted: &Wanted<'_>) -> Option<Self> {
+        let balancer = &backend.balancer;
+        let now = local.here().now();
+        let index = match wanted.server {
+            Some(index) => index,
+            None => {
+                balancer.pick(&local.reader(), &Input { now, key: wanted.key, avoid: wanted.avoid }).ok()?
+            }
+        };
+        balancer.take(index, now).ok()?;
+        Some(Self::taken(local, backend, index))
+    }
+
     /// A place on the server that is wanted or that the backend's algorithm chooses; where there is none, the stream queues.
     pub(crate) async fn enter(
         local: &Rc<Local>,

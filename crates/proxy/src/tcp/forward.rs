@@ -1,6 +1,6 @@
 //! Bytes in both directions, until both ends are done or one of them is silent for too long.
 
-use crate::flow::{Patience, SPLICED_AT_ONCE, Side, Splicing, Waits, Watch, Way};
+use crate::flow::{Patience, SPLICED_AT_ONCE, Side, Splicing, Timer, Waits, Watch, Way};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_io::Io;
@@ -52,7 +52,7 @@ impl<'a> Pair<'a> {
             self.way(&self.watch.down, first, splicing.down, |n| count(0, n)).await
         });
         let (mut up_ended, mut down_ended) = (false, false);
-        let both = poll_fn(|context| {
+        let both = pin!(poll_fn(|context| {
             if !up_ended && let Poll::Ready(outcome) = up.as_mut().poll(context) {
                 up_ended = true;
                 if let Err(broken) = outcome {
@@ -66,8 +66,8 @@ impl<'a> Pair<'a> {
                 }
             }
             if up_ended && down_ended { Poll::Ready(Termination::NORMAL) } else { Poll::Pending }
-        });
-        let ended = self.watch.over(self.io.here(), both).await;
+        }));
+        let ended = self.watch.over(&Timer::new(self.io.here()), both).await;
         ended.unwrap_or_else(|cause| Termination::new(cause, Phase::Data))
     }
 

@@ -142,7 +142,7 @@ impl Stream<'_> {
         let server = self.by_rule(backend, client);
         let wanted = Wanted { key, server, persistent: server.is_some(), ..Wanted::default() };
         let mut tried = Tried::default();
-        let attempt = match server::connect(local, backend, client, wanted, &mut tried, |_, _| Shelved::Nothing).await {
+        let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, |_, _| Shelved::Nothing).await {
             Ok(attempt) => attempt,
             Err(failed) => {
                 self.record.not_reached(&failed);
