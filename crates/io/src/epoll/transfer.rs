@@ -33,6 +33,7 @@ impl Epoll {
                 core.defer(context.waker());
                 return Poll::Pending;
             }
+            source.reader.leave(); // it may have had its share of a round, and waited for the next
             let size = if source.large { LARGE_READ } else { SMALL_READ };
             let Ok(mut cluster) = Cluster::alloc(size) else {
                 return Poll::Ready(Err(Error::memory(Call::Receive)));

@@ -6,13 +6,14 @@ use crate::core::{Core, Fd};
 use crate::error::{Call, Error};
 use crate::limits::{SEGMENTS_PER_WRITE, SENT_AHEAD};
 use crate::slab::Key;
+use crate::transmit::transmit;
 use io_uring::{opcode, types};
 use manylane_buf::Chain;
 use manylane_pool::Pool;
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
@@ -100,6 +101,7 @@ impl Uring {
         source.sending = false;
         source.vectors = None;
         let mut outbox = std::mem::take(&mut source.outbox);
+        let closing = source.closing.as_ref().map(AsRawFd::as_raw_fd);
         drop(sources);
         // Rule 2 of the core: segments are dropped outside of the borrow. What came into the outbox meanwhile goes behind.
         match result {
@@ -107,13 +109,20 @@ impl Uring {
                 core.tallies.bytes_out.add(n as u64);
                 outbox.trim_front(n).expect("no more is sent than there was");
             }
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {}
             Err(_) => outbox.clear(),
+        }
+        if let Some(fd) = closing {
+            // What was sent ahead goes as far as the socket has room for it, as it would have at once with epoll.
+            // SAFETY: the source has it until its last operation is over, and this one is not yet.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            let _ = transmit(fd, &mut outbox, core.tallies);
+            outbox.clear();
         }
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return };
         if let Err(errno) = result
-            && !matches!(errno, Errno::INTR | Errno::AGAIN)
+            && !matches!(errno, Errno::INTR | Errno::AGAIN | Errno::CANCELED)
         {
             source.broken = Some(errno);
         }
