@@ -426,7 +426,7 @@ impl Worker {
         let Some(served) = self.served[index].as_mut() else { return Ok(()) };
         let there = match &self.traffic {
             Some((traffic, _)) => served.go_on(&traffic.response, &mut self.room)?,
-            None => false,
+            None => true, // this thread was not told yet what is to be served
         };
         if !there {
             self.served[index] = None;
