@@ -609,7 +609,7 @@ impl Session<'_> {
         let twice = std::ptr::eq(&*backend.rules, &*self.frontend.rules);
         let rules = rules.into_iter().take(if twice { 1 } else { 2 });
         self.scopes.memory.response.set(Some((response_head.version(), status)));
-        self.scopes.memory.capture_response(&self.frontend.captures, &response_head);
+        self.scopes.memory.capture_response(&self.frontend.captures, response_head);
         for rules in rules.clone().filter(|rules| !rules.response.is_empty()) {
             let mut seen = Look::new(body, From::Server, limits);
             let incoming = Incoming { connection: &connection, input: &mut from_server, seen: &mut seen };
@@ -653,7 +653,7 @@ impl Session<'_> {
                 server: Some(hold.server()),
                 ..Moment::default()
             };
-            self.afterwards(moment, rules, &mut response_head)
+            self.afterwards(moment, rules, response_head)
         });
         let mut back = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
