@@ -86,7 +86,11 @@ pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
     done
 }
 
-fn in_folder(arguments: &ProxyArguments, chosen: &[&'static Scenario], folder: PathBuf) -> Result<(), String> {
+fn in_folder(
+    arguments: &ProxyArguments,
+    chosen: &[&'static Scenario],
+    folder: PathBuf,
+) -> Result<(), String> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("manylane"));
     let manylane = arguments.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
     // Debian's places of programs for administrators are not always looked at.
@@ -156,8 +160,13 @@ fn measure(
         let shape = if base { scenario::PLAIN } else { scenario.shape };
         let port = free_port()?;
         let folder = programs.folder.to_string_lossy();
-        let text =
-            Scenario { shape, ..*scenario }.configuration(kind, port, load.origin().port(), sink.port, &folder);
+        let text = Scenario { shape, ..*scenario }.configuration(
+            kind,
+            port,
+            load.origin().port(),
+            sink.port,
+            &folder,
+        );
         let program = programs.start(kind, port, &text)?;
         let (samples, used, last) = (Vec::new(), Usage::default(), Phase::default());
         contestants.push(Contestant { kind, base, program, samples, used, requests: 0, last, calls: None });
@@ -237,7 +246,12 @@ fn round(
 }
 
 /// Counts system calls of a request, in a pass of its own because counting takes time.
-fn calls(traffic: &Arc<Traffic>, requests: u64, contestant: &mut Contestant, load: &Load) -> Result<(), String> {
+fn calls(
+    traffic: &Arc<Traffic>,
+    requests: u64,
+    contestant: &mut Contestant,
+    load: &Load,
+) -> Result<(), String> {
     load.open(traffic, contestant.program.address())?;
     load.go((requests / 10).max(traffic.clients as u64), Pace::Closed)?;
     let Some(count) = Processes::count_calls(&contestant.program.processes()) else { return Ok(()) };
@@ -264,7 +278,8 @@ impl Contestant {
 
 /// How one of ours stands: its ratio, what it may be at most, and with whom it was compared.
 fn verdict(scenario: &Scenario, all: &[Figures], ours: &Figures) -> Option<(f64, f64, String)> {
-    let find = |kind: Kind, base: bool| all.iter().find(|figures| figures.kind == kind && figures.base == base);
+    let find =
+        |kind: Kind, base: bool| all.iter().find(|figures| figures.kind == kind && figures.base == base);
     match scenario.target {
         Target::Peers(epoll, uring) => {
             let peers = all.iter().filter(|figures| !figures.kind.is_ours());
@@ -272,7 +287,9 @@ fn verdict(scenario: &Scenario, all: &[Figures], ours: &Figures) -> Option<(f64,
             let most = if ours.kind == Kind::Uring { uring } else { epoll };
             Some((ours.median / best.median, most, best.kind.to_string()))
         }
-        Target::Own(most) => Some((ours.median / find(ours.kind, true)?.median, most, "ours without".to_string())),
+        Target::Own(most) => {
+            Some((ours.median / find(ours.kind, true)?.median, most, "ours without".to_string()))
+        }
         Target::Hop(most) => {
             let hop = |kind| Some(find(kind, false)?.median - find(kind, true)?.median);
             Some((hop(ours.kind)? / hop(Kind::Haproxy)?, most, "haproxy's hop".to_string()))
@@ -295,7 +312,8 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
     for figures in all {
         let mark = if figures.kind.is_ours() { '*' } else { ' ' };
         let name = format!("{}{}", figures.kind, if figures.base { ", without" } else { "" });
-        let _ = write!(text, "  {mark} {name:<26} median {:>8.3}  least {:>8.3}", figures.median, figures.least);
+        let _ =
+            write!(text, "  {mark} {name:<26} median {:>8.3}  least {:>8.3}", figures.median, figures.least);
         if scenario.unit != Unit::Idle {
             let last = &figures.last;
             let _ = write!(
@@ -336,7 +354,9 @@ fn line(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
     }
     for kind in [Kind::Epoll, Kind::Uring] {
         let _ = match find(kind).and_then(|ours| verdict(scenario, all, ours)) {
-            Some((ratio, most, whom)) => write!(text, " {ratio:.2} of {whom}, at most {most}: {} |", met(ratio, most)),
+            Some((ratio, most, whom)) => {
+                write!(text, " {ratio:.2} of {whom}, at most {most}: {} |", met(ratio, most))
+            }
             None => write!(text, " – |"),
         };
     }
@@ -392,7 +412,11 @@ mod tests {
         assert_eq!((ratio, met(ratio, most)), (0.2, "met"));
         let (ratio, most, _) = verdict(find("log"), &all, &all[3]).expect("both are there");
         assert_eq!((ratio, met(ratio, most)), (1.2, "MISSED"));
-        let all = [figures(Kind::Nginx, false, 12.0), figures(Kind::Haproxy, false, 10.0), figures(Kind::Uring, false, 6.0)];
+        let all = [
+            figures(Kind::Nginx, false, 12.0),
+            figures(Kind::Haproxy, false, 10.0),
+            figures(Kind::Uring, false, 6.0),
+        ];
         let (ratio, most, whom) = verdict(find("keep-alive"), &all, &all[2]).expect("there are peers");
         assert_eq!((ratio, most, whom.as_str()), (0.6, 0.6, "haproxy"));
     }

@@ -51,7 +51,8 @@ impl Programs {
     /// # Errors
     /// A sentence, when it cannot be started.
     pub fn version(&self, kind: Kind) -> Result<String, String> {
-        let output = Command::new(self.path(kind)).arg("-v").output().map_err(|error| self.absent(kind, &error))?;
+        let output =
+            Command::new(self.path(kind)).arg("-v").output().map_err(|error| self.absent(kind, &error))?;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         Ok(text.lines().next().unwrap_or_default().split(" - ").next().unwrap_or_default().to_string())
@@ -66,7 +67,10 @@ impl Programs {
     }
 
     fn absent(&self, kind: Kind, error: &std::io::Error) -> String {
-        format!("cannot start {kind} ({}): {error}; `scripts/setup bench` installs the peers", self.path(kind).display())
+        format!(
+            "cannot start {kind} ({}): {error}; `scripts/setup bench` installs the peers",
+            self.path(kind).display()
+        )
     }
 
     /// Starts `kind` with a configuration, and waits until it listens at `port`. `wrapped` is a command that runs it.
@@ -76,9 +80,11 @@ impl Programs {
     pub fn start(&self, kind: Kind, port: u16, configuration: &str) -> Result<Program, String> {
         let name = format!("{kind}-{port}").replace(' ', "-");
         let file = self.folder.join(format!("{name}.cfg"));
-        std::fs::write(&file, configuration).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        std::fs::write(&file, configuration)
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         let said = self.folder.join(format!("{name}.log"));
-        let log = std::fs::File::create(&said).map_err(|error| format!("cannot write {}: {error}", said.display()))?;
+        let log = std::fs::File::create(&said)
+            .map_err(|error| format!("cannot write {}: {error}", said.display()))?;
         let mut command = Command::new(self.path(kind));
         match kind {
             Kind::Nginx => command.arg("-p").arg(&self.folder).arg("-c").arg(&file),

@@ -285,7 +285,11 @@ impl Scenario {
     /// Bytes that the unit counts, of one request.
     pub fn bytes(&self) -> u64 {
         let traffic = (self.traffic)();
-        if self.name == "chunks" { traffic.response.len() } else { traffic.request.body() + traffic.response.body() }
+        if self.name == "chunks" {
+            traffic.response.len()
+        } else {
+            traffic.request.body() + traffic.response.body()
+        }
     }
 
     /// The configuration of `kind`, which listens at `port` and whose servers are at the loopback's `origin`. `logs` is where the

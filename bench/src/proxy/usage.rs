@@ -1,8 +1,8 @@
 //! What processes use: processor time, memory, system calls. Read from outside, so that it is the same for every program.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
 use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A program's processes: the one that was started, and those that it started.
@@ -62,7 +62,8 @@ impl Processes {
             // Each thread's, to the nanosecond; none of them ends while it is measured.
             for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
                 let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-                usage.nanos += text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
+                usage.nanos +=
+                    text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
             }
         }
         Ok(usage)

@@ -29,7 +29,14 @@ pub(super) enum Progress {
 
 impl Client {
     pub(super) fn new() -> Self {
-        Self { socket: None, reader: Reader::default(), sent: 0, busy: false, closing: false, since: Instant::now() }
+        Self {
+            socket: None,
+            reader: Reader::default(),
+            sent: 0,
+            busy: false,
+            closing: false,
+            since: Instant::now(),
+        }
     }
 
     /// A connection to the proxy, unless there is one.
@@ -38,7 +45,8 @@ impl Client {
             return Ok(None);
         }
         // On the loopback it is made before this returns, whether the proxy has accepted it or not.
-        let socket = TcpStream::connect(to).map_err(|error| format!("cannot connect to the proxy: {error}"))?;
+        let socket =
+            TcpStream::connect(to).map_err(|error| format!("cannot connect to the proxy: {error}"))?;
         let ready = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
         ready.map_err(|error| error.to_string())?;
         self.reader = Reader::default();
@@ -59,7 +67,10 @@ impl Client {
     pub(super) fn go_on(&mut self, traffic: &Traffic, room: &mut [u8]) -> Result<Progress, String> {
         let Some(socket) = &mut self.socket else { return Ok(Progress::UnderWay) };
         if self.busy && !self.closing {
-            traffic.request.send(socket, &mut self.sent).map_err(|error| format!("a client cannot send: {error}"))?;
+            traffic
+                .request
+                .send(socket, &mut self.sent)
+                .map_err(|error| format!("a client cannot send: {error}"))?;
         }
         loop {
             let n = match socket.read(room) {
@@ -80,7 +91,10 @@ impl Client {
                     return Err(format!("a response too many: {read:?}"));
                 }
                 Some(read) if read.status != 200 || read.body != traffic.expected => {
-                    return Err(format!("not the expected response, 200 with {} bytes: {read:?}", traffic.expected));
+                    return Err(format!(
+                        "not the expected response, 200 with {} bytes: {read:?}",
+                        traffic.expected
+                    ));
                 }
                 Some(_) if traffic.close => self.closing = true,
                 Some(_) => {

@@ -252,7 +252,8 @@ impl Worker {
         loop {
             events.clear();
             let timeout = self.pause();
-            let waited = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+            let waited =
+                epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
             if waited.is_err() {
                 continue; // interrupted
             }
@@ -437,7 +438,8 @@ impl Worker {
 }
 
 fn watch(epoll: &OwnedFd, socket: impl AsFd, kind: u64, index: usize) -> Result<(), String> {
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+    let flags =
+        epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
     epoll::add(epoll, socket, epoll::EventData::new_u64(kind << 32 | index as u64), flags)
         .map_err(|error| format!("cannot watch a connection: {error}"))
 }
