@@ -157,7 +157,12 @@ impl Stream {
     }
 
     #[inline]
-    fn poll_out(&self, chain: Option<&mut Chain>, ahead: usize, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll_out(
+        &self,
+        chain: Option<&mut Chain>,
+        ahead: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
         backend!(self.core, driver => driver.poll_send(&self.core, self.key, self.fd.as_fd(), chain, ahead, context))
     }
 

@@ -491,7 +491,12 @@ fn one_task_after_another_receives_from_a_partner_that_floods(kind: Kind) {
             spawn(&io, async move {
                 let mut got = 0;
                 while got < TURN {
-                    got += receiving.recv().await.expect("no other task waits").expect("the partner goes on").len();
+                    got += receiving
+                        .recv()
+                        .await
+                        .expect("no other task waits")
+                        .expect("the partner goes on")
+                        .len();
                 }
                 said.set(true);
             });

@@ -57,7 +57,8 @@ impl Uring {
     /// Whether a read would find something, or has to be begun to tell.
     pub(crate) fn has_news(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
-        let quiet = |source: &mut Source| source.receiving && source.arrived.is_empty() && source.ended.is_none();
+        let quiet =
+            |source: &mut Source| source.receiving && source.arrived.is_empty() && source.ended.is_none();
         !sources.get(key).is_some_and(quiet)
     }
 
