@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Haproxy,
     Nginx,
     /// Manylane over epoll, and over io_uring.
@@ -19,7 +19,7 @@ pub enum Kind {
 
 impl Kind {
     /// Whether it is Manylane.
-    pub fn is_ours(self) -> bool {
+    pub(crate) fn is_ours(self) -> bool {
         matches!(self, Self::Epoll | Self::Uring)
     }
 }
@@ -37,12 +37,12 @@ impl fmt::Display for Kind {
 
 /// Where the programs are.
 #[derive(Clone, Debug)]
-pub struct Programs {
-    pub manylane: PathBuf,
-    pub haproxy: PathBuf,
-    pub nginx: PathBuf,
+pub(crate) struct Programs {
+    pub(crate) manylane: PathBuf,
+    pub(crate) haproxy: PathBuf,
+    pub(crate) nginx: PathBuf,
     /// Where configurations are written.
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 impl Programs {
@@ -50,7 +50,7 @@ impl Programs {
     ///
     /// # Errors
     /// A sentence, when it cannot be started.
-    pub fn version(&self, kind: Kind) -> Result<String, String> {
+    pub(crate) fn version(&self, kind: Kind) -> Result<String, String> {
         let output =
             Command::new(self.path(kind)).arg("-v").output().map_err(|error| self.absent(kind, &error))?;
         let text = [output.stdout, output.stderr].concat();
@@ -73,11 +73,11 @@ impl Programs {
         )
     }
 
-    /// Starts `kind` with a configuration, and waits until it listens at `port`. `wrapped` is a command that runs it.
+    /// Starts `kind` with a configuration, and waits until it listens at `port`.
     ///
     /// # Errors
     /// A sentence, with what it said, when it does not.
-    pub fn start(&self, kind: Kind, port: u16, configuration: &str) -> Result<Program, String> {
+    pub(crate) fn start(&self, kind: Kind, port: u16, configuration: &str) -> Result<Program, String> {
         let name = format!("{kind}-{port}").replace(' ', "-");
         let file = self.folder.join(format!("{name}.cfg"));
         std::fs::write(&file, configuration)
@@ -93,7 +93,7 @@ impl Programs {
             Kind::Uring => command.args(["-q", "-db", "-f"]).arg(&file).env("MANYLANE_DRIVER", "io_uring"),
         };
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-        let mut program = Program { kind, child: child.map_err(|error| self.absent(kind, &error))?, port };
+        let mut program = Program { child: child.map_err(|error| self.absent(kind, &error))?, port };
         let begun = Instant::now();
         while TcpStream::connect(program.address()).is_err() {
             let ended = program.child.try_wait().ok().flatten().is_some();
@@ -109,20 +109,19 @@ impl Programs {
 
 /// A running program. Dropped, it is ended.
 #[derive(Debug)]
-pub struct Program {
-    pub kind: Kind,
+pub(crate) struct Program {
     child: Child,
     port: u16,
 }
 
 impl Program {
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
     /// Its processes.
-    pub fn processes(&self) -> Processes {
+    pub(crate) fn processes(&self) -> Processes {
         Processes::of(self.child.id())
     }
 }
@@ -142,7 +141,7 @@ impl Drop for Program {
 }
 
 /// A port that is free now. Another process may take it before the program does, which then says so.
-pub fn free_port() -> Result<u16, String> {
+pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no port is free: {error}"))?;
     listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
 }

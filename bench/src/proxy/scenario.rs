@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// In what a scenario is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub(crate) enum Unit {
     /// Processor microseconds a request.
     Request,
     /// Processor seconds a gigabyte of bodies.
@@ -19,7 +19,7 @@ pub enum Unit {
 
 /// With what ours is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
+pub(crate) enum Target {
     /// At most so many times the best peer: over epoll, and over io_uring.
     Peers(f64, f64),
     /// At most so many times our own figure with the plainest configuration.
@@ -30,44 +30,44 @@ pub enum Target {
 
 /// How a configuration differs from the plainest one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shape {
-    pub tcp: bool,
+pub(crate) struct Shape {
+    pub(crate) tcp: bool,
     /// `balance`, and how many servers; 0 for one server and the default.
-    pub balance: Option<(&'static str, usize)>,
+    pub(crate) balance: Option<(&'static str, usize)>,
     /// `option httplog` to a syslog server.
-    pub log: bool,
+    pub(crate) log: bool,
     /// A second proxy behind the first one in the same process.
-    pub hop: bool,
+    pub(crate) hop: bool,
 }
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    pub name: &'static str,
-    pub words: &'static str,
-    pub unit: Unit,
-    pub target: Target,
-    pub shape: Shape,
-    pub traffic: fn() -> Traffic,
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) words: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) target: Target,
+    pub(crate) shape: Shape,
+    pub(crate) traffic: fn() -> Traffic,
     /// Who takes part.
-    pub kinds: &'static [Kind],
+    pub(crate) kinds: &'static [Kind],
     /// Requests of a round.
-    pub requests: u64,
+    pub(crate) requests: u64,
 }
 
 const ALL: &[Kind] = &[Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring];
 const NOT_NGINX: &[Kind] = &[Kind::Haproxy, Kind::Epoll, Kind::Uring];
 /// The plainest one.
-pub const PLAIN: Shape = Shape { tcp: false, balance: None, log: false, hop: false };
+pub(crate) const PLAIN: Shape = Shape { tcp: false, balance: None, log: false, hop: false };
 
 /// Requests a second of the scenario with a fixed rate.
-pub const RATE: f64 = 8_000.0;
+pub(crate) const RATE: f64 = 8_000.0;
 
 /// Idle connections: as many as a process with 20,000 descriptors can have, when each may need two.
-pub const IDLE: usize = 9_000;
+pub(crate) const IDLE: usize = 9_000;
 
 /// In the order of the table.
-pub static SCENARIOS: &[Scenario] = &[
+pub(crate) static SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "keep-alive",
         words: "keep-alive, 1 KiB, 64 clients",
@@ -283,10 +283,10 @@ fn idle() -> Traffic {
 
 impl Scenario {
     /// Bytes that the unit counts, of one request.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let traffic = (self.traffic)();
         if self.name == "chunks" {
-            traffic.response.len()
+            traffic.response.bytes()
         } else {
             traffic.request.body() + traffic.response.body()
         }
@@ -294,7 +294,14 @@ impl Scenario {
 
     /// The configuration of `kind`, which listens at `port` and whose servers are at the loopback's `origin`. `logs` is where the
     /// syslog server is, and `folder` where what it writes goes.
-    pub fn configuration(&self, kind: Kind, port: u16, origin: u16, logs: u16, folder: &str) -> String {
+    pub(crate) fn configuration(
+        &self,
+        kind: Kind,
+        port: u16,
+        origin: u16,
+        logs: u16,
+        folder: &str,
+    ) -> String {
         match kind {
             Kind::Nginx => nginx(port, origin, folder),
             Kind::Haproxy => self.haproxy(port, origin, logs, "abns@manylane-bench"),

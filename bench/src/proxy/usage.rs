@@ -7,21 +7,21 @@ use std::time::Duration;
 
 /// A program's processes: the one that was started, and those that it started.
 #[derive(Clone, Debug)]
-pub struct Processes(Vec<u32>);
+pub(crate) struct Processes(Vec<u32>);
 
 /// Processor time so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// All of it, in nanoseconds.
-    pub nanos: u64,
+    pub(crate) nanos: u64,
     /// In the program's own code and in the kernel, in ticks of the system: only their ratio is used.
-    pub user: u64,
-    pub system: u64,
+    pub(crate) user: u64,
+    pub(crate) system: u64,
 }
 
 impl Usage {
     /// What was used since `before`.
-    pub fn since(self, before: Self) -> Self {
+    pub(crate) fn since(self, before: Self) -> Self {
         Self {
             nanos: self.nanos - before.nanos,
             user: self.user - before.user,
@@ -30,14 +30,14 @@ impl Usage {
     }
 
     /// The part of it that was in the program's own code.
-    pub fn user_share(self) -> f64 {
+    pub(crate) fn user_share(self) -> f64 {
         self.user as f64 / (self.user + self.system).max(1) as f64
     }
 }
 
 impl Processes {
     /// `pid` and what it started.
-    pub fn of(pid: u32) -> Self {
+    pub(crate) fn of(pid: u32) -> Self {
         let mut found = vec![pid];
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Some(child) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -52,7 +52,7 @@ impl Processes {
     ///
     /// # Errors
     /// A sentence, when one of them has ended.
-    pub fn usage(&self) -> Result<Usage, String> {
+    pub(crate) fn usage(&self) -> Result<Usage, String> {
         let mut usage = Usage::default();
         for &pid in &self.0 {
             let fields = stat(pid).ok_or_else(|| format!("process {pid} has ended"))?;
@@ -70,7 +70,7 @@ impl Processes {
     }
 
     /// Memory of theirs that is in use, in bytes.
-    pub fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         let resident = |pid: &u32| {
             let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
             let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
@@ -80,7 +80,7 @@ impl Processes {
     }
 
     /// Begins to count their system calls; none if the system does not let us.
-    pub fn count_calls(&self) -> Option<Calls> {
+    pub(crate) fn count_calls(&self) -> Option<Calls> {
         let pids: Vec<String> = self.0.iter().map(u32::to_string).collect();
         let perf = Command::new("perf")
             .args(["stat", "-x,", "-e", "raw_syscalls:sys_enter", "-p", &pids.join(",")])
@@ -95,11 +95,11 @@ impl Processes {
 
 /// A count of system calls under way.
 #[derive(Debug)]
-pub struct Calls(Child);
+pub(crate) struct Calls(Child);
 
 impl Calls {
     /// How many were made.
-    pub fn end(mut self) -> Option<u64> {
+    pub(crate) fn end(mut self) -> Option<u64> {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).ok()?;
         let mut text = String::new();

@@ -8,29 +8,24 @@ const SLAB: &[u8] = &[b'x'; 1 << 20];
 
 /// A head (or all of a small message), and so many bytes of body behind it.
 #[derive(Clone, Debug, Default)]
-pub struct Message {
+pub(crate) struct Message {
     head: Vec<u8>,
     body: u64,
 }
 
 impl Message {
     /// A message with a body of `body` bytes. `head` is complete.
-    pub fn new(head: impl Into<Vec<u8>>, body: u64) -> Self {
+    pub(crate) fn new(head: impl Into<Vec<u8>>, body: u64) -> Self {
         Self { head: head.into(), body }
     }
 
     /// Bytes of all of it.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.head.len() as u64 + self.body
     }
 
-    /// Whether there is nothing in it.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Bytes of the body.
-    pub fn body(&self) -> u64 {
+    pub(crate) fn body(&self) -> u64 {
         self.body
     }
 
@@ -38,10 +33,10 @@ impl Message {
     ///
     /// # Errors
     /// Those of the socket, but not that it is full.
-    pub fn send(&self, mut socket: &TcpStream, at: &mut u64) -> io::Result<bool> {
-        while *at < self.len() {
+    pub(crate) fn send(&self, mut socket: &TcpStream, at: &mut u64) -> io::Result<bool> {
+        while *at < self.bytes() {
             let head = self.head.get(*at as usize..).unwrap_or_default();
-            let body = (self.len() - (*at).max(self.head.len() as u64)).min(SLAB.len() as u64);
+            let body = (self.bytes() - (*at).max(self.head.len() as u64)).min(SLAB.len() as u64);
             let sent = if head.is_empty() {
                 socket.write(&SLAB[..body as usize])
             } else {
@@ -77,7 +72,7 @@ enum At {
 
 /// Reads one message after another.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     at: At,
     /// A head that came in pieces.
     held: Vec<u8>,
@@ -88,11 +83,11 @@ pub struct Reader {
 
 /// A message that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Read {
+pub(crate) struct Read {
     /// 0 for a request.
-    pub status: u16,
+    pub(crate) status: u16,
     /// Bytes of its body, without chunks' sizes.
-    pub body: u64,
+    pub(crate) body: u64,
 }
 
 /// Longest head; the load's own are shorter.
@@ -103,7 +98,7 @@ impl Reader {
     ///
     /// # Errors
     /// A sentence, when this is not HTTP/1.
-    pub fn take(&mut self, input: &mut &[u8]) -> Result<Option<Read>, String> {
+    pub(crate) fn take(&mut self, input: &mut &[u8]) -> Result<Option<Read>, String> {
         loop {
             if matches!(self.at, At::Complete) {
                 let read = Read { status: self.status, body: self.body };
@@ -118,7 +113,8 @@ impl Reader {
     }
 
     /// Whether a message has begun.
-    pub fn is_amid(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_amid(&self) -> bool {
         !matches!(self.at, At::Head) || !self.held.is_empty()
     }
 

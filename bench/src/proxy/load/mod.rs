@@ -7,7 +7,7 @@ mod client;
 mod message;
 mod origin;
 
-pub use message::Message;
+pub(crate) use message::Message;
 
 use client::{Client, Progress};
 use origin::Served;
@@ -23,33 +23,33 @@ use std::time::{Duration, Instant};
 
 /// What goes through the proxy.
 #[derive(Clone, Debug)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     /// Sent by clients.
-    pub request: Message,
+    pub(crate) request: Message,
     /// Sent by servers.
-    pub response: Message,
+    pub(crate) response: Message,
     /// Bytes of body that clients must get.
-    pub expected: u64,
+    pub(crate) expected: u64,
     /// Clients connections open at once.
-    pub clients: usize,
+    pub(crate) clients: usize,
     /// Each request has a connection of its own.
-    pub close: bool,
+    pub(crate) close: bool,
 }
 
 /// What one phase did.
 #[derive(Clone, Debug, Default)]
-pub struct Phase {
+pub(crate) struct Phase {
     /// Requests that were answered.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// From the first request to the last response.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// Microseconds of each, in order of size.
-    pub latencies: Vec<u32>,
+    pub(crate) latencies: Vec<u32>,
 }
 
 impl Phase {
     /// The latency that so many hundredths do not exceed, in microseconds.
-    pub fn percentile(&self, percent: f64) -> u32 {
+    pub(crate) fn percentile(&self, percent: f64) -> u32 {
         let last = self.latencies.len().saturating_sub(1);
         let at = (self.latencies.len() as f64 * percent / 100.0).ceil() as usize;
         self.latencies.get(at.saturating_sub(1).min(last)).copied().unwrap_or(0)
@@ -58,7 +58,7 @@ impl Phase {
 
 /// How requests follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// A client sends when it has its response.
     Closed,
     /// Each client sends once, a few at a time.
@@ -83,7 +83,7 @@ const THREADS: usize = 2;
 
 /// Clients and servers, idle until told.
 #[derive(Debug)]
-pub struct Load {
+pub(crate) struct Load {
     workers: Vec<(Sender<Order>, Receiver<Report>, OwnedFd)>,
     origin: SocketAddr,
 }
@@ -93,7 +93,7 @@ impl Load {
     ///
     /// # Errors
     /// A sentence, when the system does not give what this takes.
-    pub fn start() -> Result<Self, String> {
+    pub(crate) fn start() -> Result<Self, String> {
         let fail = |error: std::io::Error| format!("cannot start the load: {error}");
         let mut port = 0;
         let mut workers = Vec::new();
@@ -115,7 +115,7 @@ impl Load {
     }
 
     /// Where the servers are.
-    pub fn origin(&self) -> SocketAddr {
+    pub(crate) fn origin(&self) -> SocketAddr {
         self.origin
     }
 
@@ -123,7 +123,7 @@ impl Load {
     ///
     /// # Errors
     /// A sentence, when that fails.
-    pub fn open(&self, traffic: &Arc<Traffic>, to: SocketAddr) -> Result<(), String> {
+    pub(crate) fn open(&self, traffic: &Arc<Traffic>, to: SocketAddr) -> Result<(), String> {
         let share = |n| (traffic.clients + n) / THREADS;
         self.all(|n| Order::Open(traffic.clone(), to, share(n))).map(drop)
     }
@@ -132,7 +132,7 @@ impl Load {
     ///
     /// # Errors
     /// A sentence, when something else than the expected response comes.
-    pub fn go(&self, requests: u64, pace: Pace) -> Result<Phase, String> {
+    pub(crate) fn go(&self, requests: u64, pace: Pace) -> Result<Phase, String> {
         let left = Arc::new(AtomicI64::new(requests as i64));
         let started = Instant::now();
         let mut latencies = self.all(|_| Order::Go(left.clone(), pace))?;
@@ -142,7 +142,7 @@ impl Load {
     }
 
     /// Closes the clients' connections.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let _ = self.all(|_| Order::Close);
     }
 
