@@ -58,10 +58,10 @@ impl Epoll {
         self.wait_for(core, source, key, fd, (Direction::Read, Call::Receive), context)
     }
 
-    /// Whether a read may find something.
+    /// Whether a read may find something. Of what was never registered no news comes: who asks has to read.
     #[inline]
     pub(crate) fn has_news(&self, key: Key) -> bool {
-        self.sources.borrow_mut().get(key).is_some_and(|source| source.readable)
+        self.sources.borrow_mut().get(key).is_some_and(|source| source.readable || !source.registered)
     }
 
     /// Sends `chain` by reference, behind what was handed over before. What the socket does not take now is moved into the
