@@ -35,15 +35,15 @@ const MAX_ALIGN: usize = 4096;
 
 /// What an address has at least one of, if the thread has no arena or the object no place.
 const INVALID: usize = 7;
-/// In place of a base.
-const NO_ARENA: usize = 1;
+/// In place of a base. With this one no address that a program can have is in the arena: only the last of all are.
+const NO_ARENA: usize = usize::MAX - BYTES + 2;
 /// In place of an offset: not asked for yet.
 const UNASSIGNED: usize = 2;
 /// In place of an offset: there was no room.
 const NO_ROOM: usize = 4;
 /// No sum of these, nor of one of these and a multiple of 8, is a multiple of 8.
-const _: () = assert!(NO_ARENA > 0 && UNASSIGNED > 0 && NO_ROOM > 0);
-const _: () = assert!(NO_ARENA + UNASSIGNED <= INVALID && NO_ARENA + NO_ROOM <= INVALID);
+const _: () = assert!(NO_ARENA & INVALID == 1);
+const _: () = assert!(UNASSIGNED > 0 && UNASSIGNED < INVALID && NO_ROOM > 0 && NO_ROOM < INVALID);
 
 thread_local! {
     /// Where the arena of this thread's lane begins.
@@ -273,6 +273,18 @@ mod tests {
         free.give(128, layout(3, 1));
         assert_eq!(free.take(layout(8, 4)), Some(128));
         assert_eq!(free.take(layout(60, 64)), Some(64));
+    }
+
+    #[test]
+    fn nothing_belongs_to_a_thread_without_an_arena() {
+        std::thread::spawn(|| {
+            // Programs that are linked to fixed addresses are at 4 MiB, and have their heap behind that.
+            for address in [8, 0x40_0000, 0xff_fff8, usize::MAX / 2] {
+                assert!(!is_own(std::ptr::without_provenance(address)), "{address:#x}");
+            }
+        })
+        .join()
+        .expect("no assertion failed");
     }
 
     #[test]
