@@ -7,8 +7,10 @@
 //!    objects since the last call, and wakes them. A waiter that was taken out holds an *offer*.
 //! 3. A waiter with an offer that finds nothing after all goes back to its place: it keeps its ticket. One that is
 //!    dropped passes its offer on to the next.
-//! 4. A newcomer does not overtake: while others wait it joins the queue without trying. The first in the queue
-//!    tries whenever it is polled, so that a lane that releases nothing itself can poll it by a timer.
+//! 4. A newcomer does not overtake: while others wait, in the queue or with an offer, it joins the queue without trying. The first
+//!    in the queue tries whenever it is polled, so that a lane that releases nothing itself can poll it by a timer.
+//! 5. Who holds an offer counts as waiting, so that its place stays its own: only newcomers find that too many wait. And what was
+//!    released beyond the offers is offered to those who join until all offers are used.
 
 use crate::error::{AllocError, Cause};
 use crate::inner::{Inner, Lane};
@@ -26,15 +28,17 @@ pub(crate) struct Waiters {
     /// In order of tickets.
     queue: VecDeque<(Ticket, Waker)>,
     next: Ticket,
-    /// Frees of this lane that were offered already.
+    /// Frees of this lane that were offered already, or that nobody waited for.
     offered: u64,
+    /// Waiters that hold an offer: those with a ticket that are not in the queue.
+    holders: usize,
 }
 
 type Ticket = u64;
 
 impl Waiters {
     pub(crate) const fn new() -> Self {
-        Self { queue: VecDeque::new(), next: 0, offered: 0 }
+        Self { queue: VecDeque::new(), next: 0, offered: 0, holders: 0 }
     }
 
     /// Where `ticket` is, or would be.
@@ -51,21 +55,27 @@ impl Lane {
     }
 
     fn wake_one(&'static self) -> bool {
-        let first = self.with_waiters(|waiters| waiters.queue.pop_front());
+        let first = self.with_waiters(|waiters| {
+            let first = waiters.queue.pop_front();
+            waiters.holders += usize::from(first.is_some());
+            first
+        });
         first.map(|(_, waker)| waker.wake()).is_some()
     }
 }
 
 impl Inner {
-    /// Rule 2.
+    /// Rules 2 and 5.
     pub(crate) fn offer(&'static self) -> usize {
         let lane = self.lane();
         let frees = self.frees();
         let released = lane.with_waiters(|waiters| {
             let released = frees.wrapping_sub(waiters.offered);
-            waiters.offered = frees;
             // Those who join while we wake wait for the next round.
-            released.min(waiters.queue.len() as u64)
+            let offers = released.min(waiters.queue.len() as u64);
+            let none = offers == 0 && waiters.holders == 0;
+            waiters.offered = if none { frees } else { waiters.offered.wrapping_add(offers) };
+            offers
         });
         (0..released).take_while(|_| lane.wake_one()).count()
     }
@@ -88,7 +98,7 @@ impl Place {
     /// Whether it is this one's turn to try: it holds an offer, is the first, or nobody waits.
     fn may_try(&self) -> bool {
         self.lane.with_waiters(|waiters| match self.ticket {
-            None => waiters.queue.is_empty(),
+            None => waiters.queue.is_empty() && waiters.holders == 0,
             Some(ticket) => !matches!(waiters.place(ticket), Ok(1..)),
         })
     }
@@ -98,24 +108,28 @@ impl Place {
         let waker = waker.clone();
         let most = self.inner.options.max_waiters;
         let ticket = self.ticket;
-        let (joined, old) = self.lane.with_waiters(|waiters| {
-            let ticket = ticket.unwrap_or(waiters.next);
+        let old = self.lane.with_waiters(|waiters| {
+            let Some(ticket) = ticket else {
+                if waiters.queue.len() + waiters.holders >= most {
+                    return Some(waker);
+                }
+                self.ticket = Some(waiters.next);
+                waiters.queue.push_back((waiters.next, waker));
+                waiters.next += 1;
+                return None;
+            };
             match waiters.place(ticket) {
-                Ok(at) => (Some(ticket), Some(std::mem::replace(&mut waiters.queue[at].1, waker))),
-                Err(_) if waiters.queue.len() >= most => (None, Some(waker)),
+                Ok(at) => Some(std::mem::replace(&mut waiters.queue[at].1, waker)),
                 Err(at) => {
                     waiters.queue.insert(at, (ticket, waker));
-                    waiters.next = waiters.next.max(ticket + 1);
-                    (Some(ticket), None)
+                    waiters.holders -= 1;
+                    None
                 }
             }
         });
         drop(old);
-        match joined {
-            Some(_) => {
-                self.ticket = joined;
-                Ok(())
-            }
+        match self.ticket {
+            Some(_) => Ok(()),
             None => Err(self.inner.fail(self.lane, Cause::Waiters)),
         }
     }
@@ -127,9 +141,13 @@ impl Place {
         }
     }
 
+    /// Nobody waits with `ticket` any more. None if it held an offer.
     fn remove(&self, ticket: Ticket) -> Option<(Ticket, Waker)> {
         self.lane.with_waiters(|waiters| {
-            let at = waiters.place(ticket).ok()?;
+            let Ok(at) = waiters.place(ticket) else {
+                waiters.holders -= 1;
+                return None;
+            };
             waiters.queue.remove(at)
         })
     }
@@ -148,10 +166,7 @@ impl Place {
         }
         match self.join(cx.waker()) {
             Ok(()) => Poll::Pending,
-            Err(error) => {
-                self.ticket = None;
-                Poll::Ready(Err(error))
-            }
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 }

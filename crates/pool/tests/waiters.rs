@@ -103,6 +103,56 @@ fn a_newcomer_does_not_overtake() {
 }
 
 #[test]
+fn a_newcomer_does_not_overtake_who_was_woken_and_not_polled_yet() {
+    let (pool, mut blocks, mut waiting) = exhausted("woken", 1, 1);
+    blocks.clear();
+    assert_eq!(pool.offer(), 1);
+    let mut newcomer = Waiter::new(pool);
+    assert!(newcomer.poll().is_pending(), "the queue is empty, but somebody was offered what there is");
+    let block = waiting[0].poll();
+    assert!(block.is_ready());
+    drop(block);
+    assert_eq!(pool.offer(), 1);
+    assert!(newcomer.poll().is_ready());
+    assert!(Waiter::new(pool).poll().is_ready(), "nobody waits");
+}
+
+#[test]
+fn what_is_released_beyond_the_offers_is_offered_to_who_joins_meanwhile() {
+    let (pool, mut blocks, mut waiting) = exhausted("beyond", 2, 1);
+    blocks.clear();
+    assert_eq!(pool.offer(), 1);
+    let mut newcomer = Waiter::new(pool);
+    assert!(newcomer.poll().is_pending());
+    let _block = waiting[0].poll();
+    assert_eq!(pool.offer(), 1, "nothing more was released, and there is one for it");
+    assert_eq!(newcomer.woken(), 1);
+    let _other = newcomer.poll();
+    assert_eq!(pool.offer(), 0);
+    assert!(Waiter::new(pool).poll().is_pending(), "there is none left");
+}
+
+#[test]
+fn who_has_a_ticket_is_not_refused_for_newcomers() {
+    let options = Options::new().limit(1).max_waiters(1);
+    let pool = BytePool::with("tickets", 100, options).expect("valid");
+    let block = pool.alloc().expect("memory");
+    let mut first = Waiter::new(pool);
+    assert!(first.poll().is_pending());
+    drop(block);
+    assert_eq!(pool.offer(), 1);
+    let stolen = pool.alloc().expect("it is free");
+    let mut cx = Context::from_waker(Waker::noop());
+    let Poll::Ready(Err(error)) = pin!(pool.wait()).poll(&mut cx) else { panic!("one waits already") };
+    assert_eq!(error.cause(), Cause::Waiters);
+    assert!(first.poll().is_pending(), "it goes back to its place");
+    drop(stolen);
+    assert_eq!(pool.offer(), 1);
+    drop(first);
+    assert!(Waiter::new(pool).poll().is_ready(), "nobody waits");
+}
+
+#[test]
 fn an_offer_that_finds_nothing_keeps_its_place() {
     let (pool, mut blocks, mut waiting) = exhausted("kept place", 1, 3);
     blocks.clear();
