@@ -132,7 +132,7 @@ pub enum HeaderError {
     Version(u8),
     /// A command that is not defined.
     Command(u8),
-    /// A family or a transport that is not defined.
+    /// A family or a transport that is not defined, of a connection that is relayed.
     Family(u8),
     /// A length that leaves no room for the addresses, or is more than is read.
     Length(u16),
@@ -140,6 +140,8 @@ pub enum HeaderError {
     Tlv(u8),
     /// The checksum is another one.
     Checksum,
+    /// There is more than one checksum, and it is not known which of them counts.
+    Checksums,
 }
 
 impl fmt::Display for HeaderError {
@@ -165,6 +167,7 @@ impl fmt::Display for HeaderError {
             }
             Self::Tlv(kind) => write!(f, "its vector of type {kind:#04x} has a length that cannot be"),
             Self::Checksum => f.write_str("its checksum does not fit its bytes"),
+            Self::Checksums => f.write_str("it has two checksums"),
         }
     }
 }

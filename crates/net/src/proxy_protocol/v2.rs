@@ -34,21 +34,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
     if total > LONGEST_V2 {
         return Err(HeaderError::Length(length));
     }
-    let transport = match family & 0xf {
-        0 => None,
-        1 => Some(Transport::Stream),
-        2 => Some(Transport::Datagram),
-        _ => return Err(HeaderError::Family(family)),
-    };
-    let addresses = match family >> 4 {
-        0 => None,
-        1 => Some(2 * (4 + 2)),
-        2 => Some(2 * (16 + 2)),
-        3 => Some(2 * UNIX_NAME),
-        _ => return Err(HeaderError::Family(family)),
-    };
     // Of the sender's own connection, and of what it has no words for, nothing but the length counts.
-    let told = transport.zip(addresses).filter(|_| relayed);
+    let told = if relayed { told(family)? } else { None };
     if told.is_some_and(|(_, addresses)| addresses > usize::from(length)) {
         return Err(HeaderError::Length(length));
     }
@@ -63,6 +50,24 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
         check_sum(&bytes[..total], total - tlvs.len(), header.tlvs)?;
     }
     Ok(Parsed::Complete { header, length: total })
+}
+
+/// The transport and the bytes of both addresses; none if the sender has no words for one of them.
+fn told(family: u8) -> Result<Option<(Transport, usize)>, HeaderError> {
+    let transport = match family & 0xf {
+        0 => None,
+        1 => Some(Transport::Stream),
+        2 => Some(Transport::Datagram),
+        _ => return Err(HeaderError::Family(family)),
+    };
+    let addresses = match family >> 4 {
+        0 => None,
+        1 => Some(2 * (4 + 2)),
+        2 => Some(2 * (16 + 2)),
+        3 => Some(2 * UNIX_NAME),
+        _ => return Err(HeaderError::Family(family)),
+    };
+    Ok(transport.zip(addresses))
 }
 
 /// Addresses of the length that their family has.
@@ -113,7 +118,7 @@ fn check_sum(header: &[u8], mut at: usize, tlvs: Tlvs<'_>) -> Result<(), HeaderE
     for tlv in tlvs {
         at += HEAD;
         if tlv.kind == kind::CRC32C && found.replace((at, tlv.value)).is_some() {
-            return Err(HeaderError::Tlv(kind::CRC32C)); // which of them counts?
+            return Err(HeaderError::Checksums);
         }
         at += tlv.value.len();
     }
