@@ -24,7 +24,7 @@ impl Options<'_> {
         self.is_v6() || self.family == AddressFamily::INET
     }
 
-    fn is_v6(&self) -> bool {
+    pub(crate) fn is_v6(&self) -> bool {
         self.family == AddressFamily::INET6
     }
 

@@ -14,7 +14,7 @@ use manylane_local::{Kind, Name, Socket};
 use manylane_sched::Time;
 use manylane_sync::lane;
 use std::cell::Cell;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Ports of a range that one connection tries. Where so many in a row are in use, the range is too small.
@@ -139,7 +139,10 @@ impl Connector {
             let address = match (present, client) {
                 (Present::Address(address), _) => address,
                 (Present::Client, Some(client)) => client,
-                (Present::ClientIp, Some(client)) => SocketAddr::new(client.ip(), 0),
+                (Present::ClientIp, Some(mut client)) => {
+                    client.set_port(0); // all else stays: a link-local address has its device beside it
+                    client
+                }
                 (Present::Client | Present::ClientIp, None) => {
                     let why = "'usesrc' needs the address of a client, and there is none; leave it out for checks";
                     return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
@@ -153,7 +156,13 @@ impl Connector {
         }
         if let Some(ports) = &source.ports {
             on.set("source", SocketOption::ReuseAddress, 1)?;
-            return bind(SocketAddr::new(source.address, self.port(*ports.start(), *ports.end())));
+            // What says no address says no family either.
+            let address = match source.address {
+                ip if !ip.is_unspecified() => ip,
+                _ if on.is_v6() => Ipv6Addr::UNSPECIFIED.into(),
+                _ => Ipv4Addr::UNSPECIFIED.into(),
+            };
+            return bind(SocketAddr::new(address, self.port(*ports.start(), *ports.end())));
         }
         if source.address.is_unspecified() {
             return Ok(());

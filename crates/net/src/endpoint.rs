@@ -122,13 +122,14 @@ impl Address {
         let Place::Ip { host, port } = &self.place else {
             return self.endpoints().map(|mut one| one.swap_remove(0));
         };
-        let ip = match known(host)? {
-            ip if ip.is_unspecified() => client.ip(),
-            ip => ip,
-        };
         let number = port.of_server(client.port());
-        let number = number.ok_or(NotAnEndpoint::Port { client: client.port(), port: *port })?;
-        Ok(Endpoint::Ip(SocketAddr::new(ip, number)))
+        let number = number.ok_or(NotAnEndpoint::Port { client: client.port(), port: *port });
+        let mut server = client; // not the IP address alone: a link-local one has its device beside it
+        match known(host)? {
+            ip if ip.is_unspecified() => server.set_port(number?),
+            ip => server = SocketAddr::new(ip, number?),
+        }
+        Ok(Endpoint::Ip(server))
     }
 }
 
@@ -230,6 +231,10 @@ mod tests {
         ] {
             assert_eq!(of(text).unwrap().to_string(), expected, "{text}");
         }
+        // A link-local address means nothing without its device.
+        let server = Address::parse("*:80", &Rules::SERVER).unwrap();
+        let link_local = "[fe80::1%7]:8000".parse().unwrap();
+        assert_eq!(server.of_server(link_local), Ok(Endpoint::Ip("[fe80::1%7]:80".parse().unwrap())));
         assert_eq!(
             of("192.0.2.1:-8000").unwrap_err().to_string(),
             "a client's port 8000 and the server's ':-8000' make no port from 1 to 65535; write the server's port"

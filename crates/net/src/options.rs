@@ -141,7 +141,7 @@ pub struct UnixOptions {
 /// Whom a server sees as its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The address of this machine to connect from. `0.0.0.0` and `::` leave it to the system.
+    /// The address of this machine to connect from. `0.0.0.0` and `::` leave it to the system, for servers of both families.
     pub address: IpAddr,
     /// The ports to connect from; none leaves it to the system, which then lets several destinations share one.
     pub ports: Option<RangeInclusive<u16>>,

@@ -109,6 +109,30 @@ fn source_ports_come_from_the_range_and_those_in_use_are_passed_over() {
     });
 }
 
+/// `source :21000-21010` says nothing of a family: it is for servers of both.
+#[test]
+fn ports_without_an_address_are_of_the_servers_family() {
+    let any: [std::net::IpAddr; 2] = ["0.0.0.0".parse().unwrap(), "::".parse().unwrap()];
+    for server in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = match TcpListener::bind(server) {
+            Ok(listener) => listener,
+            Err(error) => {
+                println!("NOT SHOWN HERE: connections to {server}: {error}");
+                continue;
+            }
+        };
+        let to = Endpoint::Ip(listener.local_addr().unwrap());
+        on_lane(move |io| async move {
+            for address in any {
+                let source = Source { address, ports: Some(21_000..=21_010), present: None };
+                let options = ConnectOptions { source: Some(source), ..Default::default() };
+                let stream = connect(&io, &to, options).await.unwrap();
+                assert!((21_000..=21_010).contains(&local_address(&stream).port()), "{address} to {to}");
+            }
+        });
+    }
+}
+
 #[test]
 fn all_kinds_of_unix_sockets_are_connected_to() {
     let folder = Folder::new();
