@@ -103,7 +103,7 @@ pub(crate) unsafe fn owned_lock_two<'a>(
     // up (rule 5).
     let second: &'a Pcb = unsafe { other.as_ref() };
     // The model checker (loom 0.7) takes a thread that tries a lock for one that waits for it, and reports deadlocks that are none:
-    // models always go the second way, in which more can happen.
+    // models always go the second way, in which more can happen. The first is gone on virtual cores (`tests/sim_close.rs`).
     if !cfg!(loom)
         && let Some(guard) = second.state.try_lock()
     {

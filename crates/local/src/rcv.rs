@@ -664,7 +664,7 @@ impl Rcv {
     /// are, to be copied behind the others without the lock. Control of the first entry comes along; one receive never takes bytes of two
     /// sends of which the later has handles.
     pub(crate) fn take_bytes(&mut self, bytes: &mut [u8], flight: bool) -> Result<Piece, Error> {
-        let mut piece = Piece { copied: 0, parcel: None, control: None };
+        let mut piece = Piece { copied: 0, parcel: None, behind: 0, control: None };
         while piece.copied < bytes.len() && piece.parcel.is_none() {
             self.bring_front();
             let Some(front) = self.queue.front_mut() else { break };
@@ -715,11 +715,12 @@ impl Rcv {
                 self.queue.pop_front();
             }
         }
-        let no_entry = self.queue.is_empty() && self.pieces.is_empty();
-        if piece.copied < bytes.len() && piece.parcel.is_none() && no_entry {
-            piece.copied += self.room.take(&mut bytes[piece.copied..]);
+        let mut n = piece.len();
+        if n < bytes.len() && self.queue.is_empty() && self.pieces.is_empty() {
+            // A small send that was cut between two rooms is received as a whole.
+            piece.behind = self.room.take(&mut bytes[n..]);
+            n += piece.behind;
         }
-        let n = piece.len();
         self.charged -= n;
         if n == 0 && piece.control.is_none() {
             self.nothing()?;
@@ -922,6 +923,8 @@ pub(crate) struct Piece {
     pub(crate) copied: usize,
     /// To be copied behind those; it fits.
     pub(crate) parcel: Option<Body>,
+    /// Bytes copied behind the place of that.
+    pub(crate) behind: usize,
     pub(crate) control: Option<Box<Control>>,
 }
 

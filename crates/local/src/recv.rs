@@ -239,8 +239,8 @@ impl<'a> RecvBytes<'a> {
                 Ok(piece)
             })?;
         }
-        let Piece { copied, parcel, control } = piece;
-        let len = copied + parcel.map_or(0, |parcel| parcel.copy_to(&mut buffer[copied..]));
+        let Piece { copied, parcel, behind, control } = piece;
+        let len = copied + parcel.map_or(0, |parcel| parcel.copy_to(&mut buffer[copied..])) + behind;
         let mut received = Received { len, end: len == 0, ..Received::default() };
         received.set_control(control);
         Ok(received)
