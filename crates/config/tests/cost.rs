@@ -48,3 +48,42 @@ fn a_file_ten_times_as_long_takes_about_ten_times_as_long() {
     // Noise of a busy machine is allowed for; a quadratic step would be a factor of 100.
     assert!(long < short * 40, "{short:?} and {long:?}");
 }
+
+/// Reads a text within `most`. What is linear takes a small part of it, also on a busy machine.
+fn read_within(text: &str, most: Duration) {
+    let build = Build::bare();
+    let mut sources = Sources::new();
+    sources.add("hostile.cfg", text).unwrap();
+    let begun = Instant::now();
+    load(&sources, &build, Environment::new(), false);
+    let took = begun.elapsed();
+    assert!(took < most, "{took:?}");
+}
+
+#[test]
+fn a_line_of_escapes_costs_no_more_for_each_than_a_short_one() {
+    let line = format!(" description {}\n", "\\ ".repeat(30_000));
+    read_within(&format!("global\n{}", line.repeat(20)), Duration::from_secs(10));
+    let line = format!(".if {}1\n.endif\n", "\\ ".repeat(30_000));
+    read_within(&line.repeat(20), Duration::from_secs(10));
+}
+
+#[test]
+fn many_references_to_names_that_nobody_has_are_counted_without_a_proposal_for_each() {
+    let mut text = String::from("frontend f\n bind :80\n");
+    for number in 0..100_000 {
+        writeln!(text, " use_backend nobody{number} if TRUE").unwrap();
+    }
+    for number in 0..1000 {
+        writeln!(text, "backend somebody{number}").unwrap();
+    }
+    read_within(&text, Duration::from_secs(20));
+    text = String::from("backend b\n");
+    for number in 0..100_000 {
+        writeln!(text, " use-server nobody{number} if TRUE").unwrap();
+    }
+    for number in 0..1000 {
+        writeln!(text, " server somebody{number} 127.0.0.1:80").unwrap();
+    }
+    read_within(&text, Duration::from_secs(20));
+}

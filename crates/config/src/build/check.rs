@@ -49,6 +49,15 @@ pub(super) fn check(b: &mut Builder<'_>) {
 /// Names that a proposal chooses from at most, so that many mistakes among many names stay cheap.
 const MAX_PROPOSED: usize = 1000;
 
+/// What `known` has that is nearest to `name`; nothing once findings are only counted.
+fn proposal<'a, N: IntoIterator<Item = &'a str>>(
+    b: &Builder<'_>,
+    name: &Word,
+    known: impl FnOnce() -> N,
+) -> String {
+    if b.found.is_full() { String::new() } else { super::proposal(name, known()) }
+}
+
 fn rings_of(log: &[LogTarget]) -> impl Iterator<Item = &Word> {
     log.iter().filter_map(|target| match target {
         LogTarget::Own(line) => match &line.sink {
@@ -76,9 +85,9 @@ impl<'c> Sections<'c> {
     /// Reports a name that no section has.
     fn require(&self, b: &mut Builder<'_>, reported: &mut HashSet<Pos>, name: &Word) {
         if !self.bytes.contains(name.bytes()) && reported.insert(name.pos()) {
-            let known = self.names.iter().filter_map(|name| name.text()).take(MAX_PROPOSED);
-            let message =
-                format!("unknown {} section '{}'{}", self.kind, name.shown(), super::proposal(name, known));
+            let proposal =
+                proposal(b, name, || self.names.iter().filter_map(|name| name.text()).take(MAX_PROPOSED));
+            let message = format!("unknown {} section '{}'{proposal}", self.kind, name.shown());
             b.found.alert(name.pos(), message);
         }
     }
@@ -193,14 +202,16 @@ impl Names {
         for (keyword, name) in fixed.chain(default) {
             match self.backend(proxies, name.bytes()) {
                 None => {
-                    let known = self.backends.keys().filter_map(|name| std::str::from_utf8(name).ok());
-                    let mut known: Vec<&str> = known.take(MAX_PROPOSED).collect();
-                    known.sort_unstable();
+                    let proposal = proposal(b, name, || {
+                        let known = self.backends.keys().filter_map(|name| std::str::from_utf8(name).ok());
+                        let mut known: Vec<&str> = known.take(MAX_PROPOSED).collect();
+                        known.sort_unstable();
+                        known
+                    });
                     let message = format!(
-                        "proxy '{}' : unable to find required {keyword} '{}'{}",
+                        "proxy '{}' : unable to find required {keyword} '{}'{proposal}",
                         proxy.name.shown(),
                         name.shown(),
-                        super::proposal(name, known)
                     );
                     b.found.alert(name.pos(), message);
                 }
@@ -269,13 +280,14 @@ fn servers(b: &mut Builder<'_>, names: &Names, index: usize, proxy: &Proxy) {
     }
     for choice in proxy.use_server.iter().filter(|choice| !choice.is_dynamic()) {
         if !known.contains_key(choice.target.bytes()) {
-            let candidates = proxy.servers.iter().filter_map(|server| server.name.text()).take(MAX_PROPOSED);
+            let proposal = proposal(b, &choice.target, || {
+                proxy.servers.iter().filter_map(|server| server.name.text()).take(MAX_PROPOSED)
+            });
             let message = format!(
-                "{} '{}' : unable to find server '{}' referenced in a 'use-server' rule{}",
+                "{} '{}' : unable to find server '{}' referenced in a 'use-server' rule{proposal}",
                 proxy.kind.name(),
                 proxy.name.shown(),
                 choice.target.shown(),
-                super::proposal(&choice.target, candidates)
             );
             b.found.alert(choice.target.pos(), message);
         }

@@ -49,7 +49,9 @@ impl Word {
     /// Where the byte at `offset` was written; past the end, the place after the last byte.
     pub fn pos_at(&self, offset: usize) -> Pos {
         let offset = offset.min(self.bytes.len()) as u32;
-        let column = match self.runs.iter().rev().find(|run| run.offset <= offset) {
+        // By halves: a line of escapes has a run for each, and whoever joins words asks for each byte.
+        let before = self.runs.partition_point(|run| run.offset <= offset);
+        let column = match before.checked_sub(1).map(|last| self.runs[last]) {
             Some(run) if run.fixed => run.column,
             Some(run) => run.column + (offset - run.offset),
             None => self.pos.column + offset,
