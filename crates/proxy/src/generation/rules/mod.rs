@@ -310,10 +310,14 @@ impl<'c> RuleReader<'c> {
                 self.directory.backends.get(name).map(|(number, ..)| *number as usize)
             }));
         }
-        for choice in &proxy.use_server {
-            rules.use_server.extend(reader.choice(choice, Places::USE_SERVER, |name| {
-                proxy.servers.iter().position(|server| server.name.bytes() == name)
-            }));
+        if !proxy.use_server.is_empty() {
+            // There may be a rule for each of very many servers.
+            let named = proxy.servers.iter().enumerate().map(|(index, server)| (server.name.bytes(), index));
+            let servers: HashMap<&[u8], usize> = named.rev().collect(); // the first of a name stays
+            for choice in &proxy.use_server {
+                let find = |name: &[u8]| servers.get(name).copied();
+                rules.use_server.extend(reader.choice(choice, Places::USE_SERVER, find));
+            }
         }
         for condition in &proxy.monitor_fail {
             let condition = Some(condition.clone());
