@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// A program with two servers, and the socket of its interface.
 struct Controlled {
     _folder: Folder,
-    _program: Manylane,
+    program: Manylane,
     address: std::net::SocketAddr,
     socket: PathBuf,
 }
@@ -38,13 +38,14 @@ impl Controlled {
         let (web, address) = listener();
         let program = Manylane::start(&format!(
             "global\n stats socket {} {socket_options}\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n default_backend back\n\
-             backend back\n server a {} weight 3\n server b {} backup disabled maxconn 7\n",
+             backend back\n server a {} weight 3\n server b {} backup disabled maxconn 7\n\
+             backend fixed\n balance source\n hash-type map-based\n server c unix@/nowhere weight 9\n",
             socket.display(),
             fd(&web),
             named("a"),
             named("b"),
         ));
-        Self { _folder: folder, _program: program, address, socket }
+        Self { _folder: folder, program, address, socket }
     }
 
     fn client(&self) -> UnixStream {
@@ -83,7 +84,7 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("show cli level"), "admin\n\n");
     assert_eq!(program.ask("user; show cli level; set weight back/a 1"), "\nuser\n\nPermission denied\n\n");
     assert_eq!(program.ask("set severity-output number; get weight back/a"), "\n[6]: 3 (initial 3)\n\n");
-    assert_eq!(program.ask("show backend"), "# name\nback\n\n");
+    assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
 }
 
 #[test]
@@ -128,6 +129,9 @@ fn servers_are_stopped_and_started_and_weighed() {
         ("set weight back/a 1000%", "\n"),
         ("get weight back/a", "30 (initial 3)\n\n"),
         ("set weight back/a 1x", "Trailing garbage in weight string\n\n"),
+        ("set weight back/a -1", "Absolute weight can only be between 0 and 256 inclusive.\n\n"),
+        ("set weight back/a 99999999999", "Absolute weight can only be between 0 and 256 inclusive.\n\n"),
+        ("set weight back/a -5%", "Relative weight must be positive.\n\n"),
         ("set weight back/a x", "Empty weight string empty or preceded by garbage\n\n"),
         ("set weight back/a", "Require <weight> or <weight%>.\n\n"),
         ("set weight back", "Require 'backend/server'.\n\n"),
@@ -224,4 +228,114 @@ fn a_client_that_is_silent_or_does_not_read_holds_nobody_up() {
     while deaf.write_all(b"show stat typed;show stat typed;help\n").is_ok() {} // until its answers fill the way back
     assert!(program.get().ends_with("\r\n\r\na"));
     assert_eq!(program.ask("show cli level"), "admin\n\n");
+}
+
+#[test]
+fn a_client_that_does_not_read_loses_its_place() {
+    let program = Controlled::new("level admin\n stats maxconn 1\n stats timeout 300ms");
+    let mut deaf = program.client();
+    deaf.write_all(b"prompt\n").unwrap();
+    deaf.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+    while deaf.write_all(b"show stat typed;show stat typed;help\n").is_ok() {} // until its answers fill the way back
+    assert_eq!(program.ask("show cli level"), "admin\n\n");
+    drop(deaf);
+}
+
+/// Kilobytes of memory that the program has had at most.
+fn most_memory(program: &Controlled) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.program.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn answers_to_many_commands_of_a_line_are_not_held_together() {
+    let program = Controlled::new("level admin");
+    let _ = program.ask("x;x"); // what is needed anyway
+    let before = most_memory(&program);
+    let answers = program.ask(&"x;".repeat(8000));
+    assert!(answers.len() > 8 << 20, "{}", answers.len());
+    let more = (most_memory(&program) - before) as usize * 1024;
+    // The commands themselves, and what the allocator keeps, stay below this; all answers together would not.
+    assert!(more < answers.len() / 4 * 3, "{more} bytes more for {}", answers.len());
+}
+
+#[test]
+fn a_line_that_comes_byte_by_byte_holds_no_buffer_for_each() {
+    let program = Controlled::new("level admin");
+    let mut client = program.client();
+    let used = || {
+        let pools = program.ask("show pools");
+        let total = pools.lines().find(|line| line.starts_with("Total: ")).unwrap();
+        let used = total.split(", ").nth(2).unwrap().split(' ').next().unwrap();
+        used.parse::<u64>().unwrap()
+    };
+    let before = used();
+    // Each answer to `used` says that the lane has had a turn, in which it received what was there.
+    for _ in 0..200 {
+        client.write_all(b"x").unwrap();
+        used();
+    }
+    let more = used().saturating_sub(before);
+    assert!(more < 100_000, "{more} bytes more");
+}
+
+#[test]
+fn each_command_of_a_line_is_followed_by_a_prompt() {
+    let program = Controlled::new("level admin");
+    let mut client = program.client();
+    client.write_all(b"prompt;show cli level;get weight back/a\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "\n> admin\n\n> 3 (initial 3)\n\n> ");
+}
+
+/// What HAProxy 2.6 answered to the same.
+#[test]
+fn words_and_columns_are_those_of_haproxy() {
+    let program = Controlled::new("level admin");
+    let static_weight =
+        "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.\n\n";
+    assert_eq!(program.ask("set weight fixed/c 5"), static_weight);
+    assert_eq!(program.ask("set weight fixed/c 0"), "\n");
+    let sockets = format!("\n# socket lvl processes\nunix@{} admin all\n\n", program.socket.display());
+    assert_eq!(program.ask("user; show cli sockets"), sockets);
+    // Address, states, weights; what the file disabled says so (4), whatever commands did since.
+    let state = |server: &str| {
+        let answer = program.ask("show servers state");
+        let line = answer.lines().find(|line| line.split(' ').nth(3) == Some(server)).unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        [words[4], words[5], words[6], words[13], words[18]].join(" ")
+    };
+    assert!(state("a").starts_with("127.0.0.1 2 0 0 "), "{}", state("a"));
+    assert_eq!(state("c"), "- 2 0 0 0");
+    for (command, expected) in [
+        ("", "127.0.0.1 0 5 8 "),
+        ("set server back/b state ready", "127.0.0.1 2 4 8 "),
+        ("set server back/b state drain", "127.0.0.1 2 12 8 "),
+        ("set server back/b state maint", "127.0.0.1 0 5 8 "),
+        ("set server back/a state maint", "127.0.0.1 0 5 8 "),
+    ] {
+        program.ask(command);
+        assert!(state("b").starts_with(expected), "{command}: {}", state("b"));
+    }
+    assert!(state("a").starts_with("127.0.0.1 0 1 0 "), "{}", state("a"));
+    program.ask("set server back/a state ready");
+    let rows = |line: &str| -> Vec<String> {
+        let answer = program.ask(line);
+        let rows = answer.lines().skip(1).filter(|line| !line.is_empty());
+        rows.map(|row| row.split(',').take(2).collect::<Vec<_>>().join("/")).collect()
+    };
+    assert_eq!(rows("show stat 3 -1 1"), ["back/a", "back/BACKEND"]);
+    assert_eq!(rows("show stat 2 -1 1"), ["front/FRONTEND"]);
+    assert_eq!(rows("show stat -1 4 -1"), ["back/a", "back/b", "fixed/c"]);
+    assert!(program.ask("show stat back 2 -1 up").contains(",UP (1/2),"));
+    assert!(program.ask("show stat back 2 -1").contains(",UP,"));
+    let typed = program.ask("show stat typed");
+    assert!(
+        typed.contains("B.3.0.19.act.1:MGP:u32:1\n") && typed.contains("S.3.1.19.act.1:SGP:u32:1\n"),
+        "{typed}"
+    );
+    assert!(typed.contains("S.4.1.73.addr.1:CGS:str:unix\n"), "{typed}");
 }

@@ -11,6 +11,8 @@ mod serve;
 mod session;
 
 pub use level::Level;
+#[doc(hidden)]
+pub use line::parse;
 pub use line::{LONGEST_LINE, LONGEST_PAYLOAD};
 pub use process::Process;
 pub use reply::SLICE;

@@ -4,11 +4,12 @@ use manylane_buf::Chain;
 use manylane_net::Connection;
 use manylane_sched::Here;
 use std::fmt;
+use std::time::Duration;
 
 /// Bytes that are gathered before they are sent.
 pub const SLICE: usize = 16_384;
 
-/// The client is gone, or there is no memory for what it is told.
+/// The client is gone or does not read, or there is no memory for what it is told.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
@@ -17,12 +18,19 @@ pub(crate) struct Gone;
 pub(crate) struct Reply<'a> {
     connection: &'a Connection,
     here: Here,
+    /// How long the client may take for a slice.
+    patience: Duration,
     text: String,
 }
 
 impl<'a> Reply<'a> {
-    pub(crate) fn new(connection: &'a Connection, here: Here) -> Self {
-        Self { connection, here, text: String::with_capacity(SLICE + SLICE / 4) }
+    pub(crate) fn new(connection: &'a Connection, here: Here, patience: Duration) -> Self {
+        Self { connection, here, patience, text: String::with_capacity(SLICE + SLICE / 4) }
+    }
+
+    /// Sets how long the client may take for a slice.
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Adds to what is sent next.
@@ -53,7 +61,10 @@ impl<'a> Reply<'a> {
         let mut chain = Chain::new();
         chain.append(self.text.as_bytes()).map_err(|_| Gone)?;
         self.text.clear();
-        self.connection.send(&mut chain).await.map_err(|_| Gone)
+        match self.here.timeout(self.patience, self.connection.send(&mut chain)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Gone), // it holds one of few places (rule 3)
+        }
     }
 }
 

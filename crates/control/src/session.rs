@@ -5,10 +5,12 @@ use crate::level::{Level, Marks, Severity};
 use crate::line::{Command, LONGEST_LINE, LONGEST_PAYLOAD, commands};
 use crate::reply::{Gone, Reply};
 use crate::serve::Control;
-use manylane_buf::Chain;
 use manylane_net::Connection;
 use manylane_sched::Here;
 use std::time::Duration;
+
+/// Asks for the next line.
+const PROMPT: &str = "> ";
 
 /// What a client has set for itself.
 #[derive(Debug)]
@@ -27,7 +29,12 @@ pub(crate) struct Settings {
 struct Lines<'a> {
     connection: &'a Connection,
     here: Here,
-    received: Chain,
+    /// A copy of what was received: segments of one byte each would hold a buffer for each.
+    received: Vec<u8>,
+    /// Where the next line begins in it.
+    begin: usize,
+    /// Before this there is no line end behind `begin`.
+    searched: usize,
 }
 
 enum Next {
@@ -38,28 +45,23 @@ enum Next {
     End,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    fn new(connection: &'a Connection, here: Here) -> Self {
+        Self { connection, here, received: Vec::new(), begin: 0, searched: 0 }
+    }
+
     /// The next line without its end.
     async fn next(&mut self, longest: usize, silence: Duration) -> Next {
         loop {
-            let mut line = Vec::new();
-            let mut ended = false;
-            for segment in self.received.segments() {
-                let bytes = segment.as_slice();
-                let end = bytes.iter().position(|&byte| byte == b'\n');
-                line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
-                ended = end.is_some();
-                if ended {
-                    break;
-                }
-            }
-            if line.len() > longest {
+            let end = self.received[self.searched..].iter().position(|&byte| byte == b'\n');
+            let length = end.map_or(self.received.len(), |end| self.searched + end) - self.begin;
+            if length > longest {
                 return Next::TooLong;
             }
-            if ended {
-                if self.received.trim_front(line.len() + 1).is_err() {
-                    return Next::End;
-                }
+            if end.is_some() {
+                let mut line = self.received[self.begin..][..length].to_vec();
+                self.begin += length + 1;
+                self.searched = self.begin;
                 if line.last() == Some(&b'\r') {
                     line.pop();
                 }
@@ -69,9 +71,10 @@ impl Lines<'_> {
                 Ok(Ok(Some(segment))) => segment,
                 _ => return Next::End, // rule 2: what is left is not run
             };
-            if self.received.push_back(segment).is_err() {
-                return Next::End;
-            }
+            self.received.drain(..self.begin);
+            self.begin = 0;
+            self.searched = self.received.len();
+            self.received.extend_from_slice(segment.as_slice());
         }
     }
 
@@ -118,8 +121,8 @@ pub(crate) async fn serve(
 ) -> Result<(), Gone> {
     let timeout = control.generation().process.stats_timeout;
     let mut settings = Settings { level, marks, interactive: false, timeout, over: false };
-    let mut lines = Lines { connection, here, received: Chain::new() };
-    let mut reply = Reply::new(connection, here);
+    let mut lines = Lines::new(connection, here);
+    let mut reply = Reply::new(connection, here, timeout);
     loop {
         let line = match lines.next(LONGEST_LINE, settings.timeout).await {
             Next::Line(line) => line,
@@ -141,6 +144,7 @@ pub(crate) async fn serve(
                 Vec::new()
             }
         };
+        let mut prompted = false;
         for Command { mut words, wants_payload } in all {
             if wants_payload {
                 match lines.payload(settings.timeout).await {
@@ -162,9 +166,15 @@ pub(crate) async fn serve(
                 reply.put("\n");
             }
             reply.put("\n"); // rule 4
+            if settings.interactive {
+                reply.put(PROMPT);
+                prompted = true;
+            }
+            reply.set_patience(settings.timeout);
+            reply.breathe().await?; // a line may hold thousands of commands
         }
-        if settings.interactive {
-            reply.put("> ");
+        if settings.interactive && !prompted {
+            reply.put(PROMPT);
         }
         reply.flush().await?;
         if !settings.interactive {

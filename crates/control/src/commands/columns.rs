@@ -42,7 +42,7 @@ columns! {
     Chkdown "chkdown" "---" "not counted here";
     Lastchg "lastchg" "---" "not counted here";
     Downtime "downtime" "---" "not counted here";
-    Qlimit "qlimit" "CLP" "requests that may wait for the server";
+    Qlimit "qlimit" "CGS" "requests that may wait for the server";
     Pid "pid" "KGP" "number of the process (1)";
     Iid "iid" "KGS" "number of the proxy";
     Sid "sid" "KGS" "number of the server";

@@ -15,6 +15,7 @@ use crate::reply::{Gone, Reply};
 use crate::serve::Control;
 use crate::session::Settings;
 use manylane_config::value::Unit;
+use manylane_net::Endpoint;
 use manylane_sched::Here;
 use std::fmt::Write;
 use std::time::Duration;
@@ -116,7 +117,7 @@ static TABLE: &[Row] = &[
     row("set weight", "<bk>/<srv> <weight>", Level::Admin, Action::SetWeight, "change a server's weight (number, or percentage of the file's)"),
     row("show backend", "", Level::User, Action::ShowBackend, "names of the backends"),
     row("show cli level", "", Level::User, Action::ShowCliLevel, "this client's level"),
-    row("show cli sockets", "", Level::Operator, Action::ShowCliSockets, "sockets of this interface"),
+    row("show cli sockets", "", Level::User, Action::ShowCliSockets, "sockets of this interface"),
     row("show contention", "", Level::User, Action::ShowContention, "locks that made lanes wait, by class"),
     row("show env", "[var]", Level::Operator, Action::ShowEnv, "the process's environment"),
     row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
@@ -187,7 +188,13 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::ShowCliSockets => {
             call.reply.put("# socket lvl processes\n");
             for socket in call.control.generation().process.stats_sockets.iter() {
-                let _ = writeln!(call.reply, "{} {} all", socket.listener.written, socket.level);
+                let family = match &socket.listener.endpoint {
+                    Endpoint::Ip(address) if address.is_ipv4() => "ipv4@",
+                    Endpoint::Ip(_) => "ipv6@",
+                    Endpoint::Unix(path) if path.is_absolute() => "unix@",
+                    _ => "", // it is there already
+                };
+                let _ = writeln!(call.reply, "{family}{} {} all", socket.listener.written, socket.level);
             }
         }
         Action::ShowContention => lanes::contention(call),

@@ -53,25 +53,32 @@ fn weigh(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, 
     if word.is_empty() {
         return call.error("Require <weight> or <weight%>.");
     }
-    let (digits, percent) = word.strip_suffix('%').map_or((word, false), |digits| (digits, true));
-    let weight = match digits.parse::<u32>() {
-        Ok(percents) if percent => {
-            let weight = u64::from(server.weight) * u64::from(percents) / 100;
-            weight.min(MAX_WEIGHT.into()) as u16
-        }
-        Ok(weight) if weight <= MAX_WEIGHT.into() => weight as u16,
-        Ok(_) => return call.error("Absolute weight can only be between 0 and 256 inclusive."),
-        Err(_) if word.starts_with(|letter: char| letter.is_ascii_digit()) => {
-            return call.error("Trailing garbage in weight string");
-        }
-        Err(_) => return call.error("Empty weight string empty or preceded by garbage"),
+    let Some((number, rest)) = number(word) else {
+        return call.error("Empty weight string empty or preceded by garbage");
+    };
+    let weight = match (number, rest) {
+        (..0, "%") => return call.error("Relative weight must be positive."),
+        (percents, "%") => (i64::from(server.weight) * percents / 100).min(MAX_WEIGHT.into()) as u16,
+        (0.., "") if number <= MAX_WEIGHT.into() => number as u16,
+        (0.., _) if number <= MAX_WEIGHT.into() => return call.error("Trailing garbage in weight string"),
+        _ => return call.error("Absolute weight can only be between 0 and 256 inclusive."),
     };
     let now = call.here.now();
-    if let Err(error) = backend.balancer.set_weight(index, weight, now) {
-        call.error(&format!(
-            "Backend is using a static LB algorithm and only accepts weights '0%' and '100%': {error}."
-        ));
+    if backend.balancer.set_weight(index, weight, now).is_err() {
+        call.error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
     }
+}
+
+/// The number that `word` begins with, and what follows it. One that is too large is a large one.
+fn number(word: &str) -> Option<(i64, &str)> {
+    const LARGE: i64 = 1_000_000;
+    let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
+    let count = digits.bytes().take_while(u8::is_ascii_digit).count();
+    if count == 0 {
+        return None;
+    }
+    let number = digits[..count].parse().map_or(LARGE, |number: i64| number.min(LARGE));
+    Some((if word.starts_with('-') { -number } else { number }, &digits[count..]))
 }
 
 pub(super) fn enable(call: &mut Call<'_, '_>, on: bool) {
@@ -98,5 +105,27 @@ pub(super) fn set_server(call: &mut Call<'_, '_>) {
             backend.balancer.set_admin(index, admin, call.here.now());
         }
         _ => call.error(USAGE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_number_is_read_from_the_front() {
+        for (word, expected) in [
+            ("5", Some((5, ""))),
+            ("+5%", Some((5, "%"))),
+            ("-5x", Some((-5, "x"))),
+            ("-9223372036854775808", Some((-1_000_000, ""))),
+            ("99999999999999999999", Some((1_000_000, ""))),
+            ("", None),
+            ("%", None),
+            ("+-5", None),
+            ("\u{e4}5", None),
+        ] {
+            assert_eq!(number(word), expected, "{word}");
+        }
     }
 }

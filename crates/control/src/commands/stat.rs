@@ -2,10 +2,11 @@
 
 use super::Call;
 use super::columns::{COLUMNS, Column};
-use super::values::{Form, Value};
+use super::values::{Field, Form, Value};
 use crate::reply::Gone;
 use manylane_balance::{Admin, Index, Operation, ServerState};
 use manylane_config::tree::Mode;
+use manylane_net::Endpoint;
 use manylane_proxy::generation::{Backend, Frontend, Server, ServerPlace};
 use std::fmt::Write;
 
@@ -150,6 +151,7 @@ pub(super) fn status(state: &ServerState) -> &'static str {
 /// Where a server is, as addresses are shown.
 pub(super) fn address(place: &ServerPlace) -> Option<String> {
     match place {
+        ServerPlace::At(Endpoint::Unix(_) | Endpoint::Abstract(_)) => Some("unix".into()),
         ServerPlace::At(endpoint) => Some(endpoint.to_string()),
         ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
     }
@@ -203,7 +205,7 @@ fn server(backend: &Backend, index: Index, server: &Server) -> Line {
     line
 }
 
-fn backend(backend: &Backend) -> Line {
+fn backend(backend: &Backend, form: Form) -> Line {
     let mut line = Line::new(Kind::Backend, (backend.id, &backend.name), (0, "BACKEND"), backend.mode);
     let sums = Sums::of(&backend.counts);
     let servers = backend.balancer.servers();
@@ -218,7 +220,12 @@ fn backend(backend: &Backend) -> Line {
     line.gauge(Column::Scur, sums.now("streams", "streams_ended"));
     line.gauge(Column::Slim, backend.fullconn.into());
     let up = servers.is_empty() || active + backups > 0;
-    line.set(Column::Status, Text(if up { "UP" } else { "DOWN" }.into()));
+    let mut status = if up { "UP" } else { "DOWN" }.to_owned();
+    if form.up || form.no_maintenance {
+        let up = servers.iter().filter(|(_, server)| server.state().serves_its_own()).count();
+        let _ = write!(status, " ({up}/{})", servers.len()); // some are not shown
+    }
+    line.set(Column::Status, Text(status));
     line.gauge(Column::Weight, servers.total_weight(active == 0).into());
     line.gauge(Column::Act, active as u64);
     line.gauge(Column::Bck, backups as u64);
@@ -246,7 +253,8 @@ fn backend(backend: &Backend) -> Line {
     line
 }
 
-/// Which lines are wanted: `show stat [<proxy> <types> <server>]`. -1, or nothing, for all.
+/// Which lines are wanted: `show stat [<proxy> <types> <server>]`. -1, or nothing, for all. The number of a server chooses among servers
+/// only; it hides neither frontends nor backends.
 struct Wanted<'a> {
     proxy: Option<&'a str>,
     kinds: i64,
@@ -302,7 +310,6 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         if let Some(front) = front
             && wanted.proxy(id, &front.name)
             && wanted.kind(Kind::Frontend)
-            && wanted.server <= 0
         {
             put(call, form, &mut first, &frontend(front, generation.places.most()));
             call.reply.breathe().await?;
@@ -322,8 +329,8 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 call.reply.breathe().await?;
             }
         }
-        if wanted.kind(Kind::Backend) && wanted.server <= 0 {
-            put(call, form, &mut first, &backend(back));
+        if wanted.kind(Kind::Backend) {
+            put(call, form, &mut first, &backend(back, form));
             call.reply.breathe().await?;
         }
     }
@@ -334,8 +341,17 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
 }
 
 fn put(call: &mut Call<'_, '_>, form: Form, first: &mut bool, line: &Line) {
-    let filled =
-        || COLUMNS.iter().zip(&line.values).filter_map(|(column, value)| Some((column, value.as_ref()?)));
+    // What the file says of a server is measured of a backend.
+    let tags = |column: &Field| match column.name {
+        "act" | "bck" if line.kind == Kind::Backend => "MGP",
+        _ => column.tags,
+    };
+    let filled = || {
+        COLUMNS
+            .iter()
+            .zip(&line.values)
+            .filter_map(|(column, value)| Some((Field { tags: tags(column), ..*column }, value.as_ref()?)))
+    };
     if form.json {
         let objects = filled().map(|(column, value)| {
             let mut object = column.json(value);

@@ -1,6 +1,6 @@
 //! `show servers state` and `show servers conn`.
 
-use super::{Call, stat};
+use super::Call;
 use crate::reply::Gone;
 use manylane_balance::{Admin, Operation};
 use manylane_proxy::generation::{Backend, ServerPlace};
@@ -26,7 +26,7 @@ fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Backend]> {
 fn place(place: &ServerPlace) -> (String, u16) {
     match place {
         ServerPlace::At(manylane_net::Endpoint::Ip(address)) => (address.ip().to_string(), address.port()),
-        other => (stat::address(other).unwrap_or_else(|| "-".into()), 0),
+        _ => ("-".into(), 0),
     }
 }
 
@@ -52,14 +52,15 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 (Operation::Up, _) => 2,
                 (Operation::Stopping, _) => 3,
             };
-            let admin = match state.admin() {
-                Admin::Ready => 0,
-                Admin::Drain => 8,
-                Admin::Maintenance if server.disabled => 5,
-                Admin::Maintenance => 1,
-            };
-            let health = if admin & 1 == 0 { 2 } else { 0 };
-            let check = if admin & 1 == 0 { 0 } else { 8 };
+            let by_file = if server.disabled { 4 } else { 0 }; // whatever a command did since
+            let admin = by_file
+                | match state.admin() {
+                    Admin::Ready => 0,
+                    Admin::Drain => 8,
+                    Admin::Maintenance => 1,
+                };
+            let health = if admin & 5 == 0 { 2 } else { 0 };
+            let check = if server.disabled { 8 } else { 0 };
             let _ = writeln!(
                 call.reply,
                 "{} {} {} {} {address} {operation} {admin} {} {} {since} 1 0 {health} {check} 0 0 0 - {port} - 0 0 - - 0",
