@@ -164,6 +164,9 @@ fn numbers_are_shown_in_three_forms() {
     assert_eq!(of(&stat, "back,a", "stot"), "1");
     assert_eq!(of(&stat, "back,b", "slim"), "7");
     assert_eq!(of(&stat, "back,BACKEND", "algo"), "roundrobin");
+    // Without 'fullconn': a tenth of what may come.
+    let most: u64 = of(&stat, "front,FRONTEND", "slim").parse().unwrap();
+    assert_eq!(of(&stat, "back,BACKEND", "slim"), most.div_ceil(10).to_string());
     assert!(
         program.ask("show stat typed").contains("S.3.1.7.stot.1:MCP:u64:1\n"),
         "{}",

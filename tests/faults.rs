@@ -154,7 +154,8 @@ fn an_answer_that_comes_before_the_body_was_read_arrives() {
     let (socket, address) = listener();
     let server = origin(|mut stream| {
         head(&stream);
-        let _ = stream.write_all(b"HTTP/1.1 413 Too much\r\nContent-Length: 4\r\nConnection: close\r\n\r\nstop");
+        let _ =
+            stream.write_all(b"HTTP/1.1 413 Too much\r\nContent-Length: 4\r\nConnection: close\r\n\r\nstop");
         let _ = stream.shutdown(Shutdown::Write);
         let mut piece = [0; 1024];
         let _ = stream.read(&mut piece); // some of it, and then it is gone

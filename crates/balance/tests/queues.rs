@@ -206,8 +206,9 @@ fn who_waits_for_a_server_that_goes_down_is_sent_elsewhere() {
 #[test]
 fn the_limit_follows_the_backends_load_from_minconn_to_maxconn() {
     let spec = ServerSpec { maxconn: 10, minconn: 2, ..ServerSpec::new("s", 1) };
-    let options = Options { fullconn: 20, ..Options::default() };
-    let b: Balancer<Bell> = Balancer::waking(Servers::new([spec]).unwrap(), Algorithm::RoundRobin, options);
+    let mut b: Balancer<Bell> =
+        Balancer::waking(Servers::new([spec]).unwrap(), Algorithm::RoundRobin, Options::default());
+    b.set_fullconn(20);
     let s = index(&b, 0);
     for n in 0..2 {
         b.take(s, Time::from_millis(10 + n)).unwrap();

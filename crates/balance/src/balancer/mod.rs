@@ -72,6 +72,11 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
+    /// Sets [`Options::fullconn`], which may follow from limits that are known later; before the first request.
+    pub fn set_fullconn(&mut self, fullconn: u32) {
+        self.core.options.fullconn = fullconn;
+    }
+
     /// Its servers.
     pub fn servers(&self) -> &Servers {
         &self.core.servers

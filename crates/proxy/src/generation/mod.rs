@@ -140,6 +140,26 @@ impl Generation {
             let own = frontend.places.most().min(most);
             frontend.places.set_most(own);
         }
+        self.set_fullconn();
+    }
+
+    /// `fullconn` of the backends whose file says none: a tenth of the connections of the frontends that may choose them, each frontend counted
+    /// once; those that choose by a format are not known. At least 1.
+    fn set_fullconn(&mut self) {
+        for backend in self.backends.iter_mut().filter(|backend| backend.fullconn == 0) {
+            let chooses = |frontend: &&Frontend| {
+                let fixed = |rule: &Rule<Target>| matches!(rule.action, Target::Fixed(number) if number == backend.number);
+                frontend.default_backend == Some(backend.number) || frontend.rules.use_backend.iter().any(fixed)
+            };
+            let most = |frontend: &Frontend| match frontend.places.most() {
+                0 => self.places.most(),
+                own => own,
+            };
+            let sum = self.frontends.iter().filter(chooses).map(most).sum::<u64>();
+            let fullconn = u32::try_from(sum.div_ceil(10)).unwrap_or(u32::MAX).max(1);
+            backend.fullconn = fullconn;
+            backend.balancer.set_fullconn(fullconn);
+        }
     }
 
     /// The modes that are used, for reports.
