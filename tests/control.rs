@@ -273,14 +273,18 @@ fn a_line_that_comes_byte_by_byte_holds_no_buffer_for_each() {
         let used = total.split(", ").nth(2).unwrap().split(' ').next().unwrap();
         used.parse::<u64>().unwrap()
     };
-    let before = used();
-    // Each answer to `used` says that the lane has had a turn, in which it received what was there.
-    for _ in 0..200 {
-        client.write_all(b"x").unwrap();
-        used();
-    }
-    let more = used().saturating_sub(before);
-    assert!(more < 100_000, "{more} bytes more");
+    // Each answer to `used` says that the lane has had a turn, in which it received what was there. Twice, since a lane with io_uring
+    // takes its ring of buffers once, when it first receives.
+    let mut grown = || {
+        let before = used();
+        for _ in 0..200 {
+            client.write_all(b"x").unwrap();
+            used();
+        }
+        used().saturating_sub(before)
+    };
+    let (first, second) = (grown(), grown());
+    assert!(first.min(second) < 100_000, "{first} and {second} bytes more");
 }
 
 #[test]
