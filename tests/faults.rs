@@ -68,14 +68,18 @@ fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, usize) {
     client.write_all(GET).unwrap();
     let answer = read_all(&mut client);
     assert!(answer.starts_with(warm), "{answer}");
+    // The program's end of that connection: its line in the kernel's table has no inode once no descriptor is left.
+    let (ours, theirs) = (client.local_addr().unwrap().port(), address.port());
     drop(client);
-    // The connection of the warm-up is gone when two looks find the same.
-    let mut before = 0;
-    until("descriptors do not settle", || {
-        std::thread::sleep(std::time::Duration::from_millis(20)); // between two looks
-        let now = descriptors(&program);
-        std::mem::replace(&mut before, now) == now
+    until("the connection of the warm-up stays open", || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        !table.lines().skip(1).any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let is = |word: &str, port: u16| word.ends_with(&format!(":{port:04X}"));
+            is(words[1], theirs) && is(words[2], ours) && words[9] != "0"
+        })
     });
+    let before = descriptors(&program);
     (program, before)
 }
 

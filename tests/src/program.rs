@@ -1,6 +1,7 @@
 //! The program under test, as a child process.
 
 use crate::PATIENCE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::io::Read;
 use std::net::TcpListener;
@@ -8,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
 
 /// One of the programs that read HAProxy's configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,14 +128,12 @@ impl Program {
     /// # Panics
     /// When it does not end within [`PATIENCE`].
     pub fn wait(mut self) -> (ExitStatus, String) {
-        let begin = Instant::now();
-        let status = loop {
-            if let Some(status) = self.ended() {
-                break status;
-            }
-            assert!(begin.elapsed() < PATIENCE, "the program does not end");
-            thread::sleep(std::time::Duration::from_millis(5)); // there is no waiting for a child with a time limit in std
-        };
+        let id = rustix::process::Pid::from_child(&self.child);
+        let process = rustix::process::pidfd_open(id, rustix::process::PidfdFlags::empty()).unwrap();
+        let mut ends = [PollFd::new(&process, PollFlags::IN)];
+        let patience = Timespec::try_from(PATIENCE).unwrap();
+        assert!(poll(&mut ends, Some(&patience)).unwrap() == 1, "the program does not end");
+        let status = self.child.wait().unwrap();
         let errors = self.errors.take().map(|errors| errors.join().unwrap_or_default());
         (status, errors.unwrap_or_default())
     }

@@ -338,7 +338,7 @@ fn a_deadline_ends_the_attempt() {
         assert_eq!((error.step(), error.errno()), (Step::Time, Errno::TIMEDOUT));
         // The attempt's descriptor is closed; io_uring is told to let go of it first.
         while io.open() > waiting.len() {
-            io.here().sleep(Duration::from_millis(1)).await;
+            io.here().yield_now().await;
         }
     });
 }
@@ -405,7 +405,7 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
             )
         );
         while io.open() > waiting.len() {
-            io.here().sleep(Duration::from_millis(1)).await;
+            io.here().yield_now().await;
         }
     });
 }

@@ -13,19 +13,17 @@ use manylane_config::source::Sources;
 use manylane_io::{Choice, Driver, Kind};
 use manylane_proxy::generation::Wishes;
 use manylane_proxy::{BoundListener, Generation, Local, accept, bind};
-use manylane_sched::{Class, Config, Lane, TaskKind};
+use manylane_sched::{Config, Lane, Remote};
 use manylane_sync::{Arc, LaneId};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
 use std::sync::mpsc;
 use std::time::Duration;
 
 #[global_allocator]
 static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
-
-static STOPPER: TaskKind = TaskKind::new("stopper");
 
 const LANES: usize = 2;
 const BODY: &[u8] = b"hello";
@@ -76,21 +74,13 @@ fn ask(client: &mut TcpStream, request: &[u8], answer: &mut Vec<u8>) {
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(answer));
 }
 
-/// Where lanes and the test meet.
-struct Meeting {
-    /// The test moves on to the next of: starting, warming up, counting, over.
-    phase: AtomicUsize,
-    /// All lanes have seen the phase.
-    seen: Barrier,
-}
-
 /// One lane, until the test is over.
 fn lane(
     number: usize,
     ids: &(mpsc::Sender<LaneId>, mpsc::Receiver<Vec<LaneId>>),
     kind: Kind,
     (generation, bound): (Arc<Generation>, Arc<Vec<BoundListener>>),
-    meeting: &std::sync::Arc<Meeting>,
+    meeting: &Barrier,
 ) {
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();
@@ -99,24 +89,12 @@ fn lane(
     let all = ids.1.recv().unwrap();
     let local = Local::install(driver.io(), generation, || {});
     accept(&local, &bound, &all).unwrap();
-    // Stops the lane when the test moves on.
-    let turns = meeting.clone();
-    let stopper = async move {
-        for phase in [2, 3] {
-            while turns.phase.load(Ordering::SeqCst) < phase {
-                here.sleep(Duration::from_millis(2)).await;
-            }
-            here.stop();
-            here.yield_now().await;
-        }
-    };
-    here.spawn(&STOPPER, Class::Normal, stopper).unwrap();
-    meeting.seen.wait();
+    meeting.wait();
     lane.run(&mut driver).unwrap();
-    meeting.seen.wait();
+    meeting.wait();
     assert_no_alloc::assert_no_alloc(|| lane.run(&mut driver).unwrap());
     println!("lane {number} has allocated nothing");
-    meeting.seen.wait();
+    meeting.wait();
     local.remove();
 }
 
@@ -142,7 +120,8 @@ fn steady(kind: Kind, settings: &str) {
     generation.set_maxconn(1000);
     let bound = Arc::new(bind(&generation, LANES, |_, _| Err("nobody".into())).unwrap());
     let generation = Arc::new(generation);
-    let meeting = std::sync::Arc::new(Meeting { phase: AtomicUsize::new(0), seen: Barrier::new(LANES + 1) });
+    // All lanes and the test: before and after they warm up, and after what is counted.
+    let meeting = Barrier::new(LANES + 1);
     std::thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
         let mut all = Vec::new();
@@ -150,12 +129,13 @@ fn steady(kind: Kind, settings: &str) {
             let (tell_all, told_all) = mpsc::channel();
             all.push(tell_all);
             let (ids, of) = ((tell.clone(), told_all), (generation.clone(), bound.clone()));
-            let meeting = meeting.clone();
-            scope.spawn(move || lane(number, &ids, kind, of, &meeting));
+            let meeting = &meeting;
+            scope.spawn(move || lane(number, &ids, kind, of, meeting));
         }
         let ids: Vec<LaneId> = (0..LANES).map(|_| told.recv().unwrap()).collect();
         all.iter().for_each(|lane| lane.send(ids.clone()).unwrap());
-        meeting.seen.wait();
+        let stop_all = || ids.iter().for_each(|lane| Remote::new(*lane).stop().unwrap());
+        meeting.wait();
         let mut clients: Vec<TcpStream> =
             (0..4 * LANES).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut answer = Vec::new();
@@ -169,14 +149,14 @@ fn steady(kind: Kind, settings: &str) {
             }
         };
         round(40); // pools fill, connections are made
-        meeting.phase.store(2, Ordering::SeqCst);
-        meeting.seen.wait();
+        stop_all();
+        meeting.wait();
         let contended = || manylane_sync::lock::contention().iter().map(|class| class.times).sum::<u64>();
         let before = contended();
         round(30);
         assert_eq!(contended() - before, 0, "a lock was waited for");
-        meeting.phase.store(3, Ordering::SeqCst);
-        meeting.seen.wait();
+        stop_all();
+        meeting.wait();
     });
 }
 

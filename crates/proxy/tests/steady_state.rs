@@ -10,12 +10,14 @@ use manylane_config::source::Sources;
 use manylane_io::{Choice, Driver, Kind};
 use manylane_proxy::generation::Wishes;
 use manylane_proxy::{Generation, Local, accept, bind};
-use manylane_sched::{Config, Lane};
+use manylane_sched::{Class, Config, Lane, TaskKind};
 use manylane_sync::Arc;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
+
+static COUNTS: TaskKind = TaskKind::new("counts");
 
 const REQUEST: &[u8] = b"GET /path HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
@@ -49,7 +51,6 @@ fn a_request_costs_four_calls_that_carry_bytes_and_no_epoll_ctl() {
     let address = front.local_addr().unwrap();
     drop(front);
     let (tell, told) = mpsc::channel();
-    let (ask_counts, counts_asked) = mpsc::channel::<mpsc::Sender<Vec<manylane_io::IoReport>>>();
     std::thread::spawn(move || {
         let mut sources = Sources::new();
         let text = format!(
@@ -68,23 +69,14 @@ fn a_request_costs_four_calls_that_carry_bytes_and_no_epoll_ctl() {
         let mut driver = Driver::new(here, Choice::Only(Kind::Epoll)).unwrap();
         let local = Local::install(driver.io(), generation, || {});
         accept(&local, &Arc::new(bound), &[lane.id()]).unwrap();
-        tell.send(()).unwrap();
-        lane.block_on(&mut driver, async move {
-            loop {
-                match counts_asked.try_recv() {
-                    Ok(answer) => answer.send(manylane_io::report()).unwrap(),
-                    Err(mpsc::TryRecvError::Disconnected) => return,
-                    Err(mpsc::TryRecvError::Empty) => {}
-                }
-                here.sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .unwrap();
+        tell.send(lane.remote()).unwrap();
+        lane.run(&mut driver).unwrap();
     });
-    told.recv().unwrap();
+    let lane = told.recv().unwrap();
     let counts = || {
         let (answer, answered) = mpsc::channel();
-        ask_counts.send(answer).unwrap();
+        lane.spawn(&COUNTS, Class::Normal, async move { answer.send(manylane_io::report()).unwrap() })
+            .unwrap();
         answered.recv().unwrap()
     };
     let mut client = TcpStream::connect(address).unwrap();
