@@ -315,26 +315,20 @@ fn one(
         Action::SetPathq(format) => edit(facts, now, format)?.done(|value| head.set_pathq(value))?,
         Action::SetQuery(format) => edit(facts, now, format)?.done(|value| head.set_query(value))?,
         Action::SetUri(format) => edit(facts, now, format)?.done(|value| head.set_uri(value))?,
-        Action::ReplaceHeader(name, regex, format) => {
+        Action::ReplaceHeader(name, regex, format) | Action::ReplaceValue(name, regex, format) => {
             let template = edit(facts, now, format)?;
+            let by_members = matches!(action, Action::ReplaceValue(..));
             let mut at = head.find(&**name, None);
             while let Some(id) = at {
                 at = head.find(&**name, Some(id));
                 let Some(field) = head.field(id) else { continue };
-                let mut new = Text::new();
-                if new.replaced(facts, walk.moment(moment, head), regex, &template, field.value)? {
-                    head.replace_value(id, new.bytes())?;
-                }
-            }
-        }
-        Action::ReplaceValue(name, regex, format) => {
-            let template = edit(facts, now, format)?;
-            let mut at = head.find(&**name, None);
-            while let Some(id) = at {
-                at = head.find(&**name, Some(id));
-                let Some(field) = head.field(id) else { continue };
-                let mut new = Text::new();
-                if new.members_replaced(facts, walk.moment(moment, head), regex, &template, field.value)? {
+                let (mut new, moment) = (Text::new(), walk.moment(moment, head));
+                let changed = if by_members {
+                    new.members_replaced(facts, moment, regex, &template, field.value)?
+                } else {
+                    new.replaced(facts, moment, regex, &template, field.value)?
+                };
+                if changed {
                     head.replace_value(id, new.bytes())?;
                 }
             }

@@ -68,7 +68,11 @@ impl Local {
         }
         let from = match server.connect.source.as_ref().and_then(|source| source.present) {
             Some(Present::Client) => return None,
-            Some(Present::ClientIp) => client.source.map(|address| address.ip()),
+            // Without the port, and with the device of a link-local address.
+            Some(Present::ClientIp) => client.source.map(|mut address| {
+                address.set_port(0);
+                address
+            }),
             Some(Present::Address(_)) | None => None,
         };
         let to = match &server.place {
