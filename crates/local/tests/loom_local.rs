@@ -15,19 +15,23 @@ use std::sync::Mutex; // what outcomes were seen is no part of the model
 use std::task::{Context, Poll, Wake, Waker};
 
 /// Outcomes of all executions.
-#[derive(Clone, Default)]
-struct Seen(std::sync::Arc<Mutex<BTreeSet<String>>>);
+#[derive(Default)]
+struct Seen(Mutex<BTreeSet<String>>);
 
 impl Seen {
     fn note(&self, outcome: impl std::fmt::Debug) {
         self.0.lock().unwrap().insert(format!("{outcome:?}"));
     }
+}
 
-    #[track_caller]
-    fn expect(&self, outcomes: &[&str]) {
-        let seen = self.0.lock().unwrap();
-        assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), outcomes);
-    }
+/// Runs `body` in all its interleavings, which must come to these outcomes, in this order, and to no other.
+#[track_caller]
+fn outcomes(expected: &[&str], body: impl Fn(&Seen) + Send + Sync + 'static) {
+    let seen = std::sync::Arc::new(Seen::default());
+    let all = seen.clone();
+    model(move || body(&all));
+    let seen = seen.0.lock().unwrap();
+    assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
 
 fn pair() -> (Socket, Socket) {
@@ -81,9 +85,7 @@ fn no_socket_is_left() {
 
 #[test]
 fn send_against_close() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(32)", "Ok(1)"], |seen| {
         let (a, b) = pair();
         let closer = thread::spawn(move || drop(b));
         seen.note(errno(a.try_send(b"x")));
@@ -92,7 +94,6 @@ fn send_against_close() {
         drop(a);
         no_socket_is_left();
     });
-    all.expect(&["Err(32)", "Ok(1)"]);
 }
 
 #[test]
@@ -113,9 +114,7 @@ fn a_receiver_that_waits_gets_the_message_then_the_end() {
 
 #[test]
 fn a_sender_that_waits_for_room_gets_it_or_the_end() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(32)", "Ok(1)"], |seen| {
         let (a, b) = pair();
         b.set_recv_limit(300).unwrap();
         a.try_send(b"1").unwrap();
@@ -127,14 +126,11 @@ fn a_sender_that_waits_for_room_gets_it_or_the_end() {
         drop(a);
         no_socket_is_left();
     });
-    all.expect(&["Err(32)", "Ok(1)"]);
 }
 
 #[test]
 fn connect_against_close_of_the_listener() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(111)", "Ok(())"], |seen| {
         let name = Name::new("n").unwrap();
         let listener = Socket::new(Kind::SeqPacket);
         listener.bind(&name).unwrap();
@@ -152,7 +148,6 @@ fn connect_against_close_of_the_listener() {
         drop(client);
         no_socket_is_left();
     });
-    all.expect(&["Err(111)", "Ok(())"]);
 }
 
 #[test]
@@ -171,9 +166,7 @@ fn both_sides_closing() {
 
 #[test]
 fn two_connects_to_one_listener_with_room_for_one() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["false", "true"], |seen| {
         let name = Name::new("n").unwrap();
         let listener = Socket::new(Kind::SeqPacket);
         listener.bind(&name).unwrap();
@@ -195,7 +188,6 @@ fn two_connects_to_one_listener_with_room_for_one() {
         drop((one, two, server, listener));
         no_socket_is_left();
     });
-    all.expect(&["false", "true"]);
 }
 
 #[test]
@@ -218,9 +210,7 @@ fn an_accepter_that_waits_gets_the_connection() {
 
 #[test]
 fn a_handle_in_flight_against_the_close_of_the_receiver() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(32)", "Ok(1)"], |seen| {
         let (a, b) = pair();
         let (c, d) = pair();
         let closer = thread::spawn(move || drop(b));
@@ -235,7 +225,6 @@ fn a_handle_in_flight_against_the_close_of_the_receiver() {
         drop((a, c));
         no_socket_is_left();
     });
-    all.expect(&["Err(32)", "Ok(1)"]);
 }
 
 #[test]
@@ -288,9 +277,7 @@ fn the_collector_against_a_receiver_of_the_handle() {
 
 #[test]
 fn shutdown_against_send() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(32)", "Ok(1)"], |seen| {
         let (a, b) = pair();
         let a = Arc::new(a);
         let shutter = thread::spawn({
@@ -307,14 +294,11 @@ fn shutdown_against_send() {
         drop((a, b));
         no_socket_is_left();
     });
-    all.expect(&["Err(32)", "Ok(1)"]);
 }
 
 #[test]
 fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(104)", "Err(11)"], |seen| {
         let name = Name::new("n").unwrap();
         let (a, b) = Socket::pair(Kind::Datagram);
         let c = Socket::new(Kind::Datagram);
@@ -330,15 +314,12 @@ fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer
         drop((a, c));
         no_socket_is_left();
     });
-    all.expect(&["Err(104)", "Err(11)"]);
 }
 
 /// Whoever found the name before the close may connect to what is closing, and close itself: then both take the other's reference.
 #[test]
 fn a_datagram_socket_that_connects_to_its_closing_peer_and_closes() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(111)", "Ok(())"], |seen| {
         let name = Name::new("n").unwrap();
         let (a, b) = Socket::pair(Kind::Datagram);
         a.bind(&name).unwrap();
@@ -347,15 +328,12 @@ fn a_datagram_socket_that_connects_to_its_closing_peer_and_closes() {
         seen.note(connecter.join().unwrap());
         no_socket_is_left();
     });
-    all.expect(&["Err(111)", "Ok(())"]);
 }
 
 /// Reports find the end that connect makes before anybody else does.
 #[test]
 fn a_report_against_connect() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["2", "3"], |seen| {
         let name = Name::new("n").unwrap();
         let listener = Socket::new(Kind::SeqPacket);
         listener.bind(&name).unwrap();
@@ -367,15 +345,12 @@ fn a_report_against_connect() {
         drop((client, listener));
         no_socket_is_left();
     });
-    all.expect(&["2", "3"]);
 }
 
 /// The path of streams, with the memory of the pools: fewer steps than the others.
 #[test]
 fn a_stream_delivers_what_it_accepted_before_the_close() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["(Ok(1), Err(11))", "(Ok(1), Ok(1))"], |seen| {
         let (a, b) = Socket::pair(Kind::Stream);
         let sender = thread::spawn(move || errno(a.try_send(b"x")));
         let mut buffer = [0; 4];
@@ -389,7 +364,6 @@ fn a_stream_delivers_what_it_accepted_before_the_close() {
         drop(b);
         no_socket_is_left();
     });
-    all.expect(&["(Ok(1), Err(11))", "(Ok(1), Ok(1))"]);
 }
 
 /// Nothing but the message can wake the receiver: the sender lives on. Both ways into the buffer: the short one, and that of sends that may wait.
@@ -411,9 +385,7 @@ fn a_message_alone_wakes_a_receiver_that_waits() {
 
 /// A full buffer, whose receiver takes nothing out: what `does` does is all that can wake the sender. The receiver lives on if it is returned.
 fn a_sender_that_waits(outcome: &str, does: fn(&Socket, Socket) -> Option<Socket>) {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&[outcome], move |seen| {
         let (a, b) = pair();
         b.set_recv_limit(300).unwrap();
         a.try_send(b"1").unwrap();
@@ -426,7 +398,6 @@ fn a_sender_that_waits(outcome: &str, does: fn(&Socket, Socket) -> Option<Socket
         drop((other.join().unwrap(), a));
         no_socket_is_left();
     });
-    all.expect(&[outcome]);
 }
 
 #[test]
@@ -536,9 +507,7 @@ fn a_sender_of_datagrams_that_waits_is_told_of_the_shutdown() {
 /// Rule 2: a send reads `conn` without a lock, while another handle of the socket connects.
 #[test]
 fn connect_against_send() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(107)", "Ok(1)"], |seen| {
         let name = Name::new("n").unwrap();
         let listener = Socket::new(Kind::SeqPacket);
         listener.bind(&name).unwrap();
@@ -553,15 +522,12 @@ fn connect_against_send() {
         drop((client, listener));
         no_socket_is_left();
     });
-    all.expect(&["Err(107)", "Ok(1)"]);
 }
 
 /// Rule 6: what a report finds is alive.
 #[test]
 fn a_report_against_close() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["0", "1"], |seen| {
         let name = Name::new("n").unwrap();
         let a = Socket::new(Kind::Datagram);
         a.bind(&name).unwrap();
@@ -570,15 +536,12 @@ fn a_report_against_close() {
         seen.note(reporter.join().unwrap());
         no_socket_is_left();
     });
-    all.expect(&["0", "1"]);
 }
 
 /// The receive by reference, which tries the lock first to learn whether it meets a sender.
 #[test]
 fn a_receive_by_reference_against_a_send() {
-    let seen = Seen::default();
-    let all = seen.clone();
-    model(move || {
+    outcomes(&["Err(11)", "Ok(1)"], |seen| {
         let (a, b) = Socket::pair(Kind::Stream);
         let sender = thread::spawn(move || a.try_send(b"x").is_ok());
         let got = errno(b.try_recv_chain(64)).map(|chain| chain.len());
@@ -591,5 +554,4 @@ fn a_receive_by_reference_against_a_send() {
         drop(b);
         no_socket_is_left();
     });
-    all.expect(&["Err(11)", "Ok(1)"]);
 }
