@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# Where the official installer puts Rust: a shell that was started before `scripts/setup` ran it does not look there.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
 # Each machine has a build folder of its own, so that going from one to another rebuilds nothing.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LOOM := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom
