@@ -21,6 +21,8 @@ ALIGNED := $(if $(filter x86_64,$(shell uname -m)),-C llvm-args=-x86-branches-wi
 LIBRARIES := --workspace --exclude manylane-bench --exclude xtask
 MODELLED := $(LIBRARIES) --exclude manylane --exclude manylane-tests
 SIMULATED := --workspace --exclude xtask --exclude manylane --exclude manylane-tests
+# The model of what only a feature brings; all others run as the crates are without features.
+GLOBAL_LISTS := --package manylane-pool --features global-pools --test loom_pool global_lists
 # Those that have features to turn on.
 FEATURED := $(addprefix --package ,$(shell sed -sn '1,/^version/s/^name = "\(.*\)"$$/\1/p' $$(grep -l '^\[features\]' crates/*/Cargo.toml)))
 
@@ -71,6 +73,7 @@ test-features: ## the crates that have features, with all of them
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test --profile model $(MODELLED) --test 'loom_*'
+	$(LOOM) cargo test --profile model $(GLOBAL_LISTS)
 
 test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virtual cores
 	$(SIM) cargo test --profile model $(SIMULATED) --test 'sim_*'
@@ -83,6 +86,8 @@ test-long: setup ## what the bounds of `make test` leave out; about 70 minutes o
 long-models: ## models without a bound on switches, each ended by the clock after LONG_MODEL_SECONDS (30)
 	MANYLANE_LONG=1 LOOM_MAX_DURATION=$(LONG_MODEL_SECONDS) \
 		$(LOOM) cargo test --profile model $(MODELLED) --test 'loom_*' -- --nocapture
+	MANYLANE_LONG=1 LOOM_MAX_DURATION=$(LONG_MODEL_SECONDS) \
+		$(LOOM) cargo test --profile model $(GLOBAL_LISTS) -- --nocapture
 
 long-properties: ## the property tests with LONG_CASES (20000) cases each, long ones with a stated share of that
 	PROPTEST_CASES=$(LONG_CASES) cargo test --profile stress $(MODELLED) --features manylane-pool/fault-injection --tests
