@@ -114,12 +114,14 @@ check: ## format, lints on all three machines, rooms and arrows, each feature al
 	cargo xtask each-feature
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-bench: ## all measurements: scaling, side by side with peers, instruction counts (about half an hour)
+bench: ## all measurements: scaling, side by side with peers, response times beside long tasks, instruction counts (about half an hour)
 	@scripts/setup bench
 	$(SIM) cargo build --release --package manylane-bench
 	cargo rustc --release --package manylane-bench --bin manylane-bench -- $(ALIGNED)
 	$(TARGET)/release/manylane-bench scale
 	$(TARGET)/release/manylane-bench peers
+	$(TARGET)/release/manylane-bench instructions
+	$(TARGET)/release/manylane-bench heavy
 	cargo rustc --release --package manylane --bin manylane -- $(ALIGNED)
 	$(TARGET)/release/manylane-bench proxy
 	cargo bench --package manylane-bench
