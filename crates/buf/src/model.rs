@@ -1,16 +1,21 @@
-//! Bytes in, operations out: every operation of a chain beside the same operation on a plain vector.
+//! Bytes in, operations out: every operation of chains, segments and clusters beside the same operation on a plain vector.
 //!
 //! The property tests and the fuzz target share it. [`run`] panics when chain and vector differ, when a refused
 //! operation has changed anything (R-B6), when foreign bytes are freed not exactly once or with the wrong size or
 //! argument (R-B3), or when a zero mark is not honoured (R-B5).
 
-use crate::{Chain, Cluster, Error, External, FreeIndex, MAX_CLUSTER, Parcel, Segment};
+use crate::{
+    Chain, Cluster, Error, External, FreeIndex, MAX_CLUSTER, OutOfRange, PackedSegment, Parcel, Segment,
+};
 use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::cell::Cell;
 use std::io::{BufRead, IoSlice, Read};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
+/// Arms of [`Run::operation`].
+const KINDS: usize = 31;
 /// Chains that take part.
 const CHAINS: usize = 3;
 /// A chain that has grown beyond this is cut, so that a run stays short.
@@ -144,19 +149,19 @@ impl Run<'_> {
     }
 
     fn step(&mut self) {
-        let operation = self.byte();
+        let kind = self.byte() % KINDS;
         let which = self.byte();
         let (a, b) = (which % CHAINS, (which / CHAINS) % CHAINS);
         // In one of four operations each allocation fails, or each second, third, fourth.
         let injected = (which >= 192).then(|| 1 + self.byte() % 4);
         let failing = injected.map(crate::fail::every);
-        self.operation(operation, a, b, injected.is_some());
+        self.operation(kind, a, b, injected.is_some());
         drop(failing);
     }
 
     #[allow(clippy::too_many_lines)] // one arm an operation
-    fn operation(&mut self, operation: usize, a: usize, b: usize, injected: bool) {
-        match operation % 24 {
+    fn operation(&mut self, kind: usize, a: usize, b: usize, injected: bool) {
+        match kind {
             0 => {
                 let n = self.size();
                 let bytes = self.bytes(n);
@@ -179,11 +184,11 @@ impl Run<'_> {
                 let at = self.position(self.chains[a].1.len());
                 let (chain, model) = &mut self.chains[a];
                 let before = chain.len();
-                let cut = if operation % 24 == 2 { chain.split_off(at) } else { chain.split_to(at) };
+                let cut = if kind == 2 { chain.split_off(at) } else { chain.split_to(at) };
                 match cut {
                     Ok(other) => {
                         let rest = model.split_off(at);
-                        if operation % 24 == 2 {
+                        if kind == 2 {
                             self.chains[b] = (other, rest); // `a` and `b` the same: the kept part is gone
                         } else {
                             let head = std::mem::replace(model, rest);
@@ -226,7 +231,7 @@ impl Run<'_> {
             6 | 7 => {
                 let n = self.position(self.chains[a].1.len());
                 let (chain, model) = &mut self.chains[a];
-                let front = operation % 24 == 6;
+                let front = kind == 6;
                 let done = if front { chain.trim_front(n) } else { chain.trim_back(n) };
                 assert_eq!(done.is_ok(), n <= model.len());
                 if done.is_ok() && front {
@@ -246,7 +251,7 @@ impl Run<'_> {
                 }
                 let (mut other, mut bytes) = std::mem::take(&mut self.chains[b]);
                 let (chain, model) = &mut self.chains[a];
-                let back = operation % 24 == 9;
+                let back = kind == 9;
                 let moved =
                     if back { chain.append_chain(&mut other) } else { chain.prepend_chain(&mut other) };
                 if let Err(error) = moved {
@@ -265,7 +270,7 @@ impl Run<'_> {
                 let writable = self.byte().is_multiple_of(2);
                 let Some(segment) = self.external(n, writable, injected) else { return };
                 let bytes = segment.to_vec();
-                self.push(a, segment, &bytes, operation % 24 == 11, injected);
+                self.push(a, segment, &bytes, kind == 11, injected);
             }
             13 => {
                 let n = self.size().clamp(1, MAX_CLUSTER);
@@ -333,11 +338,178 @@ impl Run<'_> {
                     Err(error) => self.refused(&error, injected),
                 }
             }
+            23 | 24 => {
+                // All parts in one segment, or nothing at all.
+                let sizes = [self.byte(), self.size(), self.byte()];
+                let size = self.size();
+                let bytes = self.bytes(sizes.iter().sum());
+                let (first, rest) = bytes.split_at(sizes[0]);
+                let (second, third) = rest.split_at(sizes[1]);
+                let (chain, model) = &mut self.chains[a];
+                match chain.append_together(&[first, second, third], size) {
+                    Ok(()) => {
+                        assert!(chain.back().map_or(0, Segment::len) >= bytes.len(), "in one segment");
+                        model.extend_from_slice(&bytes);
+                    }
+                    Err(Error::TooLong { .. }) => assert!(size.max(bytes.len()) > MAX_CLUSTER),
+                    Err(error) => self.refused(&error, injected),
+                }
+            }
+            25 => {
+                let n = self.position(self.chains[a].1.len());
+                let byte = self.byte() as u8;
+                let (chain, model) = &self.chains[a];
+                let mut front = model[..n.min(model.len())].to_vec();
+                assert!(chain.starts_with(&front));
+                if let Some(last) = front.last_mut() {
+                    *last ^= 1;
+                    assert!(!chain.starts_with(&front), "the last of {} bytes differs", front.len());
+                }
+                assert!(!chain.starts_with(&[&model[..], &[byte]].concat()), "longer than the chain");
+                assert_eq!(chain.find_byte(byte), model.iter().position(|&each| each == byte));
+            }
+            26 => {
+                let (least, n) = (self.byte(), self.size());
+                let bytes = self.bytes(n);
+                let (chain, model) = &mut self.chains[a];
+                let filled = chain.spare(least, 2048).map(|spare| {
+                    let write = |room: &mut [MaybeUninit<u8>]| {
+                        assert!(room.len() >= least.max(1));
+                        let n = n.min(room.len());
+                        room[..n].write_copy_of_slice(&bytes[..n]);
+                        Ok::<_, ()>(n)
+                    };
+                    // SAFETY: as many bytes are written as are told.
+                    unsafe { spare.fill_count(write) }.expect("nothing failed")
+                });
+                match filled {
+                    Ok(put) => model.extend_from_slice(&bytes[..put]),
+                    Err(error) => self.refused(&error, injected),
+                }
+            }
+            27 => self.segment(a, b, injected),
+            28 => self.cluster(a, injected),
+            29 => self.packed(a, injected),
             _ => {
                 self.chains[a].0.clear();
                 self.chains[a].1.clear();
             }
         }
+    }
+
+    /// The first or the last segment of `a`, with its bytes, taken out of chain and vector.
+    fn pop(&mut self, a: usize, front: bool) -> Option<(Segment, Vec<u8>)> {
+        let (chain, model) = &mut self.chains[a];
+        let segment = if front { chain.pop_front() } else { chain.pop_back() }?;
+        let start = if front { 0 } else { model.len() - segment.len() };
+        let bytes: Vec<u8> = model.drain(start..start + segment.len()).collect();
+        assert_eq!(*segment, bytes[..]);
+        Some((segment, bytes))
+    }
+
+    /// A segment of `a` by itself: cut or viewed in every way. What was cut off goes to `b`, what stays back to where it was.
+    fn segment(&mut self, a: usize, b: usize, injected: bool) {
+        let (cut, front) = (self.byte() % 5, self.byte().is_multiple_of(2));
+        let Some((mut segment, mut bytes)) = self.pop(a, front) else { return };
+        let (at, end) = (self.position(bytes.len()), self.position(bytes.len()));
+        let len = bytes.len();
+        let refused = |error: OutOfRange, at: usize| {
+            assert!(at > len, "{error}");
+            assert!(error.to_string().contains(&format!(" {at} of a segment of {len} bytes")), "{error}");
+        };
+        let mut other = None;
+        match cut {
+            0 => match segment.slice(at..end) {
+                Ok(view) => {
+                    assert!(view.shares_with(&segment) && !segment.is_unique());
+                    other = Some((view, bytes[..end].get(at..).unwrap_or(&[]).to_vec()));
+                }
+                Err(error) => refused(error, end),
+            },
+            1 => match segment.split_off(at) {
+                Ok(tail) => other = Some((tail, bytes.split_off(at))),
+                Err(error) => refused(error, at),
+            },
+            2 => match segment.split_to(at) {
+                Ok(head) => {
+                    let rest = bytes.split_off(at);
+                    other = Some((head, std::mem::replace(&mut bytes, rest)));
+                }
+                Err(error) => refused(error, at),
+            },
+            3 => match segment.trim_front(at) {
+                Ok(()) => drop(bytes.drain(..at)),
+                Err(error) => refused(error, at),
+            },
+            _ => {
+                segment.truncate(at);
+                bytes.truncate(at);
+            }
+        }
+        assert_eq!(
+            (&*segment, segment.len(), segment.is_empty()),
+            (&bytes[..], bytes.len(), bytes.is_empty())
+        );
+        self.push(a, segment, &bytes, !front, injected);
+        if let Some((segment, bytes)) = other {
+            assert_eq!(*segment, bytes[..]);
+            self.push(b, segment, &bytes, true, injected);
+        }
+    }
+
+    /// A cluster with room in front, filled by `put` and by `commit`; it is longer than asked for, never shorter.
+    fn cluster(&mut self, a: usize, injected: bool) {
+        let (headroom, size) = (self.byte(), self.size());
+        let (put, commit) = (self.size(), self.byte());
+        let bytes = self.bytes(put + commit);
+        let mut cluster = match Cluster::with_headroom(headroom, size) {
+            Ok(cluster) => cluster,
+            Err(Error::TooLong { .. }) => return assert!(headroom + size > MAX_CLUSTER),
+            Err(Error::EmptyCluster) => return assert_eq!(headroom + size, 0),
+            Err(error) => return self.refused(&error, injected),
+        };
+        let room = cluster.spare_len();
+        assert!(room >= size && cluster.is_empty());
+        assert_eq!(cluster.put(&bytes[..put]), put.min(room));
+        let put = put.min(room);
+        let commit = commit.min(cluster.spare_len());
+        cluster.spare_mut()[..commit].write_copy_of_slice(&bytes[put..][..commit]);
+        // SAFETY: just written.
+        unsafe { cluster.commit(commit) };
+        let (bytes, before) = (&bytes[..put + commit], vec![b'<'; headroom]);
+        assert_eq!((cluster.as_slice(), cluster.spare_len()), (bytes, room - bytes.len()));
+        // The room in front is there as long as the cluster is this chain's alone.
+        let mut chain = Chain::from(cluster.into_segment());
+        let mut model = bytes.to_vec();
+        if !bytes.is_empty() {
+            chain.prepend(&before).expect("no allocation: the room is there");
+            assert_eq!(chain.segment_count(), 1);
+            model.splice(0..0, before);
+        }
+        self.chains[a] = (chain, model);
+    }
+
+    /// A segment is packed, opened and looked at on another lane, and comes back.
+    fn packed(&mut self, a: usize, injected: bool) {
+        let (front, there) = (self.byte().is_multiple_of(2), self.byte().is_multiple_of(2));
+        let Some((segment, bytes)) = self.pop(a, front) else { return };
+        let mut packed = PackedSegment::from(segment);
+        assert_eq!((packed.len(), packed.is_empty()), (bytes.len(), false));
+        if there {
+            let expected = bytes.clone();
+            let opened = std::thread::spawn(move || {
+                let segment = packed.open();
+                assert_eq!(*segment, expected[..]);
+                let copy = segment.clone();
+                assert!(copy.shares_with(&segment));
+                drop(copy);
+                (PackedSegment::from(segment), ZEROED.get())
+            });
+            let (back, zeroed) = opened.join().expect("no assertion failed");
+            ZEROED.set(ZEROED.get() + zeroed);
+            packed = back;
+        }
+        self.push(a, packed.open(), &bytes, !front, injected);
     }
 
     fn push(&mut self, a: usize, segment: Segment, bytes: &[u8], back: bool, injected: bool) {

@@ -125,9 +125,10 @@ fn a_failure_at_any_allocation_leaves_everything_as_it_was() {
         chain
     };
     type Operation = fn(&mut Chain) -> Result<(), Error>;
-    let operations: [(&str, Operation); 9] = [
+    let operations: [(&str, Operation); 13] = [
         ("append", |chain| chain.append(&[9; 40_000])),
         ("prepend", |chain| chain.prepend(&[9; 40_000])),
+        ("append together", |chain| chain.append_together(&[&[8; 3000], &[9; 4000]], 2048)),
         ("split off", |chain| chain.split_off(1).map(drop)),
         ("split to", |chain| chain.split_to(14_000).map(drop)),
         ("copy", |chain| chain.copy_range(1..15_000).map(drop)),
@@ -136,6 +137,30 @@ fn a_failure_at_any_allocation_leaves_everything_as_it_was() {
         ("push external", |chain| {
             chain.push_back(External::from_owner(vec![1, 2]).map_err(Error::from)?)?;
             Ok(())
+        }),
+        ("push at the front", |chain| {
+            let more = || Ok::<_, Error>(chain.push_front(Cluster::with(b"x")?.into_segment())?);
+            let pushed = std::iter::repeat_with(more).take(60).collect::<Result<(), _>>();
+            if pushed.is_err() {
+                chain.trim_front(chain.len() - 15_010)?; // what was pushed before the failure
+            }
+            pushed
+        }),
+        ("share", |chain| chain.share().map(drop)),
+        ("prepend chain", |chain| {
+            let mut other = Chain::new();
+            for n in 0..60 {
+                other.push_back(External::from_vec(vec![n; 10]).map_err(Error::from)?)?;
+            }
+            let prepended = chain.prepend_chain(&mut other);
+            if prepended.is_err() {
+                assert_eq!(
+                    (other.len(), other.segment_count()),
+                    (600, 60),
+                    "the other one is as it was, too"
+                );
+            }
+            prepended
         }),
         ("append chain", |chain| {
             let mut other = chain.share()?;
