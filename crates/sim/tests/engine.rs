@@ -49,7 +49,11 @@ fn large() -> Topology {
 }
 
 fn shared_counter(threads: usize) -> Report {
-    Simulation::new(large()).threads(threads).run(Padded::default, |counter, worker| {
+    shared_counter_on(large(), threads)
+}
+
+fn shared_counter_on(topology: Topology, threads: usize) -> Report {
+    Simulation::new(topology).threads(threads).run(Padded::default, |counter, worker| {
         worker.measure_for(5_000, 100_000, |_| {
             counter.0.add(1);
         });
@@ -57,7 +61,11 @@ fn shared_counter(threads: usize) -> Report {
 }
 
 fn padded_counters(threads: usize) -> Report {
-    Simulation::new(large()).threads(threads).run(
+    padded_counters_on(large(), threads)
+}
+
+fn padded_counters_on(topology: Topology, threads: usize) -> Report {
+    Simulation::new(topology).threads(threads).run(
         || (0..threads).map(|_| Padded::default()).collect::<Vec<_>>(),
         |counters, worker| {
             let own = &counters[worker.number()].0;
@@ -157,6 +165,37 @@ fn who_shares_nothing_transfers_nothing_and_scales_to_96_cores() {
         assert_eq!(report.cold_misses, 0, "warm-up was long enough: {report}");
         let speed_up = report.operations_per_second() / one;
         assert!((speed_up / threads as f64 - 1.0).abs() < 0.02, "{speed_up} with {threads}");
+    }
+}
+
+/// The largest machine there is: two sockets of 64 cores with two threads each.
+fn largest() -> Topology {
+    Topology::new(2, 1, 64, 2, *large().costs()).expect("256 cores are allowed")
+}
+
+#[test]
+fn the_part_with_64_cores_and_the_largest_machine_run_on_all_their_cores() {
+    for (topology, cores) in [(Topology::one_socket_64(), 64), (largest(), 256)] {
+        let one = padded_counters_on(topology.clone(), 1).operations_per_second();
+        let all = padded_counters_on(topology.clone(), cores);
+        assert_eq!((all.cores, all.threads, all.transfers.total()), (cores, cores, 0), "{all}");
+        assert!(all.operations_by_thread.iter().all(|&n| n > 0), "{all}");
+        let speed_up = all.operations_per_second() / one;
+        assert!((speed_up / cores as f64 - 1.0).abs() < 0.02, "{speed_up} with {cores} cores");
+        // The same program and seed, the same digits.
+        assert_eq!(format!("{all:?}"), format!("{:?}", padded_counters_on(topology, cores)));
+    }
+}
+
+#[test]
+fn a_shared_counter_falls_on_the_part_with_64_cores_and_on_the_largest_machine() {
+    for (topology, cores) in [(Topology::one_socket_64(), 64), (largest(), 256)] {
+        let report = shared_counter_on(topology.clone(), cores);
+        let one = shared_counter_on(topology.clone(), 1).operations_per_second();
+        assert!(report.operations_per_second() < one / 3.0, "{report}");
+        // Which ways a line goes is the machine's shape: between complexes of one socket, or between sockets.
+        let ways = (report.transfers.same_socket > 0, report.transfers.other_socket > 0);
+        assert_eq!(ways, (cores == 64, cores == 256), "{report}");
     }
 }
 
