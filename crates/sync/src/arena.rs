@@ -14,62 +14,47 @@
 //! 4. The offset is stored with release, after the lock of rule 2's list was held, and loaded with acquire: whoever uses
 //!    a place sees the zeroes that its last owner left.
 //!
+//! Rules 2 to 4 are kept in `places`. The model checker runs its source on arenas of two words (`tests/loom_arena.rs`).
+//!
 //! # Cost
 //! [`Place::own`]: a thread-local load, an addition, a test. Memory: pages that were written to. Address space:
 //! [`BYTES`] a lane. What finds no room here is kept beside (see [`LaneSlots`](crate::LaneSlots)), as everything is on machines
 //! without `mmap`, in models and in simulations.
 
+mod places;
+
 use crate::lane::{LaneId, MAX_LANES};
+use crate::model::const_fn;
+use places::Arenas;
 use std::alloc::Layout;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+pub(crate) use places::is_there;
+
+/// What `places` stands on. The model gives it the model checker's.
+mod machine {
+    pub(super) use std::sync::Mutex;
+    pub(super) use std::sync::atomic::{AtomicPtr, AtomicUsize};
+}
 
 /// Bytes of an arena: room for 2 million counters. Address space only; with all 4,096 lanes 64 GiB of it.
 pub(crate) const BYTES: usize = 16 << 20;
 
-/// Largest alignment of a place: a page.
-const MAX_ALIGN: usize = 4096;
-
-/// What an address has at least one of, if the thread has no arena or the object no place.
-const INVALID: usize = 7;
 /// In place of a base. With this one no address that a program can have is in the arena: only the last of all are.
 const NO_ARENA: usize = usize::MAX - BYTES + 2;
-/// In place of an offset: not asked for yet.
-const UNASSIGNED: usize = 2;
-/// In place of an offset: there was no room.
-const NO_ROOM: usize = 4;
-/// No sum of these, nor of one of these and a multiple of 8, is a multiple of 8.
-const _: () = assert!(NO_ARENA & INVALID == 1);
-const _: () = assert!(UNASSIGNED > 0 && UNASSIGNED < INVALID && NO_ROOM > 0 && NO_ROOM < INVALID);
 
 thread_local! {
     /// Where the arena of this thread's lane begins.
     static BASE: Cell<*mut u8> = const { Cell::new(std::ptr::without_provenance_mut(NO_ARENA)) };
 }
 
-/// By lane: null, or the arena, or [`NO_ARENA`]. Written by the thread that has the number.
-static ARENAS: [AtomicPtr<u8>; MAX_LANES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_LANES];
-
-/// Lanes that may have an arena are below.
-static SEEN: AtomicUsize = AtomicUsize::new(0);
-
-static FREE: Mutex<Free> = Mutex::new(Free::new(BYTES));
+static ARENAS: Arenas<MAX_LANES> =
+    Arenas::new([const { machine::AtomicPtr::new(std::ptr::null_mut()) }; MAX_LANES], BYTES);
 
 /// Gives the arena of `lane` to the calling thread, which has just taken the number.
 pub(crate) fn enter(lane: LaneId) {
-    let arena = &ARENAS[lane.index()];
-    // Relaxed: only threads with this number write it, one after the other, ordered by the hand-over of the number.
-    let mut base = arena.load(Ordering::Relaxed);
-    if base.is_null() {
-        base = reserve().map_or(std::ptr::without_provenance_mut(NO_ARENA), NonNull::as_ptr);
-        arena.store(base, Ordering::Release);
-        // Release: pairs with the acquire in `lanes`, so that whoever sees the number sees the arena.
-        SEEN.fetch_max(lane.index() + 1, Ordering::Release);
-    }
-    BASE.set(base);
+    BASE.set(ARENAS.enter(lane.index(), reserve));
 }
 
 /// The calling thread gives its number back.
@@ -79,13 +64,46 @@ pub(crate) fn leave() {
 
 /// Lanes that may have an arena are below.
 pub(crate) fn lanes() -> usize {
-    SEEN.load(Ordering::Acquire)
+    ARENAS.lanes()
 }
 
-/// Where the arena of the lane with the number `lane` begins, if it has one.
-fn base_of(lane: usize) -> Option<NonNull<u8>> {
-    // Acquire: pairs with the release in `enter`.
-    NonNull::new(ARENAS.get(lane)?.load(Ordering::Acquire)).filter(|base| base.addr().get() != NO_ARENA)
+/// Whether `address` is in the arena of the calling thread's lane.
+#[inline(always)]
+pub(crate) fn is_own(address: *const u8) -> bool {
+    address.addr().wrapping_sub(BASE.get().addr()) < BYTES
+}
+
+/// Where something is in every arena of the process.
+#[derive(Debug)]
+pub(crate) struct Place(places::Place);
+
+impl Place {
+    /// Nowhere yet.
+    pub(crate) const fn new() -> Self {
+        Self(places::Place::new())
+    }
+
+    /// The place in the calling lane's arena. Only if [`is_there`] says so: not if the thread has none, or the place is not
+    /// assigned. (Two functions, since an `Option` would be tested for null a second time.)
+    #[inline(always)]
+    pub(crate) fn own(&self) -> *mut u8 {
+        self.0.at(BASE.get())
+    }
+
+    /// The place in the arena of the lane with the number `lane`, if both are there.
+    pub(crate) fn of(&self, lane: usize) -> Option<NonNull<u8>> {
+        ARENAS.place_of(&self.0, lane)
+    }
+
+    /// Finds room for something of `layout`, if nobody did yet. There may be none: then nobody asks again.
+    pub(crate) fn assign(&self, layout: Layout) {
+        ARENAS.assign(&self.0, layout);
+    }
+
+    /// Gives the room back. `layout` is that of [`assign`](Self::assign).
+    pub(crate) fn release(&mut self, layout: Layout) {
+        ARENAS.release(&mut self.0, layout);
+    }
 }
 
 /// Address space for an arena. Pages come, as zeroes, when they are first written to.
@@ -132,130 +150,17 @@ fn reserve() -> Option<NonNull<u8>> {
     None
 }
 
-/// Whether [`Place::own`] gave a place: one test for base and offset, since valid ones are multiples of 8.
-#[inline(always)]
-pub(crate) fn is_there(own: *mut u8) -> bool {
-    own.addr() & INVALID == 0
-}
-
-/// Whether `address` is in the arena of the calling thread's lane.
-#[inline(always)]
-pub(crate) fn is_own(address: *const u8) -> bool {
-    address.addr().wrapping_sub(BASE.get().addr()) < BYTES
-}
-
-/// Where something is in every arena.
-#[derive(Debug)]
-pub(crate) struct Place(AtomicUsize);
-
-impl Place {
-    /// Nowhere yet.
-    pub(crate) const fn new() -> Self {
-        Self(AtomicUsize::new(UNASSIGNED))
-    }
-
-    /// The place in the calling lane's arena. Only if [`is_there`] says so: not if the thread has none, or the place is not
-    /// assigned. (Two functions, since an `Option` would be tested for null a second time.)
-    #[inline(always)]
-    pub(crate) fn own(&self) -> *mut u8 {
-        // Acquire: rule 4.
-        BASE.get().wrapping_byte_add(self.0.load(Ordering::Acquire))
-    }
-
-    /// The place in the arena of the lane with the number `lane`, if both are there.
-    pub(crate) fn of(&self, lane: usize) -> Option<NonNull<u8>> {
-        // Acquire: rule 4.
-        let offset = self.0.load(Ordering::Acquire);
-        if offset & INVALID != 0 {
-            return None;
-        }
-        // SAFETY: offsets are within the arena.
-        base_of(lane).map(|base| unsafe { base.add(offset) })
-    }
-
-    /// Finds room for something of `layout`, if nobody did yet. There may be none: then nobody asks again.
-    pub(crate) fn assign(&self, layout: Layout) {
-        if self.0.load(Ordering::Relaxed) != UNASSIGNED {
-            return;
-        }
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.0.load(Ordering::Relaxed) == UNASSIGNED {
-            // Release: rule 4.
-            self.0.store(free.take(layout).unwrap_or(NO_ROOM), Ordering::Release);
-        }
-    }
-
-    /// Gives the room back. `layout` is that of [`assign`](Self::assign).
-    pub(crate) fn release(&mut self, layout: Layout) {
-        let offset = std::mem::replace(self.0.get_mut(), UNASSIGNED);
-        if offset & INVALID != 0 {
-            return;
-        }
-        for base in (0..lanes()).filter_map(base_of) {
-            for at in (0..layout.size()).step_by(WORD) {
-                // SAFETY: rule 3: nobody else uses the place, which is within the arena and made of whole words.
-                let word = unsafe { &*base.add(offset + at).cast::<AtomicUsize>().as_ptr() };
-                // A page that was only ever read is not there yet, and need not be.
-                if word.load(Ordering::Relaxed) != 0 {
-                    word.store(0, Ordering::Relaxed);
-                }
-            }
-        }
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).give(offset, layout);
-    }
-}
-
-const WORD: usize = size_of::<usize>();
-
-/// Which offsets belong to nobody.
-struct Free {
-    /// From here on all.
-    from: usize,
-    end: usize,
-    /// Given back, by size and alignment: what is used a lot has few shapes.
-    given_back: BTreeMap<(usize, usize), Vec<usize>>,
-}
-
-impl Free {
-    const fn new(end: usize) -> Self {
-        Self { from: 0, end, given_back: BTreeMap::new() }
-    }
-
-    /// Size and alignment as they are handed out: whole words.
-    fn shape(layout: Layout) -> (usize, usize) {
-        let align = layout.align().max(8);
-        (layout.size().next_multiple_of(align), align)
-    }
-
-    fn take(&mut self, layout: Layout) -> Option<usize> {
-        let (size, align) = Self::shape(layout);
-        if size == 0 || align > MAX_ALIGN {
-            return None;
-        }
-        if let Some(offset) = self.given_back.get_mut(&(size, align)).and_then(Vec::pop) {
-            return Some(offset);
-        }
-        let offset = self.from.next_multiple_of(align);
-        let end = offset.checked_add(size).filter(|end| *end <= self.end)?;
-        self.from = end;
-        Some(offset)
-    }
-
-    fn give(&mut self, offset: usize, layout: Layout) {
-        self.given_back.entry(Self::shape(layout)).or_default().push(offset);
-    }
-}
-
 #[cfg(test)]
 impl Place {
     /// As if there had been no room.
     pub(crate) const fn refused() -> Self {
-        Self(AtomicUsize::new(NO_ROOM))
+        Self(places::Place::refused())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::places::Free;
     use super::*;
 
     fn layout(size: usize, align: usize) -> Layout {

@@ -33,7 +33,7 @@ unsafe impl<T: ZeroInit> ZeroInit for [T; 2] {}
 /// 1. All lanes have their slots from the beginning. A thread that ends leaves its slots to the next with the same lane.
 /// 2. The slots are in the lanes' arenas (16 MiB of address space each). What finds no room there, or a lane without an arena, is
 ///    kept in a `PerLane` instead: slower, and with no other difference. Which of the two it is never changes for a lane
-///    of a `LaneSlots`. Models and simulations know only the latter.
+///    of a `LaneSlots`. Models and simulations know only the latter; the arenas have a model of their own (`tests/loom_arena.rs`).
 /// 3. Dropped, the place of the slots is zeroed and used again. Values are not dropped.
 ///
 /// # Cost
