@@ -125,12 +125,36 @@ mod platform {
     #[cfg(not(manylane_sim))]
     const OUTSIDE: u32 = 0;
 
-    struct Numbers {
+    pub(super) struct Numbers {
         next: u32,
         free: BinaryHeap<Reverse<u32>>,
     }
 
-    static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { next: OUTSIDE, free: BinaryHeap::new() });
+    static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers::starting_at(OUTSIDE));
+
+    impl Numbers {
+        pub(super) const fn starting_at(first: u32) -> Self {
+            Self { next: first, free: BinaryHeap::new() }
+        }
+
+        /// The lowest free number; a sentence when there is none.
+        pub(super) fn take(&mut self) -> Result<u32, String> {
+            if let Some(Reverse(number)) = self.free.pop() {
+                return Ok(number);
+            }
+            let number = self.next;
+            if number as usize >= MAX_LANES {
+                let error = LaneOutOfRange(number as usize);
+                return Err(format!("{error}: {MAX_LANES} threads have a lane already; end some first"));
+            }
+            self.next = number + 1;
+            Ok(number)
+        }
+
+        pub(super) fn give_back(&mut self, number: u32) {
+            self.free.push(Reverse(number));
+        }
+    }
 
     thread_local! {
         static NUMBER: Cell<u32> = const { Cell::new(NONE) };
@@ -170,18 +194,8 @@ mod platform {
 
     #[cold]
     pub(super) fn take() -> u32 {
-        let mut register = Register::lock();
-        let numbers = &mut *register.0;
-        let number = numbers.free.pop().map_or(numbers.next, |Reverse(number)| number);
-        if number as usize >= MAX_LANES {
-            drop(register);
-            panic!(
-                "{}: {MAX_LANES} threads have a lane already; end some first",
-                LaneOutOfRange(number as usize)
-            );
-        }
-        numbers.next = numbers.next.max(number + 1);
-        drop(register);
+        let taken = Register::lock().0.take(); // released again, so that a panic does not poison it
+        let number = taken.unwrap_or_else(|sentence| panic!("{sentence}"));
         NUMBER.set(number);
         #[cfg(not(manylane_sim))]
         crate::arena::enter(LaneId(number));
@@ -223,7 +237,7 @@ mod platform {
         NUMBER.set(NONE);
         #[cfg(not(manylane_sim))]
         crate::arena::leave();
-        Register::lock().0.free.push(Reverse((value.addr() - 1) as u32));
+        Register::lock().0.give_back((value.addr() - 1) as u32);
     }
 }
 
@@ -333,6 +347,23 @@ mod tests {
         let error = LaneId::new(MAX_LANES).expect_err("one too many");
         assert_eq!(error.to_string(), "lane 4096 is out of range: lanes are numbered from 0 to 4095");
         assert_eq!(LaneId::new(MAX_LANES - 1).map(LaneId::index), Ok(MAX_LANES - 1));
+    }
+
+    #[test]
+    fn a_thread_beyond_the_last_lane_is_told_so_and_gets_the_first_number_given_back() {
+        let mut numbers = platform::Numbers::starting_at(0);
+        for number in 0..MAX_LANES as u32 {
+            assert_eq!(numbers.take(), Ok(number));
+        }
+        let sentence = "lane 4096 is out of range: lanes are numbered from 0 to 4095: 4096 threads have a lane already; \
+                        end some first";
+        assert_eq!(numbers.take(), Err(sentence.to_owned()));
+        numbers.give_back(700);
+        numbers.give_back(7);
+        assert_eq!(
+            (numbers.take(), numbers.take(), numbers.take()),
+            (Ok(7), Ok(700), Err(sentence.to_owned()))
+        );
     }
 
     #[test]

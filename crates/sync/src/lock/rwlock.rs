@@ -193,6 +193,13 @@ mod raw {
             let held = held.unwrap_or_else(|| waited(class, || self.raw.lock_exclusive()));
             WriteGuard(self, ManuallyDrop::new(held))
         }
+
+        /// Whether a writer waits for the readers, one of which is the caller.
+        #[cfg(test)]
+        pub(super) fn is_awaited(&self) -> bool {
+            let entered = self.raw.try_lock_shared().map(|held| ReadGuard(self, ManuallyDrop::new(held)));
+            entered.is_none()
+        }
     }
 
     #[cold]
@@ -368,8 +375,10 @@ mod raw {
 #[cfg(all(test, not(any(loom, manylane_sim))))]
 mod tests {
     use super::*;
+    use crate::contention;
 
     static CLASS: LockClass = LockClass::new("table", 5);
+    #[cfg(debug_assertions)]
     static EARLIER: LockClass = LockClass::new("earlier", 4);
 
     #[test]
@@ -393,6 +402,27 @@ mod tests {
             }
         });
         assert_eq!(*table.read(), (20_000, 20_000));
+    }
+
+    #[test]
+    fn a_wait_is_counted_with_its_class_and_a_free_lock_counts_nothing() {
+        static CLASS: LockClass = LockClass::new("counted table", 6);
+        let table = RwLock::new(&CLASS, ());
+        let counted = || contention().into_iter().find(|c| c.class == "counted table");
+        drop(table.write());
+        let shared = table.read();
+        assert_eq!(counted(), None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(table.write()));
+            // A waiting writer keeps new readers out, which tells that it waits: no clock is needed.
+            while !table.inner.is_awaited() {
+                std::thread::yield_now();
+            }
+            drop(shared);
+        });
+        let counted = counted().expect("one wait");
+        assert_eq!(counted.times, 1);
+        assert!(counted.total >= counted.longest && !counted.longest.is_zero(), "{counted:?}");
     }
 
     #[test]
