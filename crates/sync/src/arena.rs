@@ -14,7 +14,7 @@
 //! 4. The offset is stored with release, after the lock of rule 2's list was held, and loaded with acquire: whoever uses
 //!    a place sees the zeroes that its last owner left.
 //!
-//! Rules 2 to 4 are kept in `places`. The model checker runs its source on arenas of two words (`tests/loom_arena.rs`).
+//! The rules are kept in `places`, whose source the model checker runs on arenas of two words (`tests/loom_arena.rs`).
 //!
 //! # Cost
 //! [`Place::own`]: a thread-local load, an addition, a test. Memory: pages that were written to. Address space:

@@ -1,5 +1,5 @@
-//! Which lanes have an arena, and what is where in all of them: rules 2 to 4 of the protocol above. Where memory comes from, and whose
-//! arena is the caller's, is the business of whoever uses this; so is the machine, which the model replaces.
+//! Which lanes have an arena, and what is where in all of them: the protocol of `arena`. Where memory comes from, and whose arena is the
+//! caller's, is the business of the module above; so are atomics and lock, in whose place the model puts its own.
 
 use super::const_fn;
 use super::machine::{AtomicPtr, AtomicUsize, Mutex};
