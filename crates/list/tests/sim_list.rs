@@ -91,7 +91,11 @@ fn a_crowd_at_the_head_keeps_part_of_the_work_of_one() {
     for (threads, part) in [(2, 0.4), (8, 0.25), (32, 0.08), (96, 0.07)] {
         let all = at_the_head(threads, 1);
         let rate = all.operations_per_second();
-        println!("{threads} threads: {:.1} million a second, one thread {:.1} (simulated)", rate / 1e6, one / 1e6);
+        println!(
+            "{threads} threads: {:.1} million a second, one thread {:.1} (simulated)",
+            rate / 1e6,
+            one / 1e6
+        );
         assert!(rate > one * part, "{threads} threads: {rate:.0} a second, one thread: {one:.0}\n{all}");
     }
 }
