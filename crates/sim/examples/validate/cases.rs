@@ -10,8 +10,8 @@ static TABLE: LockClass = LockClass::new("validated table", 2);
 /// Threads that each case runs with, the first being what the others are compared with.
 pub(crate) const THREADS: [usize; 4] = [1, 2, 8, 32];
 
-/// A name, and operations per second with so many threads.
-pub(crate) type Case = (&'static str, fn(usize) -> f64);
+/// A name, and operations per second on so many cores with so many threads.
+pub(crate) type Case = (&'static str, fn(usize, usize) -> f64);
 
 /// In the order of `VALIDATION.md`.
 pub(crate) const CASES: [Case; 5] = [
@@ -22,8 +22,9 @@ pub(crate) const CASES: [Case; 5] = [
     ("read-locked rwlock", read_lock),
 ];
 
-fn shared_counter(threads: usize) -> f64 {
+fn shared_counter(cores: usize, threads: usize) -> f64 {
     run(
+        cores,
         threads,
         || AtomicU64::new(0),
         |counter, _| {
@@ -32,14 +33,14 @@ fn shared_counter(threads: usize) -> f64 {
     )
 }
 
-fn per_lane_counters(threads: usize) -> f64 {
+fn per_lane_counters(cores: usize, threads: usize) -> f64 {
     let counters = || PerLane::<OwnedU64>::new(|_| OwnedU64::new(0));
-    run(threads, counters, |counters, _| counters.own().add(1))
+    run(cores, threads, counters, |counters, _| counters.own().add(1))
 }
 
-fn falsely_shared_counters(threads: usize) -> f64 {
+fn falsely_shared_counters(cores: usize, threads: usize) -> f64 {
     let counters = move || (0..threads).map(|_| OwnedU64::new(0)).collect::<Vec<_>>();
-    run(threads, counters, |counters, thread| counters[thread].add(1))
+    run(cores, threads, counters, |counters, thread| counters[thread].add(1))
 }
 
 /// A queue in one piece, so that the simulator sees every byte of it that is touched.
@@ -63,8 +64,9 @@ impl List {
     }
 }
 
-fn mutex_list(threads: usize) -> f64 {
+fn mutex_list(cores: usize, threads: usize) -> f64 {
     run(
+        cores,
         threads,
         || Mutex::new(&LIST, List::default()),
         |list, _| {
@@ -76,8 +78,9 @@ fn mutex_list(threads: usize) -> f64 {
     )
 }
 
-fn read_lock(threads: usize) -> f64 {
+fn read_lock(cores: usize, threads: usize) -> f64 {
     run(
+        cores,
         threads,
         || RwLock::new(&TABLE, 1_u64),
         |table, _| {
@@ -87,9 +90,14 @@ fn read_lock(threads: usize) -> f64 {
 }
 
 /// Operations per second of `threads` threads that call `operation` for a while. What they share begins a line, so that
-/// how it lies in lines does not depend on the build.
+/// how it lies in lines does not depend on the build. The cores are those that the process may use.
 #[cfg(not(manylane_sim))]
-fn run<S: Sync>(threads: usize, set_up: impl Fn() -> S, operation: impl Fn(&S, usize) + Sync) -> f64 {
+fn run<S: Sync>(
+    _cores: usize,
+    threads: usize,
+    set_up: impl Fn() -> S,
+    operation: impl Fn(&S, usize) + Sync,
+) -> f64 {
     use std::sync::Barrier;
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
@@ -143,14 +151,26 @@ fn reported_waits() -> Option<(u64, std::time::Duration)> {
     Some(list.map_or((0, std::time::Duration::ZERO), |c| (c.times, c.total)))
 }
 
-/// The same on the virtual machine that models the one of `VALIDATION.md`.
+/// The virtual machine that models the one of `VALIDATION.md`, or one with another number of such cores.
 #[cfg(manylane_sim)]
-fn run<S>(threads: usize, set_up: impl Fn() -> S, operation: impl Fn(&S, usize)) -> f64 {
-    use manylane_sim::{Simulation, Topology};
+fn machine(cores: usize) -> manylane_sim::Topology {
+    use manylane_sim::Topology;
+
+    let small = Topology::small_vm();
+    if cores == small.cores() {
+        return small;
+    }
+    Topology::new(1, 1, cores, 1, *small.costs()).expect("few cores")
+}
+
+/// The same on the virtual machine.
+#[cfg(manylane_sim)]
+fn run<S>(cores: usize, threads: usize, set_up: impl Fn() -> S, operation: impl Fn(&S, usize)) -> f64 {
+    use manylane_sim::Simulation;
 
     const WARM_UP_NS: u64 = 100_000;
     const MEASURED_NS: u64 = 12_000_000; // four time slices of each core
-    let report = Simulation::new(Topology::small_vm()).threads(threads).run(
+    let report = Simulation::new(machine(cores)).threads(threads).run(
         || CachePadded::new(set_up()),
         |state, worker| {
             worker.measure_for(WARM_UP_NS, MEASURED_NS, |_| operation(state, worker.number()));

@@ -1,4 +1,6 @@
-//! Prints the table of `crates/sim/VALIDATION.md`: real figures, or with `--cfg manylane_sim` simulated ones.
+//! Prints the table of `crates/sim/VALIDATION.md`: real figures, or with `--cfg manylane_sim` simulated ones: `validate [CORES]`.
+//!
+//! Real figures are those of the cores that the process may use: `taskset -c 0` for one.
 
 mod cases;
 
@@ -7,9 +9,25 @@ use cases::{CASES, THREADS};
 /// Each real figure is the median of so many samples; a simulated one repeats exactly.
 const SAMPLES: usize = if cfg!(manylane_sim) { 1 } else { 15 };
 
+/// As many as were asked for; two unless said otherwise.
+fn cores() -> usize {
+    let asked = std::env::args().nth(1).map_or(Ok(2), |cores| cores.parse());
+    let cores = asked.ok().filter(|cores| (1..=32).contains(cores)).unwrap_or_else(|| {
+        eprintln!("validate: expects how many cores, from 1 to 32");
+        std::process::exit(1)
+    });
+    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+    if cfg!(not(manylane_sim)) && usable != cores {
+        eprintln!("validate: this process may use {usable} cores, not {cores}; say which with 'taskset -c'");
+        std::process::exit(1)
+    }
+    cores
+}
+
 fn main() {
     let machine = if cfg!(manylane_sim) { "simulated" } else { "real" };
-    println!("{machine}: operations per second, and how many times those of one thread");
+    let cores = cores();
+    println!("{machine}, {cores} cores: operations per second, and how many times those of one thread");
     print!("{:<26}", "case");
     for threads in THREADS {
         print!("{:>14} ", format!("{threads} threads"));
@@ -20,7 +38,7 @@ fn main() {
         let mut samples = THREADS.map(|_| Vec::new());
         for _ in 0..SAMPLES {
             for (list, threads) in samples.iter_mut().zip(THREADS) {
-                list.push(run(threads));
+                list.push(run(cores, threads));
             }
         }
         let medians = samples.map(|mut list| {
