@@ -176,3 +176,33 @@ fn an_address_in_use_is_told_with_its_frontend() {
     let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
     assert!(said.contains("frontend taken") && said.contains(&address.to_string()), "{said}");
 }
+
+/// `warn-blocked-traffic-after`: the thread that looks is there once connections are served, so after the way to the background.
+#[test]
+fn a_watchdog_looks_at_the_lanes_with_the_limit_of_the_file() {
+    let (socket, address) = listener();
+    let server = echo();
+    let limit =
+        |limit| format!("global\n warn-blocked-traffic-after {limit}\n{}", &DEFAULTS["global\n".len()..]);
+    let listen = format!("listen l\n bind {}\n server s {server}\n", fd(&socket));
+    let manylane = Manylane::start(&format!("{}{listen}", limit("1s")));
+    let mut stream = connect(address);
+    stream.write_all(b"hello").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut stream), "hello");
+    let is_named = |thread: std::fs::DirEntry| {
+        // A thread may end while it is looked at.
+        std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name == "watchdog\n")
+    };
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", manylane.pid())).unwrap();
+    // It names itself: soon.
+    while !threads().flatten().any(is_named) {
+        std::thread::yield_now();
+    }
+    for refused in ["0", "1001"] {
+        let outcome = check(&format!("{}{listen}", limit(refused)), &[]);
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert!(said.contains("'warn-blocked-traffic-after' expects a time from 1 ms to 1000 ms"), "{said}");
+        assert_eq!(outcome.status.code(), Some(1));
+    }
+}

@@ -9,6 +9,7 @@ mod start;
 mod supervise;
 mod system;
 mod version;
+mod watchdog;
 
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Arguments, USAGE};
 use crate::supervise::{self, Ending, Services, Work};
-use crate::{say, system, version};
+use crate::{say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
 use manylane_config::diag::{Check, ExitCode as Code, Severity};
 use manylane_config::lex::Environment;
@@ -171,6 +171,13 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     drop(pidfile);
     identity.assume(process.chroot.as_deref())?;
     let quiet = arguments.quiet || process.quiet && !arguments.verbose;
+    // A thread, so not before the process has gone to the background.
+    let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
+        if !quiet {
+            say::warning(stuck.to_string().trim_end());
+        }
+    })
+    .map_err(|error| format!("Cannot start the watchdog: {error}"))?;
     let verbose = arguments.verbose;
     let (finish, terminate) = (arguments.finish.clone(), arguments.terminate.clone());
     let started = move || {

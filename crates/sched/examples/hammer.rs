@@ -1,13 +1,16 @@
-//! The three figures of the README, in nanoseconds: spawn and complete, self-wake, hand-over to a busy lane.
+//! The figures of the README, in nanoseconds: spawn and complete, self-wake, hand-over to a busy lane.
 //!
 //! `cargo run --release -p manylane-sched --example hammer [samples]`; for instruction counts
-//! `valgrind --tool=callgrind --toggle-collect='*measured*' .../hammer 1 spawn` (or `wake`).
+//! `valgrind --tool=callgrind --toggle-collect='*measured*' .../hammer 1 spawn` (or `wake`). `hammer 1 timers`: ten million timers, which
+//! need a gigabyte and are tried only when they are asked for.
 //!
 //! Other programs on the machine cannot be switched off, so the best of many short samples is shown beside the median.
 
 use manylane_sched::{Class, Config, Lane, TaskKind, Time};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 static KIND: TaskKind = TaskKind::new("hammer");
@@ -121,6 +124,39 @@ fn hand_over(samples: usize) -> Vec<f64> {
     times
 }
 
+/// Ten million timers within a minute of virtual time: armed, moved down the wheel, fired. Nanoseconds for each.
+fn timers(samples: usize) -> Vec<f64> {
+    const TIMERS: u64 = 10_000_000;
+    const MINUTE: u64 = 60_000;
+    let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let mut lane = Lane::new(Config::new()).expect("the only one");
+    let here = lane.here();
+    let mut start = 0;
+    let mut sample = |_| {
+        lane.round(ms(start));
+        let mut armed = Vec::with_capacity(TIMERS as usize);
+        let began = Instant::now();
+        for n in 0..TIMERS {
+            // All over the minute, and not in its order.
+            let mut sleep = here.sleep_until(ms(start + 1 + n * 7919 % TIMERS * MINUTE / TIMERS));
+            let pending = Pin::new(&mut sleep).poll(&mut Context::from_waker(Waker::noop())).is_pending();
+            assert!(pending, "it is not due yet");
+            armed.push(sleep);
+        }
+        for now in start + 1..=start + MINUTE {
+            while lane.round(ms(now)).next_timer.is_some_and(|next| next <= ms(now)) {}
+        }
+        start += MINUTE;
+        let took = per_operation(began.elapsed(), TIMERS as usize);
+        let fired = armed
+            .drain(..)
+            .all(|mut sleep| Pin::new(&mut sleep).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert!(fired, "a timer was lost");
+        took
+    };
+    (0..samples).map(&mut sample).collect()
+}
+
 fn main() {
     let samples = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(2_000);
     let wanted = std::env::args().nth(2);
@@ -133,5 +169,8 @@ fn main() {
     }
     if wants("hand") {
         show("hand a task to a busy lane", hand_over(samples.div_ceil(4)));
+    }
+    if wanted.as_deref() == Some("timers") {
+        show("timer, among ten million", timers(samples));
     }
 }

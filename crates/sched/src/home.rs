@@ -107,6 +107,8 @@ pub(crate) struct Settings {
     pub(crate) depth: u32,
     pub(crate) low_latency: bool,
     pub(crate) clock: fn() -> Time,
+    #[cfg(all(debug_assertions, not(loom)))]
+    pub(crate) on_late_wake: fn(LaneId, &crate::LateWake),
 }
 
 // SAFETY: parts marked `O` are touched only through a `Lane`, a `Here`, or `here()`, all of which stay on the thread that has
@@ -210,7 +212,13 @@ impl Home {
             slots: Slots::new(),
             niced: LaneCell::new(Niced::new()),
             wheel: Wheel::new(),
-            settings: Own::new(Settings { depth: 1, low_latency: false, clock: Time::now }),
+            settings: Own::new(Settings {
+                depth: 1,
+                low_latency: false,
+                clock: Time::now,
+                #[cfg(all(debug_assertions, not(loom)))]
+                on_late_wake: |_, _| {},
+            }),
             unpark: Mutex::new(&UNPARK, None),
             #[cfg(all(debug_assertions, not(loom)))]
             callers: LaneCell::new(crate::late::Callers::new()),
@@ -439,13 +447,11 @@ impl Home {
     fn woken_from_afar(&self, slot: u32, node: NonNull<Node>) {
         // SAFETY: a node with a slot's number is the first field of that slot's remote part, which is never freed.
         let remote = unsafe { node.cast::<RemoteSlot>().as_ref() };
-        #[cfg(all(debug_assertions, not(loom)))]
-        if let Some(caller) = remote.by.get() {
-            self.note_caller(slot, caller);
-        }
         // The node's link was read before. Acquire: pairs with the release in the swaps of all wakers since it was set, so
         // the poll that follows sees what they did. Release: whoever sets it next may write the link.
         let pending = remote.pending.swap(0, Ordering::AcqRel);
+        #[cfg(all(debug_assertions, not(loom)))]
+        remote.by.take().for_each(|caller| self.note_caller(slot, caller));
         let entry = self.entry(slot);
         let generation = pending >> 1;
         if generation != entry.id.get().generation() {

@@ -7,6 +7,7 @@ use crate::home::{self, Home, Settings};
 use crate::inbox::Node;
 use crate::isolate;
 use crate::kind::TaskKind;
+use crate::late::LateWake;
 use crate::poller::Poller;
 use crate::slot::{Entry, RemoteSlot, bits};
 use crate::task;
@@ -29,12 +30,32 @@ pub struct Config {
     runqueue_depth: u32,
     low_latency: bool,
     clock: fn() -> Time,
+    #[cfg_attr(not(all(debug_assertions, not(loom))), allow(dead_code))] // nothing is recorded there
+    on_late_wake: fn(LaneId, &LateWake),
+}
+
+/// What a lane does with a late wake-up unless it is told otherwise.
+fn print_late_wake(lane: LaneId, wake: &LateWake) {
+    eprintln!("{lane}: {wake}");
 }
 
 impl Config {
     /// The defaults.
     pub const fn new() -> Self {
-        Self { runqueue_depth: RUNQUEUE_DEPTH, low_latency: false, clock: Time::now }
+        Self {
+            runqueue_depth: RUNQUEUE_DEPTH,
+            low_latency: false,
+            clock: Time::now,
+            on_late_wake: print_late_wake,
+        }
+    }
+
+    /// What [`Lane::run`] does in debug builds with each wake-up that came after its task had ended (R-F9), at the end of the round in
+    /// which it came. By default a line on the standard error output. Release builds count such wake-ups and record nothing.
+    #[must_use]
+    pub const fn on_late_wake(mut self, report: fn(LaneId, &LateWake)) -> Self {
+        self.on_late_wake = report;
+        self
     }
 
     /// Tasks that a round polls at most, heavy ones apart; 0 is taken as 1. Default [`RUNQUEUE_DEPTH`] (R-F4).
@@ -99,6 +120,8 @@ impl Lane {
             depth: config.runqueue_depth,
             low_latency: config.low_latency,
             clock: config.clock,
+            #[cfg(all(debug_assertions, not(loom)))]
+            on_late_wake: config.on_late_wake,
         });
         home.local.stopping.set(false);
         home.local.busy.set(false);
@@ -237,6 +260,7 @@ impl Lane {
         let clock = self.home.settings.get().clock;
         while !self.home.local.stopping.get() {
             let round = self.round(clock());
+            self.report_late_wakes();
             self.park(poller, &round)?;
         }
         self.home.local.stopping.set(false);
@@ -281,8 +305,17 @@ impl Lane {
         })
     }
 
-    /// The late wake-ups that were recorded since the last call; the last 16 at most, in debug builds only (R-F9).
-    pub fn late_wakes(&mut self) -> Vec<crate::LateWake> {
+    #[inline(always)]
+    fn report_late_wakes(&mut self) {
+        #[cfg(all(debug_assertions, not(loom)))]
+        for wake in self.late_wakes() {
+            (self.home.settings.get().on_late_wake)(self.id(), &wake);
+        }
+    }
+
+    /// The late wake-ups that were recorded since the last call; the last 16 at most, in debug builds only (R-F9). For lanes whose owner
+    /// makes the rounds: [`run`](Self::run) reports them itself.
+    pub fn late_wakes(&mut self) -> Vec<LateWake> {
         #[cfg(all(debug_assertions, not(loom)))]
         // SAFETY: this lane's, and nothing is called back.
         return unsafe { self.home.callers.with(crate::late::Callers::take) };

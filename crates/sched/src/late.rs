@@ -130,25 +130,38 @@ mod recorded {
         }
     }
 
-    /// The last other lane that woke a slot: the lane's number plus 1, and the place.
+    /// The last two other lanes that woke a slot, each in the place that its turn gives it: two at the same time are both kept.
     pub(crate) struct RemoteCaller {
+        turns: AtomicU32,
+        places: [Place; 2],
+    }
+
+    /// A lane's number plus 1, and where it was. A third caller may mix with the first: this is for a report.
+    struct Place {
         lane: AtomicU32,
         place: AtomicPtr<Location<'static>>,
     }
 
     impl RemoteCaller {
+        // Relaxed throughout: whoever wakes swaps `pending` afterwards, and the lane looks here after its own swap.
         pub(crate) fn set(&self, lane: usize, site: Site) {
-            // Relaxed: for a report; two wakers at the same time may mix.
+            let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+            let to = &self.places[turn as usize % 2];
             let place = site.place.map_or(std::ptr::null_mut(), |place| std::ptr::from_ref(place).cast_mut());
-            self.place.store(place, Ordering::Relaxed);
-            self.lane.store(lane as u32 + 1, Ordering::Relaxed);
+            to.place.store(place, Ordering::Relaxed);
+            to.lane.store(lane as u32 + 1, Ordering::Relaxed);
         }
 
-        pub(crate) fn get(&self) -> Option<Caller> {
-            let lane = self.lane.load(Ordering::Relaxed).checked_sub(1)?;
-            // SAFETY: null, or from a reference that lives as long as the program.
-            let place = unsafe { self.place.load(Ordering::Relaxed).as_ref() };
-            Some(Caller { lane: lane as usize, task: None, place })
+        /// Those that have come since the last call, the older one first.
+        pub(crate) fn take(&self) -> impl Iterator<Item = Caller> {
+            let oldest = self.turns.load(Ordering::Relaxed) as usize;
+            [oldest, oldest + 1].into_iter().filter_map(|turn| {
+                let from = &self.places[turn % 2];
+                let lane = from.lane.swap(0, Ordering::Relaxed).checked_sub(1)?;
+                // SAFETY: null, or from a reference that lives as long as the program.
+                let place = unsafe { from.place.load(Ordering::Relaxed).as_ref() };
+                Some(Caller { lane: lane as usize, task: None, place })
+            })
         }
     }
 }

@@ -2,8 +2,11 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
-use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind, ThreadPoller, isolate};
-use manylane_sync::{LockClass, Mutex};
+use manylane_sched::{
+    Class, Config, Here, Lane, LateWake, Poller, Remote, Round, TaskId, TaskKind, ThreadPoller, Time, Unpark,
+    isolate,
+};
+use manylane_sync::{LaneId, LockClass, Mutex};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -12,6 +15,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Barrier};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 static KIND: TaskKind = TaskKind::new("test");
 
@@ -345,4 +349,120 @@ fn block_on_gives_the_output_and_says_when_the_lane_was_stopped_first() {
     })
     .join()
     .unwrap();
+}
+
+/// R-F9: whoever is late from elsewhere is told with lane and place, the last two of them.
+#[test]
+fn the_last_two_lanes_that_woke_a_task_after_its_end_are_reported_when_the_round_ends() {
+    static OF_REPORTS: LockClass = LockClass::new("reports of the test", LockClass::LEAF);
+    static REPORTED: Mutex<Vec<(LaneId, LateWake)>> = Mutex::new(&OF_REPORTS, Vec::new());
+    let from_elsewhere = |wake: fn(TaskId) -> u32, ended| {
+        let caller = move || (manylane_sync::lane::current().index(), wake(ended));
+        std::thread::spawn(caller).join().unwrap()
+    };
+    let thread = std::thread::spawn(move || {
+        let report = |lane, wake: &LateWake| REPORTED.lock().push((lane, *wake));
+        let mut lane = Lane::new(Config::new().on_late_wake(report)).unwrap();
+        let ended = lane.here().spawn(&KIND, Class::Normal, async {}).unwrap();
+        lane.round(Time::ZERO);
+        // One after the other, before the lane looks at its inbox.
+        let first = |ended: TaskId| {
+            ended.wake();
+            line!() - 1
+        };
+        let second = |ended: TaskId| {
+            ended.wake();
+            line!() - 1
+        };
+        let [first, second] = [from_elsewhere(first, ended), from_elsewhere(second, ended)];
+        lane.block_on(&mut ThreadPoller::new(), async {}).unwrap();
+        assert!(lane.late_wakes().is_empty(), "reported once");
+        (lane.id(), [second, first])
+    });
+    let (lane, callers) = thread.join().unwrap();
+    let reported = REPORTED.lock();
+    if !cfg!(debug_assertions) {
+        assert!(reported.is_empty());
+        return;
+    }
+    let [(on, wake)] = &reported[..] else { panic!("one report: {reported:?}") };
+    assert_eq!(*on, lane);
+    let found = wake.callers.map(|caller| {
+        let caller = caller.unwrap();
+        let place = caller.place.unwrap();
+        assert!(place.file().ends_with("lanes.rs"), "{place}");
+        (caller.lane, place.line())
+    });
+    assert_eq!(found, callers, "{wake}");
+}
+
+/// A poller that counts how often it is woken, and in whose sleep something else is done.
+struct Counted<F> {
+    rings: Arc<Rings>,
+    meanwhile: F,
+}
+
+struct Rings(AtomicUsize);
+
+impl Unpark for Rings {
+    fn unpark(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<F: FnMut(Option<Duration>)> Poller for Counted<F> {
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.rings.clone()
+    }
+    fn poll(&mut self, _: Here, timeout: Option<Duration>) -> std::io::Result<()> {
+        (self.meanwhile)(timeout);
+        Ok(())
+    }
+}
+
+/// What is the write to an `eventfd` in a driver: none for a lane that is awake, one for a sleep, however many come.
+#[test]
+fn a_sleeping_lane_is_woken_by_one_call_for_all_that_comes_and_a_lane_that_is_awake_by_none() {
+    let thread = std::thread::spawn(|| {
+        let mut lane = Lane::new(Config::new()).unwrap();
+        let waiting = lane.here().spawn(&KIND, Class::Normal, std::future::pending()).unwrap();
+        let remote = lane.remote();
+        // From three threads, each a task and a wake-up; all has been pushed when this returns.
+        let push = move || {
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(move || {
+                        remote.spawn(&KIND, Class::Normal, async {}).unwrap();
+                        waiting.wake();
+                    });
+                }
+            });
+        };
+        let rings = Arc::new(Rings(AtomicUsize::new(0)));
+        let rung = || rings.0.load(Ordering::Relaxed);
+        let meanwhile = |timeout: Option<Duration>| {
+            // The lane sleeps if it waits at all: nothing is queued, and no timer is armed.
+            if timeout.is_none() {
+                push();
+            }
+        };
+        let mut poller = Counted { rings: rings.clone(), meanwhile };
+        lane.attach(&poller);
+        lane.round(Time::ZERO);
+        push();
+        assert_eq!(rung(), 0, "it is awake");
+        for sleeps in 1..=5 {
+            let round = lane.round(Time::ZERO);
+            assert!(!round.more && round.polled > 0, "{round:?}");
+            lane.park(&mut poller, &round).unwrap();
+            assert_eq!(rung(), sleeps, "one for each sleep");
+            push();
+            assert_eq!(rung(), sleeps, "it is awake again");
+        }
+        // What came is looked at, and nobody sleeps over it.
+        let more = Round { more: true, ..lane.round(Time::ZERO) };
+        lane.park(&mut poller, &more).unwrap();
+        assert_eq!(rung(), 5);
+    });
+    thread.join().unwrap();
 }

@@ -51,7 +51,8 @@ fn start<F: Future<Output = ()> + Send + 'static>(kind: &'static TaskKind, task:
 }
 
 fn die() -> ! {
-    let limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_millis(1500) };
+    // The one that only waits is reported after 100 ms.
+    let limits = Limits { warn: Duration::from_millis(10), kill: Duration::from_millis(1500) };
     let _watchdog = Watchdog::start(limits, Prints).unwrap();
     start(&CIRCLING, async {
         turns_in_circles();

@@ -350,8 +350,9 @@ pub(super) fn rows() -> Vec<Keyword> {
             "warn-blocked-traffic-after",
             GLOBAL,
             [time("delay")],
-            "time after which a lane that is stuck is reported",
+            "time after which a task that keeps its lane busy is reported, from 1 ms to 1 s",
         )
+        .default("100ms")
         .built(store!(warn_blocked_after, time)),
         flag("zero-warning", GLOBAL, "a warning refuses the configuration, as -dW")
             .built(raise!(zero_warning)),

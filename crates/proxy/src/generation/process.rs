@@ -64,6 +64,8 @@ pub struct Process {
     pub maxrewrite: usize,
     /// `tune.http.maxhdr`
     pub maxhdr: usize,
+    /// `warn-blocked-traffic-after`: a task that runs for longer is reported.
+    pub warn_blocked: Duration,
     /// `profiling.tasks`
     pub profiling: Profiling,
     /// `stats socket`: where the run-time interface listens.
@@ -135,6 +137,9 @@ fn owner(name: &Option<Set<manylane_config::lex::Word>>, number: &Option<Set<u32
 fn is_on(set: &Option<Set<bool>>) -> bool {
     set.is_some_and(|set| set.value)
 }
+
+/// How long a task may run without being reported, unless the file says otherwise.
+const WARN_BLOCKED: Duration = Duration::from_millis(100);
 
 /// Bytes of a buffer, unless the file says otherwise.
 const BUFSIZE: u64 = 16_384;
@@ -231,7 +236,12 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     for statement in variables {
         refuse.keyword(statement.pos, statement.keyword, "variables of the process are not built yet");
     }
-    refuse.idle(warn_blocked_after, "warn-blocked-traffic-after", "the watchdog has a limit of its own");
+    if let Some(Set { value, pos, .. }) = warn_blocked_after
+        && !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(value)
+    {
+        let message = "'warn-blocked-traffic-after' expects a time from 1 ms to 1000 ms";
+        refuse.found.alert(*pos, message.to_owned());
+    }
     let tune = self::tune(tune, refuse);
     let stats_sockets = self::stats_sockets(stats_sockets, global, refuse);
     let most_lanes = thread_hard_limit.map(|set| set.value as usize);
@@ -254,6 +264,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         no_splice: is_on(nosplice),
         no_reuse_port: is_on(noreuseport),
         reject_privileged: is_on(reject_privileged_tcp),
+        warn_blocked: warn_blocked_after.as_ref().map_or(WARN_BLOCKED, |set| set.value),
         profiling: match profiling_tasks.map_or("auto", |set| set.value) {
             "on" => Profiling::On,
             "off" => Profiling::Off,

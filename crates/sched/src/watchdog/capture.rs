@@ -120,6 +120,24 @@ impl ThreadPlace {
         self.thread.store(this_thread(), Ordering::Release);
     }
 
+    /// Processor time of the thread so far. None: there is no thread, or it has just ended. A number that another thread of the process
+    /// has inherited gives that one's time, which is of no lane's poll.
+    pub(super) fn processor_time(&self) -> Option<Duration> {
+        let thread = self.thread.load(Ordering::Acquire); // as in `capture`
+        if thread == 0 {
+            return None;
+        }
+        // The kernel's own encoding of a thread's clock, as `pthread_getcpuclockid` makes it: the number's complement, then what is
+        // counted (2: as the scheduler does, in nanoseconds), with the bit that says it is one thread's.
+        let clock = (!thread.cast_signed() << 3 | 2 | 4) as libc::clockid_t;
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes into memory of ours; a clock that is not there is refused.
+        if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+            return None;
+        }
+        Some(Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32))
+    }
+
     /// The thread leaves. Under the lane's lock (rule 2).
     pub(crate) fn leave(&self) {
         self.thread.store(0, Ordering::Relaxed);

@@ -9,6 +9,8 @@
 //!    visible.
 //! 4. Time counts from look to look, and a gap counts as two looks at most: when the whole process was stopped, or the machine
 //!    stood still, no task is to blame.
+//! 5. Limits are of processor time: a thread that has not been given a processor, on a machine with too much to do, is not to
+//!    blame either, and looks the same from here as one that waits for a lock. Such a task may take [`WAITING`] times as long.
 
 mod capture;
 mod stack;
@@ -31,6 +33,10 @@ use std::time::{Duration, Instant};
 
 /// Looks within the warn limit: a task is reported at most a quarter of the limit late, if the watchdog itself is not (rule 4).
 const LOOKS: u32 = 4;
+
+/// How many times a limit a task may take that does not use a processor (rule 5). With the default ones it is reported after 1 s, and ends the
+/// process after 20 s: no scheduler of a system lets a thread wait that long.
+const WAITING: u32 = 10;
 
 /// A task that has been running for longer than a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +103,8 @@ pub trait Alarm: Send + 'static {
     }
 }
 
-/// Limits of a [`Watchdog`].
+/// Limits of a [`Watchdog`]: of the processor time that a task takes. One that waits, for a lock, for the system or for a processor, may
+/// take ten times as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From this on a task is reported. At least a millisecond.
@@ -188,6 +195,8 @@ struct Watch<A> {
     seen: HashMap<LaneId, Seen>,
     looked: Option<Instant>,
     unwinder: Unwinder,
+    /// Processor time of a lane's thread so far; none if the system does not tell, then time as such counts.
+    used: fn(&Home) -> Option<Duration>,
 }
 
 /// A poll that was running at an earlier look.
@@ -195,19 +204,34 @@ struct Seen {
     run: u64,
     /// Since then, as far as it counts (rule 4).
     since: Duration,
+    /// Processor time of the thread when the poll was first seen.
+    used_before: Option<Duration>,
     warned: bool,
     killed: bool,
 }
 
 impl Seen {
-    fn new(run: u64) -> Self {
-        Self { run, since: Duration::ZERO, warned: false, killed: false }
+    fn new(run: u64, used_before: Option<Duration>) -> Self {
+        Self { run, since: Duration::ZERO, used_before, warned: false, killed: false }
+    }
+
+    /// Whether a limit is reached (rule 5).
+    fn is_over(&self, limit: Duration, used: Option<Duration>) -> bool {
+        let used = used.zip(self.used_before).map_or(self.since, |(now, before)| now.saturating_sub(before));
+        self.since >= limit && used >= limit || self.since >= limit.saturating_mul(WAITING)
     }
 }
 
 impl<A: Alarm> Watch<A> {
     fn new(limits: Limits, alarm: A) -> Self {
-        Self { limits, alarm, seen: HashMap::new(), looked: None, unwinder: Unwinder::new() }
+        Self {
+            limits,
+            alarm,
+            seen: HashMap::new(),
+            looked: None,
+            unwinder: Unwinder::new(),
+            used: |home| home.published.thread.processor_time(),
+        }
     }
 
     fn look(&mut self, now: Instant) {
@@ -223,14 +247,15 @@ impl<A: Alarm> Watch<A> {
                 self.seen.remove(&lane);
                 continue;
             };
-            let seen = self.seen.entry(lane).or_insert(Seen::new(run));
+            let used = (self.used)(home);
+            let seen = self.seen.entry(lane).or_insert(Seen::new(run, used));
             if seen.run != run {
-                *seen = Seen::new(run);
+                *seen = Seen::new(run, used);
                 continue;
             }
             seen.since += gap;
-            let warns = seen.since >= self.limits.warn && !seen.warned;
-            let kills = seen.since >= self.limits.kill && !seen.killed;
+            let warns = !seen.warned && seen.is_over(self.limits.warn, used);
+            let kills = !seen.killed && seen.is_over(self.limits.kill, used);
             if !warns && !kills {
                 continue;
             }
@@ -289,10 +314,11 @@ mod tests {
         }
     }
 
-    /// In the watchdog's own time: nothing here waits.
-    #[test]
-    fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
-        static STUCK: TaskKind = TaskKind::new("stuck in the test");
+    /// Looks at a task that waits for the test, in the watchdog's own time; what is said of it, when, and on how many lanes.
+    fn looks_at(
+        kind: &'static TaskKind,
+        used: fn(&Home) -> Option<Duration>,
+    ) -> Vec<(&'static str, Duration, usize)> {
         let (tell, told) = mpsc::channel();
         let (running, runs) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
@@ -302,30 +328,51 @@ mod tests {
                 running.send(()).expect("the test listens");
                 released.recv().expect("the test tells");
             };
-            lane.here().spawn(&STUCK, Class::Normal, stuck).expect("memory");
+            lane.here().spawn(kind, Class::Normal, stuck).expect("memory");
             lane.round(Time::ZERO);
         });
         runs.recv().expect("the task runs");
         let limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_secs(1) };
         let mut watch = Watch::new(limits, Notes(tell));
+        watch.used = used;
         let begin = Instant::now();
-        for ms in (0..=1500).step_by(25) {
+        for ms in (0..=15_000).step_by(25) {
             watch.look(begin + Duration::from_millis(ms));
         }
-        let notes: Vec<_> = told.try_iter().filter(|(_, stuck, _)| stuck.kind == STUCK.name()).collect();
-        let outline: Vec<_> =
-            notes.iter().map(|(what, stuck, running)| (*what, stuck.since, *running)).collect();
-        assert_eq!(outline, [("warn", limits.warn, 0), ("kill", limits.kill, 1)]);
-        assert!(
-            notes[0]
-                .1
-                .to_string()
-                .contains("a task of the kind `stuck in the test` has been running for 100ms\n")
-        );
+        let notes: Vec<_> = told.try_iter().filter(|(_, stuck, _)| stuck.kind == kind.name()).collect();
+        let sentence =
+            format!("a task of the kind `{}` has been running for {:?}\n", kind.name(), notes[0].1.since);
+        assert!(notes[0].1.to_string().contains(&sentence), "{}", notes[0].1);
         release.send(()).expect("the task listens");
         thread.join().expect("the lane ends well");
-        watch.look(begin + Duration::from_secs(2));
-        assert_eq!(told.try_iter().filter(|(_, stuck, _)| stuck.kind == STUCK.name()).count(), 0);
+        watch.look(begin + Duration::from_secs(16));
+        assert_eq!(told.try_iter().filter(|(_, stuck, _)| stuck.kind == kind.name()).count(), 0);
+        notes.iter().map(|(what, stuck, running)| (*what, stuck.since, *running)).collect()
+    }
+
+    #[test]
+    fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
+        static STUCK: TaskKind = TaskKind::new("stuck in the test");
+        let all = looks_at(&STUCK, |_| None);
+        assert_eq!(all, [("warn", Duration::from_millis(100), 0), ("kill", Duration::from_secs(1), 1)]);
+    }
+
+    /// A machine with too much to do must not end the process, nor fill its log.
+    #[test]
+    fn a_task_whose_thread_is_given_no_processor_has_ten_times_as_long() {
+        static STARVED: TaskKind = TaskKind::new("starved in the test");
+        let used = |_: &Home| Some(Duration::from_millis(7));
+        let all = looks_at(&STARVED, used);
+        assert_eq!(all, [("warn", Duration::from_secs(1), 0), ("kill", Duration::from_secs(10), 1)]);
+    }
+
+    #[test]
+    fn the_processor_time_of_a_lanes_thread_grows_while_it_works_and_is_unknown_without_a_thread() {
+        let place = ThreadPlace::new();
+        assert_eq!(place.processor_time(), None);
+        place.enter();
+        let before = place.processor_time().expect("the system tells");
+        while place.processor_time().expect("the system tells") < before + Duration::from_millis(2) {}
     }
 
     #[test]
