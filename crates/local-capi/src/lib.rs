@@ -1,7 +1,4 @@
-//! The C interface of `manylane-local`: `include/manylane_local.h` says what each function does.
-//!
-//! Every function turns numbers and pointers into a [`Socket`] and slices, calls it, and turns the result into a number and `errno`. A panic
-//! does not cross into C: it aborts the process, as Rust has it for `extern "C"`.
+#![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // pointers from C
 
 mod table;

@@ -24,7 +24,7 @@ fn compile(sources: &[&str], before: Option<&str>) -> PathBuf {
         .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-pthread", "-I"])
         .arg(here.join("include"));
     if let Some(header) = before {
-        compiler.arg("-include").arg(here.join("tests/c").join(header));
+        compiler.arg("-include").arg(here.join("include").join(header));
     }
     let compiled = compiler
         .args(sources.iter().map(|source| here.join("tests/c").join(format!("{source}.c"))))

@@ -44,6 +44,7 @@ static void pairs(int type)
     FAILS(ml_send(fds[1], NULL, 5, 0), EFAULT);
     CHECK((dup = ml_dup(fds[0])) > fds[1]);
     CHECK(ml_close(fds[0]) == 0);
+    FAILS(ml_dup(fds[0]), EBADF);
     FAILS(ml_close(fds[0]), EBADF);
     FAILS(ml_send(fds[0], "x", 1, 0), EBADF);
     CHECK(ml_send(dup, "dup", 3, 0) == 3);
@@ -70,11 +71,18 @@ static void connections(void)
     CHECK((client = ml_socket(ML_STREAM)) >= 0);
     FAILS(ml_connect(client, "nobody", 6), ECONNREFUSED);
     FAILS(ml_connect(client, "", 0), EINVAL);
+    FAILS(ml_getpeername(client, buf, &len), ENOTCONN);
+    FAILS(ml_getpeercred(client, &cred), ENOTCONN);
     CHECK(ml_connect(client, "name", 4) == 0);
     FAILS(ml_connect(client, "name", 4), EISCONN);
     CHECK(ml_getpeername(client, buf, &len) == 0 && len == 4 && memcmp(buf, "name", 4) == 0);
     len = sizeof buf;
+    FAILS(ml_getpeername(client, NULL, &len), EFAULT);
+    FAILS(ml_getsockname(client, NULL, &len), EFAULT);
+    FAILS(ml_getsockname(client, buf, NULL), EFAULT);
+    FAILS(ml_getsockname(STDERR_FILENO, buf, &len), EBADF); /* one of the system's */
     CHECK(ml_getsockname(client, buf, &len) == 0 && len == 0);
+    FAILS(ml_getpeercred(client, NULL), EFAULT);
     CHECK(ml_getpeercred(client, &cred) == 0 && cred.pid == (unsigned)getpid() && cred.uid == geteuid());
     CHECK(ml_send(client, "echo", 4, 0) == 4);
     CHECK(ml_recv(client, buf, sizeof buf, 0) == 4 && memcmp(buf, "echo", 4) == 0);
@@ -121,7 +129,10 @@ static void descriptors(void)
     CHECK(ml_socketpair(ML_SEQPACKET, over) == 0 && ml_socketpair(ML_STREAM, sent) == 0);
     CHECK(ml_send_fds(over[0], "fd", 2, 0, &sent[1], 1) == 2);
     CHECK(ml_close(sent[1]) == 0);
+    FAILS(ml_recv_fds(over[1], buf, sizeof buf, 0, got, NULL), EFAULT);
+    FAILS(ml_recv_fds(over[1], buf, sizeof buf, 0, NULL, &n), EFAULT); /* and nothing is lost */
     CHECK(ml_recv_fds(over[1], buf, sizeof buf, 0, got, &n) == 2 && n == 1);
+    FAILS(ml_recv_fds(over[1], buf, sizeof buf, ML_DONTWAIT, got, &n), EAGAIN);
     CHECK(ml_send(got[0], "x", 1, 0) == 1 && ml_recv(sent[0], buf, sizeof buf, 0) == 1);
     sent[1] = 0; /* one of the system's */
     FAILS(ml_send_fds(over[0], "fd", 2, 0, &sent[1], 1), EBADF);
@@ -147,6 +158,10 @@ static void options(void)
     CHECK(ml_setsockopt(fds[0], ML_SO_BUSY_POLL, 1000) == 0);
     FAILS(ml_setsockopt(fds[0], ML_SO_RCVBUF, 0), EINVAL);
     FAILS(ml_setsockopt(fds[0], 99, 0), ENOPROTOOPT);
+    FAILS(ml_getsockopt(fds[0], 99, &value), ENOPROTOOPT);
+    FAILS(ml_getsockopt(fds[0], ML_SO_BUSY_POLL, &value), ENOPROTOOPT); /* cannot be read back */
+    FAILS(ml_getsockopt(fds[0], ML_SO_RCVBUF, NULL), EFAULT);
+    FAILS(ml_getsockopt(STDERR_FILENO, ML_SO_RCVBUF, &value), EBADF);
     CHECK(ml_close(fds[0]) == 0 && ml_close(fds[1]) == 0);
 }
 

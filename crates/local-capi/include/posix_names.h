@@ -1,4 +1,7 @@
-/* Gives a program that is written for AF_UNIX this library's sockets: to be put before it with -include. */
+/*
+ * Gives a source file that is written for AF_UNIX this library's sockets: to be put before it with -include. It replaces the names, not what
+ * they mean: a file that also reads or closes descriptors of the system has to be split first.
+ */
 #include "manylane_local.h"
 #include <sys/socket.h>
 #include <unistd.h>
