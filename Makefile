@@ -10,7 +10,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 # Each machine has a build folder of its own, so that going from one to another rebuilds nothing.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LOOM := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom
-SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
+SIM := RUSTFLAGS="--cfg manylane_sim" RUSTDOCFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 
 # Measured code keeps its branches off the ends of 32-byte blocks. Intel's cores from Skylake to Cascade Lake decode such branches
 # anew each time (erratum SKX102), so that the same instructions take up to 1.6 times as long where they happen to lie badly.
