@@ -27,6 +27,7 @@ on_both_drivers! {
 fn every_connection_is_accepted_once(kind: Kind) {
     run(kind, |io| async move {
         let (listener, address) = listener(&io);
+        let before = counted(&io);
         let connecting = std::thread::spawn(move || {
             // Kept until all are accepted: only an open connection can tell its peer with either driver.
             (0..100).map(|_| TcpStream::connect(address).unwrap()).collect::<Vec<_>>()
@@ -45,6 +46,13 @@ fn every_connection_is_accepted_once(kind: Kind) {
         assert_eq!(peers, connected);
         let none = io.here().timeout(Duration::from_millis(5), listener.accept()).await;
         assert!(none.is_err(), "there were only 100");
+        let after = counted(&io);
+        assert_eq!(after.accepted - before.accepted, 100);
+        if kind == Kind::IoUring {
+            // One operation accepts until it is stopped, which is when 64 are there that nobody has asked for.
+            let operations = after.accepts - before.accepts;
+            assert!(operations <= 10, "{operations} operations for 100 connections");
+        }
     });
 }
 

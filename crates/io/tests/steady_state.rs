@@ -46,6 +46,12 @@ fn cost(io: &Io) -> (IoReport, u64) {
     (report, CALLS.get())
 }
 
+/// Rounds of the lane.
+fn rounds_made(io: &Io) -> u64 {
+    let lane = io.here().lane();
+    manylane_sched::report().into_iter().find(|report| report.lane == lane).unwrap().rounds
+}
+
 const CLIENTS: usize = 16;
 const REQUESTS: u64 = 200;
 /// The last is measured.
@@ -85,7 +91,9 @@ fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
         }
         let here = io.here();
         let mut measured = None;
+        let mut began = 0;
         for n in 0..PHASES {
+            began = rounds_made(&io);
             measured = Some(cost(&io));
             phase.set(n);
             while done.get() < (n + 1) * CLIENTS {
@@ -94,7 +102,10 @@ fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
         }
         let (before, calls) = measured.unwrap();
         let calls = CALLS.get() - calls; // before the report, which allocates
-        let after = cost(&io).0;
+        let (after, rounds) = (cost(&io).0, rounds_made(&io) - began);
+        let waits = after.waits - before.waits;
+        // A round that finds nothing to submit and nothing to take asks nothing.
+        assert!(waits <= rounds + 1, "{kind}: {waits} looks at the kernel in {rounds} rounds");
         let requests = CLIENTS as u64 * REQUESTS;
         assert_eq!(after.writes - before.writes, 2 * requests, "one write for each request and response");
         assert_eq!(after.controls - before.controls, 0, "no epoll_ctl");

@@ -6,10 +6,22 @@
 mod common;
 
 use common::{endpoint, ip, on_lane};
+use manylane_io::ACCEPT_PAUSE;
 use manylane_net::{ListenOptions, Step, listen};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
+
+/// Times that accepting has paused.
+fn pauses() -> u64 {
+    manylane_io::report().iter().map(|report| report.pauses).sum()
+}
+
+/// Rounds that lanes have made.
+fn rounds() -> u64 {
+    manylane_sched::report().iter().map(|report| report.rounds).sum()
+}
 
 /// Takes all descriptors that are left.
 fn take_all() -> Vec<File> {
@@ -32,14 +44,19 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
             "cannot listen on '127.0.0.1:0': the socket was not opened: Too many open files (os error 24); raise the limit \
              of open files ('ulimit -n')"
         );
-        let before = manylane_io::report().iter().map(|report| report.pauses).sum::<u64>();
+        let before = pauses();
         let waiting = std::cell::Cell::new(true);
         let here = io.here();
         let free = async {
-            // One pause and no more: it does not spin.
-            while manylane_io::report().iter().map(|report| report.pauses).sum::<u64>() == before {
+            while pauses() == before {
                 here.yield_now().await;
             }
+            // Nothing spins: from here on the lane sleeps, but for a look at the listener when a pause has ended.
+            let (looked, began, seen) = (rounds(), Instant::now(), pauses());
+            here.sleep(3 * ACCEPT_PAUSE).await;
+            let most = began.elapsed().div_duration_f64(ACCEPT_PAUSE) as u64 + 2;
+            assert!(pauses() - seen <= most, "{} pauses, of {most}", pauses() - seen);
+            assert!(rounds() - looked <= 5 * most, "{} rounds in {most} pauses", rounds() - looked);
             assert!(waiting.get());
             all.clear();
         };

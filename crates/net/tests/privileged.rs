@@ -229,11 +229,23 @@ fn what_is_not_permitted_is_one_sentence_with_the_address_and_the_systems_error(
         Some(" the address was refused"),
         "a folder that nobody writes to"
     );
+}
+
+/// As root in a process that has given that up; as anybody else as it is.
+#[test]
+fn a_folder_that_may_not_be_written_to_is_one_sentence_with_the_path_and_the_systems_error() {
+    let name = "a_folder_that_may_not_be_written_to_is_one_sentence_with_the_path_and_the_systems_error";
+    const NOBODY: &[&str] =
+        &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"];
+    let prefix = if rustix::process::geteuid().is_root() { NOBODY } else { &["env"] };
+    if !inside(name, "permission denied in a folder", prefix) {
+        return;
+    }
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o500)).unwrap();
     let path = folder.join("s").display().to_string();
     assert_eq!(
-        refusal(&path, &ListenOptions::default()),
+        listen(&endpoint(&path), &ListenOptions::default()).unwrap_err().to_string(),
         format!("cannot listen on '{path}': the address was refused: Permission denied (os error 13)")
     );
 }

@@ -4,6 +4,7 @@ use manylane_buf::Chain;
 use manylane_io::{Driver, Io, Stream, tcp_listener};
 use manylane_sched::{Class, Config, Lane, TaskKind};
 use std::error::Error;
+use std::net::SocketAddr;
 
 static SESSION: TaskKind = TaskKind::new("session");
 
@@ -15,8 +16,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut lane = Lane::new(Config::new())?;
     let mut driver = Driver::from_environment(lane.here())?;
     let io = driver.io();
-    let listener = io.listener(tcp_listener(&address, 1024, false)?)?;
-    println!("echoing on {address}, by {}", driver.kind());
+    let socket = tcp_listener(&address, 1024, false)?;
+    let bound: SocketAddr = rustix::net::getsockname(&socket)?.try_into()?;
+    let listener = io.listener(socket)?;
+    println!("echoing on {bound}, by {}", driver.kind());
     lane.block_on(&mut driver, async move {
         loop {
             let stream = listener.accept().await?.into_stream(&io);

@@ -32,10 +32,18 @@ pub fn available(kind: Kind) -> bool {
     match Driver::new(lane.here(), Choice::Only(kind)) {
         Ok(_) => true,
         Err(error) => {
-            println!("skipped: {error}");
+            // Once a process: nearly every test asks.
+            static SAID: std::sync::Once = std::sync::Once::new();
+            SAID.call_once(|| not_shown(&kind.to_string(), error));
             false
         }
     }
+}
+
+/// Says why something is not shown on this machine: past the harness, which keeps what tests that pass have printed.
+pub fn not_shown(what: &str, why: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "NOT SHOWN HERE: {what}: {why}");
 }
 
 /// Runs a future on a new lane of this thread, and checks that nothing of it is left.
