@@ -38,7 +38,9 @@ fn inside(name: &str, what: &str, prefix: &[&str]) -> bool {
     if std::env::var_os(INNER).is_some() {
         return true;
     }
-    let possible = bounded(prefix).arg("true").output();
+    let program = std::env::current_exe().unwrap();
+    // That program itself: behind some prefixes its folder may be out of reach.
+    let possible = bounded(prefix).arg(&program).arg("--list").output();
     match possible {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
@@ -50,7 +52,6 @@ fn inside(name: &str, what: &str, prefix: &[&str]) -> bool {
             return false;
         }
     }
-    let program = std::env::current_exe().unwrap();
     let output = bounded(prefix)
         .arg(program)
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
