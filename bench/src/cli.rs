@@ -99,6 +99,10 @@ pub struct HeavyArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [20, 300],
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub tasks: Vec<u32>,
+    /// Run-queue depths, e.g. 40,200: tasks of a round at most, heavy ones apart
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [manylane_sched::RUNQUEUE_DEPTH],
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub depth: Vec<u32>,
     /// Requests of each run
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub requests: u32,

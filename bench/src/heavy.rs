@@ -103,13 +103,13 @@ const SETTINGS: [Setting; 3] = [
 ];
 
 /// Response times, ascending.
-fn measure(clock: Clock, setting: &Setting, handshakes: usize, requests: usize) -> Vec<Duration> {
+fn measure(clock: Clock, setting: &Setting, depth: u32, handshakes: usize, requests: usize) -> Vec<Duration> {
     VIRTUAL.set(1);
     let read: fn() -> Time = match clock {
         Clock::Real => Time::now,
         Clock::Virtual => || Clock::Virtual.now(),
     };
-    let config = Config::new().clock(read).low_latency(setting.low_latency);
+    let config = Config::new().clock(read).low_latency(setting.low_latency).runqueue_depth(depth);
     let mut lane = Lane::new(config).expect("this thread has one at a time");
     let here = lane.here();
     let shared = Rc::new(RefCell::new(Shared::default()));
@@ -162,15 +162,20 @@ pub fn run(arguments: &HeavyArguments) -> Result<(), String> {
         "response times in ms, {requests} requests of {REQUEST_WORK:?} in {STEPS} steps beside tasks of {HANDSHAKE_WORK:?}, {}\n",
         if arguments.simulated { "virtual time" } else { "real time" }
     );
-    println!("{:>10}  {:<26} {:>9} {:>9} {:>9} {:>9}", "long tasks", "", "average", "50 %", "90 %", "99 %");
+    println!(
+        "{:>10} {:>6}  {:<26} {:>9} {:>9} {:>9} {:>9}",
+        "long tasks", "depth", "", "average", "50 %", "90 %", "99 %"
+    );
     for &handshakes in &arguments.tasks {
-        for setting in &SETTINGS {
-            let responses = measure(clock, setting, handshakes as usize, requests);
-            let [average, half, nine, most] = milliseconds(&responses);
-            println!(
-                "{handshakes:>10}  {:<26} {average:>9.2} {half:>9.2} {nine:>9.2} {most:>9.2}",
-                setting.name
-            );
+        for &depth in &arguments.depth {
+            for setting in &SETTINGS {
+                let responses = measure(clock, setting, depth, handshakes as usize, requests);
+                let [average, half, nine, most] = milliseconds(&responses);
+                println!(
+                    "{handshakes:>10} {depth:>6}  {:<26} {average:>9.2} {half:>9.2} {nine:>9.2} {most:>9.2}",
+                    setting.name
+                );
+            }
         }
     }
     Ok(())
@@ -179,20 +184,30 @@ pub fn run(arguments: &HeavyArguments) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use manylane_sched::RUNQUEUE_DEPTH;
 
     /// R-F3, in virtual time: the published shape is 14 ms with one class, 3.0 with the heavy class, 1.8 with low latency too.
     #[test]
     fn the_heavy_class_takes_long_tasks_out_of_the_way_of_requests_and_low_latency_some_more() {
-        let averages = |handshakes| {
+        let averages = |depth, handshakes| {
             SETTINGS
                 .each_ref()
-                .map(|setting| milliseconds(&measure(Clock::Virtual, setting, handshakes, 1000))[0])
+                .map(|setting| milliseconds(&measure(Clock::Virtual, setting, depth, handshakes, 1000))[0])
         };
-        let [one, heavy, low] = averages(300);
+        let [one, heavy, low] = averages(RUNQUEUE_DEPTH, 300);
         assert!(one / heavy > 14.0 / 3.0, "{one} -> {heavy}");
         assert!(heavy > low * 1.1 && heavy < 3.0 && low < 2.0, "{heavy} -> {low}");
-        let [one, heavy, low] = averages(20);
+        let [one, heavy, low] = averages(RUNQUEUE_DEPTH, 20);
         assert!(one / heavy > 14.0 / 3.0 && (heavy - low).abs() < 0.1, "{one} -> {heavy} -> {low}");
+    }
+
+    /// R-F4: without classes, requests wait for as many long tasks at each of their steps as a round takes.
+    #[test]
+    fn a_deeper_run_queue_makes_requests_wait_longer_when_all_tasks_are_of_one_class() {
+        let average = |depth| milliseconds(&measure(Clock::Virtual, &SETTINGS[0], depth, 300, 1000))[0];
+        let (small, large) = (average(RUNQUEUE_DEPTH), average(5 * RUNQUEUE_DEPTH));
+        println!("depth {RUNQUEUE_DEPTH}: {small} ms, {}: {large} ms", 5 * RUNQUEUE_DEPTH);
+        assert!(large >= small, "{small} -> {large}");
     }
 
     #[test]

@@ -8,11 +8,14 @@ use crate::cases::Variant;
 use crate::run;
 use bytes::Bytes;
 use manylane_buf::{Chain, Cluster};
+use manylane_io::{Choice, Driver};
 use manylane_local::{Kind, Socket};
+use manylane_sched::{Config, Lane};
 use std::hint::black_box;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +24,9 @@ const ROOM: usize = 1024;
 const SMALL: usize = 64;
 const LARGE: usize = 16 * 1024;
 
-const UNIX1: Target = Target::new(50.0, Kanal::NAME, 21.0);
+const UNIX1: Target = Target::new(50.0, Kanal::NAME, 21.0).ahead_of(Kernel::NAME, 18.0);
+/// *The same each* with two threads: while one does an operation in 50 ns so does the other, that is one of both every 25.
+const UNIX1_OF_BOTH: Target = Target::new(25.0, Kanal::NAME, 10.5).ahead_of(Kernel::NAME, 18.0);
 const STREAM_SMALL: Target = Target::new(40.0, Std::NAME, 57.0);
 const STREAM_LARGE: Target = Target::new(300.0, CLONES, 490.0);
 /// The channels that the issue has figures of spin before they sleep, so theirs depend on how soon the answer comes.
@@ -199,7 +204,7 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     ];
     let mut rows = vec![Row::new(
         "local: unix1, 2 threads with pairs of their own, per operation of both",
-        Some(UNIX1),
+        Some(UNIX1_OF_BOTH),
         measure_crowds(effort, 2, &pairs),
     )];
     // Waking the other thread must stay small beside a sample.
@@ -216,8 +221,13 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     ));
     // A sample is of thousands of round trips at least, so a few of them do.
     let few = Effort { samples: effort.samples.min(9), ..effort };
-    rows.push(Row::new("local: ping-pong, both sleep", Some(PING_PONG), measure(few, sleeping())));
-    rows.push(Row::new("local: ping-pong, both poll", Some(PING_PONG_POLLING), measure(few, polling())));
+    for (operation, target, contestants) in [
+        ("local: ping-pong, two lanes, both sleep", PING_PONG, lanes as fn() -> Vec<Contestant>),
+        ("local: ping-pong, two threads, both sleep", PING_PONG, sleeping),
+        ("local: ping-pong, two threads, both poll", PING_PONG_POLLING, polling),
+    ] {
+        rows.push(Row::new(operation, Some(target), measure(few, contestants())));
+    }
     rows
 }
 
@@ -469,6 +479,64 @@ fn kernel_round_trips() -> Contestant {
             b.read_exact(&mut byte).is_ok() && b.write_all(&byte).is_ok()
         },
     )
+}
+
+/// A lane on a thread of its own, with an epoll driver in which it sleeps whenever it has nothing to do.
+fn on_a_lane(run: impl FnOnce(&mut Lane, &mut Driver) + Send + 'static) {
+    std::thread::spawn(move || {
+        let mut lane = Lane::new(Config::new()).expect("a new thread");
+        let choice = Choice::Only(manylane_io::Kind::Epoll);
+        let mut driver = Driver::new(lane.here(), choice).expect("the system has descriptors left");
+        run(&mut lane, &mut driver);
+    });
+}
+
+/// A task on each of two lanes, with the asynchronous calls. The thread that measures only gives orders.
+fn between_lanes() -> Contestant {
+    let (a, b) = Socket::pair(Kind::Stream);
+    on_a_lane(move |lane, driver| {
+        let answer = async move {
+            let mut byte = [0];
+            while b.recv_async(&mut byte).await.is_ok_and(|n| n == 1) && b.send_async(&byte).await.is_ok() {}
+        };
+        lane.block_on(driver, answer).expect("the lane runs until the other side has gone");
+    });
+    let (go, orders) = mpsc::channel::<u64>();
+    let (tell, told) = mpsc::channel::<Duration>();
+    on_a_lane(move |lane, driver| {
+        let a = Rc::new(a);
+        // Ends when the contestant is dropped.
+        while let Ok(n) = orders.recv() {
+            let a = a.clone();
+            let trips = async move {
+                let started = Instant::now();
+                for _ in 0..n {
+                    let mut byte = [7];
+                    a.send_async(&byte).await.expect("the other side is there");
+                    assert_eq!(a.recv_async(&mut byte).await.expect("the other side is there"), 1);
+                }
+                started.elapsed()
+            };
+            let took = lane.block_on(driver, trips).expect("the lane runs until it has all");
+            if tell.send(took).is_err() {
+                return;
+            }
+        }
+    });
+    Contestant::timed_ours("manylane Socket, between lanes", move |n| {
+        go.send(n).expect("the lane lives as long as this end of the channel");
+        told.recv().expect("it says how long it took")
+    })
+}
+
+/// Ours between lanes; the peers between threads, as above: they have no lanes.
+fn lanes() -> Vec<Contestant> {
+    vec![
+        between_lanes(),
+        kernel_round_trips(),
+        channels!("crossbeam-channel (spins first)", crossbeam_channel::bounded(ROOM)),
+        channels!("kanal (spins first)", kanal::bounded(ROOM)),
+    ]
 }
 
 fn sleeping() -> Vec<Contestant> {

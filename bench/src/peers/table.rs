@@ -26,11 +26,18 @@ pub struct Target {
     pub peer: &'static str,
     /// Its figure.
     pub peer_ns: f64,
+    /// A contestant of the row that ours must be so many times as fast as, in this run.
+    pub ahead: Option<(&'static str, f64)>,
 }
 
 impl Target {
     pub(super) const fn new(ns: f64, peer: &'static str, peer_ns: f64) -> Self {
-        Self { ns, peer, peer_ns }
+        Self { ns, peer, peer_ns, ahead: None }
+    }
+
+    /// Asks besides that ours is `times` as fast as the contestant called `slow`.
+    pub(super) const fn ahead_of(self, slow: &'static str, times: f64) -> Self {
+        Self { ahead: Some((slow, times)), ..self }
     }
 
     /// What ours may take at most where the peer takes 1.
@@ -95,7 +102,14 @@ impl Row {
         Some(self.ratio()? <= self.target?.ratio() && self.is_fair())
     }
 
-    /// Both verdicts in words.
+    /// How many times as fast as the contestant that [`Target::ahead`] names ours is, and whether that is enough; `None` without one.
+    pub fn ahead(&self) -> Option<(f64, bool)> {
+        let (slow, wanted) = self.target?.ahead?;
+        let times = self.median_of(slow)? / self.ours()?.summary.median;
+        Some((times, times >= wanted))
+    }
+
+    /// All verdicts in words.
     fn verdicts(&self) -> String {
         let word = |met| if met { "met" } else { "MISSED" };
         let (Some(target), Some(met)) = (self.target, self.is_met()) else { return "no target".to_string() };
@@ -106,6 +120,9 @@ impl Row {
             }
             _ => write!(text, "; no {} here to be compared with", target.peer),
         };
+        if let (Some((slow, wanted)), Some((times, met))) = (target.ahead, self.ahead()) {
+            let _ = write!(text, "; {times:.1} of {wanted} times as fast as {slow} {}", word(met));
+        }
         text
     }
 }
@@ -138,7 +155,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// One line for each row: the host's state, ours, the best peer, both verdicts.
+/// One line for each row: the host's state, ours, the best peer, the verdicts.
 pub(super) fn overview(rows: &[Row]) -> String {
     let mut text = format!(
         "{:<70} {:>5} {:>9} {:>9}  {:<34} verdicts\n",
@@ -188,6 +205,23 @@ mod tests {
         assert!(text.contains("best peer") && text.contains("0.17 of 0.10 x slow peer MISSED"), "{text}");
         assert!(row(2.0).to_string().contains("target 2 met"), "{}", row(2.0));
         assert!(row(2.0).to_string().contains("2.00x ours"), "{}", row(2.0));
+    }
+
+    #[test]
+    fn a_lead_that_is_asked_for_has_a_verdict_of_its_own() {
+        let verdicts = |times| {
+            let mut row = row(2.0);
+            row.target = row.target.map(|target| target.ahead_of("slow peer", times));
+            (row.ahead(), row.to_string())
+        };
+        let (ahead, text) = verdicts(6.0);
+        assert_eq!(ahead, Some((6.0, true)));
+        assert!(
+            text.contains("target 2 met") && text.contains("; 6.0 of 6 times as fast as slow peer met"),
+            "{text}"
+        );
+        assert!(verdicts(6.5).1.contains("; 6.0 of 6.5 times as fast as slow peer MISSED"));
+        assert_eq!(row(2.0).ahead(), None);
     }
 
     #[test]
