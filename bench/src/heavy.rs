@@ -207,7 +207,7 @@ mod tests {
         let average = |depth| milliseconds(&measure(Clock::Virtual, &SETTINGS[0], depth, 300, 1000))[0];
         let (small, large) = (average(RUNQUEUE_DEPTH), average(5 * RUNQUEUE_DEPTH));
         println!("depth {RUNQUEUE_DEPTH}: {small} ms, {}: {large} ms", 5 * RUNQUEUE_DEPTH);
-        assert!(large >= small, "{small} -> {large}");
+        assert!(large > 1.1 * small, "{small} -> {large}");
     }
 
     #[test]
