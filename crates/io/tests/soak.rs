@@ -396,7 +396,10 @@ fn half(kind: Kind, seed: u64, mut other: &UnixStream) {
     let average = samples.iter().sum::<usize>() / samples.len().max(1);
     eprintln!("{kind}: {connections} connections made, {most} open together at most, {average} on average");
     assert!(most >= plan.together, "only {most} connections were open together");
-    assert_eq!(descriptors(), before, "descriptors are left");
+    // ThreadSanitizer has a pipe to and from what it asks for names, from the first report on, even of one that is suppressed.
+    if !cfg!(manylane_tsan) {
+        assert_eq!(descriptors(), before, "descriptors are left");
+    }
     for pool in manylane_pool::report() {
         assert_eq!(pool.used, 0, "{kind}: {pool}");
     }
