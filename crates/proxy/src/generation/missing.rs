@@ -45,6 +45,8 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
         Looks::Message | Looks::Data if name != "wait_end" => {
             Some("in TCP mode the bytes of connections are not looked at yet")
         }
+        // Rules for contents capture, too.
+        Looks::Connection if name == "capture.req.hdr" || name == "capture.res.hdr" => None,
         Looks::Connection if name.starts_with("capture.") || name == "unique-id" => Some("there is no request in TCP mode"),
         Looks::Alias if name == "ID" || name == "rt" => Some("there is no request in TCP mode"),
         _ => anywhere(name, looks),

@@ -26,7 +26,7 @@ pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, 
 pub use crate::rules::{End, Normalizer};
 pub use rules::{
     Action, Addressed, Captures, Change, ConnectionAction, ContentAction, Expressions, Listed, MOST_CAPTURES, Made,
-    NameMatch, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Target, TimeoutOf,
+    NameMatch, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Target, TimeoutOf,
 };
 pub use users::Userlist;
 pub use server::{HashKey, SendHeader, Server, ServerPlace};

@@ -100,8 +100,8 @@ pub(super) enum Failed {
     Ruled(End, Answer),
     /// A rule closes the connection.
     Closed,
-    /// A rule refuses the response, and the client gets nothing.
-    Refused,
+    /// A rule refuses the response, and the client gets nothing: what the line says of it.
+    Refused(Phase),
 }
 
 impl Session<'_> {
@@ -213,14 +213,19 @@ impl Session<'_> {
     }
 
     /// Has rules for contents look at a request, which is there. Whether it goes on.
-    fn contents(&self, rules: &[Rule<ContentAction>], backend: Option<&Backend>, request: &Request, up: &Pump) -> bool {
+    fn contents(&mut self, rules: &[Rule<ContentAction>], backend: Option<&Backend>, request: &Request, up: &Pump) -> bool {
         if rules.is_empty() {
             return true;
         }
         let request_data = data(request, up);
         let moment = Moment { request: Some(&request.head), request_data, backend, ..Moment::default() };
-        if content(&self.facts(), moment, rules) != Content::Reject {
+        let decided = content(&self.facts(), moment, rules);
+        if !matches!(decided, Content::Reject | Content::Drop) {
+            self.readdress();
             return true;
+        }
+        if decided == Content::Drop {
+            self.client.vanish();
         }
         self.note(|record| {
             record.ended = Termination::new(Cause::Refused, Phase::Request);
@@ -310,8 +315,8 @@ impl Session<'_> {
                     return self.give(asking, Some(backend), answer, bodyless).await;
                 }
                 Err(Failed::Closed) => return After::Close,
-                Err(Failed::Refused) => {
-                    self.note(|record| record.ended = Termination::new(Cause::Refused, Phase::Data));
+                Err(Failed::Refused(phase)) => {
+                    self.note(|record| record.ended = Termination::new(Cause::Refused, phase));
                     self.frontend.counts.own().responses_denied.add(1);
                     backend.counts.own().responses_denied.add(1);
                     return After::Close;
@@ -574,9 +579,14 @@ impl Session<'_> {
                 server: Some(hold.server()),
                 ..Moment::default()
             };
-            if content(&self.facts(), moment, &backend.rules.response_content) == Content::Reject {
+            let decided = content(&self.facts(), moment, &backend.rules.response_content);
+            if matches!(decided, Content::Reject | Content::Drop) {
                 self.note(|record| record.status = Some(response.head.status()));
-                return Err(Failed::Refused);
+                if decided == Content::Drop {
+                    self.client.vanish();
+                    return Err(Failed::Refused(Phase::Request)); // of whatever message, in HAProxy's lines
+                }
+                return Err(Failed::Refused(Phase::Data));
             }
         }
         let here = local.here();

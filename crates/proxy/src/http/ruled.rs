@@ -142,11 +142,16 @@ impl Session<'_> {
                 }
             }
         }
+        self.readdress();
+        None
+    }
+
+    /// From here on the client is who the rules say it is.
+    pub(super) fn readdress(&mut self) {
         let memory = &self.scopes.memory;
         if memory.source.get().is_some() || memory.destination.get().is_some() {
             self.client.is_said_to_be(memory.source.get(), memory.destination.get());
         }
-        None
     }
 
     /// A rule of a request has decided for an answer.

@@ -2,14 +2,12 @@
 
 use super::answer::{self, Answer, End};
 use super::facts::{Facts, Moment, backend_named};
-use super::memory::LogLevel;
 use super::normalize::NoTarget;
-use crate::generation::{
-    Action, Addressed, Change, ConnectionAction, Made, NameMatch, Replaced, Rule, Target, TimeoutOf,
-};
-use manylane_expr::{Condition, Expression, Format, Regex, Type, Value, VariableId, When, Writer};
-use manylane_http::{EditError, Head, List, Version};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use super::set::{millis, set};
+use super::text::{LONGEST, Text};
+use crate::generation::{Action, Change, ConnectionAction, NameMatch, Replaced, Rule, Target};
+use manylane_expr::{Condition, Format, Writer};
+use manylane_http::{EditError, Head, Version};
 use std::time::Duration;
 
 /// What a list of rules decided, or asks for before it goes on.
@@ -95,7 +93,10 @@ pub(crate) fn any_holds(facts: &Facts<'_>, moment: Moment<'_>, conditions: &[Con
 /// What becomes of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entrance {
-    Accepted,
+    Accepted {
+        /// A header of the PROXY protocol comes first.
+        greeted: bool,
+    },
     Rejected,
     /// Rejected, and the client is not told.
     Dropped,
@@ -103,23 +104,21 @@ pub(crate) enum Entrance {
 
 /// Whether a new connection is accepted.
 pub(crate) fn connection(facts: &Facts<'_>, rules: &[Rule<ConnectionAction>]) -> Entrance {
+    let mut greeted = false;
     for rule in rules {
         let moment = Moment::default();
         if !holds(facts, moment, &rule.condition) {
             continue;
         }
         match &rule.action {
-            ConnectionAction::Accept => return Entrance::Accepted,
+            ConnectionAction::Accept => break,
             ConnectionAction::Reject => return Entrance::Rejected,
             ConnectionAction::SilentDrop => return Entrance::Dropped,
-            ConnectionAction::SetVar(id, value, when) => set_var(facts, moment, *id, value, *when),
-            ConnectionAction::UnsetVar(id) => facts.with(moment, |env, _| {
-                env.variables.set(*id, None);
-            }),
-            ConnectionAction::SetAddress(which, expression) => set_address(facts, moment, *which, expression),
+            ConnectionAction::ExpectProxy => greeted = true,
+            ConnectionAction::Set(setting) => set(facts, moment, setting),
         }
     }
-    Entrance::Accepted
+    Entrance::Accepted { greeted }
 }
 
 impl Target {
@@ -195,9 +194,6 @@ pub(crate) fn after_response<'r>(
     Ok(())
 }
 
-/// Bytes of a text that a rule makes, at most.
-const LONGEST: usize = 8192;
-
 /// Does one action.
 fn one(
     facts: &Facts<'_>,
@@ -207,9 +203,6 @@ fn one(
     head: &mut Head,
 ) -> Result<Option<Verdict>, EditError> {
     let now = walk.moment(moment, head);
-    let memory = &facts.scopes.memory;
-    // A number that an expression gives.
-    let number = |expression: &Expression| facts.with(now, |env, scratch| expression.eval_int(env, scratch));
     match action {
         Action::Allow => {
             walk.at = walk.rules.len();
@@ -232,7 +225,8 @@ fn one(
         Action::SilentDrop => return Ok(Some(Verdict::Drop)),
         Action::Pause(Change::Fixed(time)) => return Ok(Some(Verdict::Pause(*time))),
         Action::Pause(Change::Of(expression)) => {
-            return Ok(number(expression).and_then(millis).map(Verdict::Pause));
+            let number = facts.with(now, |env, scratch| expression.eval_int(env, scratch));
+            return Ok(number.and_then(millis).map(Verdict::Pause));
         }
         Action::WaitForBody(time, least) => {
             return Ok(Some(Verdict::Body { time: *time, least: *least }));
@@ -247,46 +241,8 @@ fn one(
             facts.text(now, format, |text| hint.add_field(&**name, text.ok_or(EditError::Full)?))?;
             walk.hint = Some(hint);
         }
-        Action::SetVar(id, value, when) => set_var(facts, now, *id, value, *when),
-        Action::UnsetVar(id) => facts.with(now, |env, _| {
-            env.variables.set(*id, None);
-        }),
-        Action::Capture(expression, slot) => capture(facts, now, walk.list, expression, *slot),
-        Action::SetLogLevel(level) => memory.log_level.set(level.map_or(LogLevel::Silent, LogLevel::Set)),
-        Action::SetTimeout(of, change) => {
-            let time = match change {
-                Change::Fixed(time) => Some(*time),
-                Change::Of(expression) => number(expression).and_then(millis),
-            };
-            if let Some(time) = time.filter(|time| !time.is_zero()) {
-                let set = match of {
-                    TimeoutOf::Client => &memory.client_timeout,
-                    TimeoutOf::Server => &memory.server_timeout,
-                    TimeoutOf::Tunnel => &memory.tunnel_timeout,
-                };
-                set.set(Some(time));
-            }
-        }
-        Action::SetPriorityClass(expression) => {
-            if let Some(n) = number(expression) {
-                memory.priority_class.set(n.clamp(-2047, 2047) as i16);
-            }
-        }
-        Action::SetPriorityOffset(expression) => {
-            if let Some(n) = number(expression) {
-                memory.priority_offset.set(n.clamp(-524_287, 524_287) as i32);
-            }
-        }
-        Action::SetRetries(expression) => {
-            if let Some(n) = number(expression) {
-                memory.retries.set(Some(n.clamp(0, 100) as u32));
-            }
-        }
-        Action::SetNice(nice) => {
-            let _ = facts.local.here().set_nice(*nice); // its range was checked
-        }
-        Action::DisableRepetition => memory.no_repetition.set(true),
-        Action::SetAddress(which, expression) => set_address(facts, now, *which, expression),
+        Action::Set(setting) => set(facts, now, setting),
+        Action::DisableRepetition => facts.scopes.memory.no_repetition.set(true),
         Action::ChangeList { reference, how, key, value } => {
             let mut name = Text::new();
             facts.text(now, key, |text| name.set(text))?;
@@ -369,91 +325,12 @@ fn one(
     Ok(None)
 }
 
-fn millis(n: i64) -> Option<Duration> {
-    u64::try_from(n).ok().map(Duration::from_millis)
-}
-
 /// Path and query with its question mark, as they stand in the target.
 fn pathq(head: &Head) -> Option<&[u8]> {
     let target = head.target();
     let path = head.path()?;
     let start = path.as_ptr().addr() - target.as_ptr().addr();
     target.get(start..)
-}
-
-/// A text of a rule's. It may be of the very bytes that are changed, so it is a copy.
-struct Text {
-    bytes: [u8; LONGEST],
-    length: usize,
-}
-
-impl Text {
-    fn new() -> Self {
-        Self { bytes: [0; LONGEST], length: 0 }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-
-    fn set(&mut self, text: Option<&[u8]>) -> Result<(), EditError> {
-        self.length = 0;
-        self.push(text.ok_or(EditError::Full)?)
-    }
-
-    fn push(&mut self, more: &[u8]) -> Result<(), EditError> {
-        let end = self.length + more.len();
-        self.bytes.get_mut(self.length..end).ok_or(EditError::Full)?.copy_from_slice(more);
-        self.length = end;
-        Ok(())
-    }
-
-    fn done(self, change: impl FnOnce(&[u8]) -> Result<(), EditError>) -> Result<(), EditError> {
-        change(self.bytes())
-    }
-
-    /// Adds what `template` makes of `old`; whether `regex` matches it.
-    fn replaced(
-        &mut self,
-        facts: &Facts<'_>,
-        moment: Moment<'_>,
-        regex: &Regex,
-        template: &Self,
-        old: &[u8],
-    ) -> Result<bool, EditError> {
-        facts.with(moment, |_, scratch| {
-            if !regex.is_match(old, scratch) {
-                return Ok(false);
-            }
-            let new = regex.expand(old, template.bytes(), scratch).ok_or(EditError::Full)?;
-            self.push(new).map(|()| true)
-        })
-    }
-
-    /// The same for each member of a list that commas separate; what is between them stays.
-    fn members_replaced(
-        &mut self,
-        facts: &Facts<'_>,
-        moment: Moment<'_>,
-        regex: &Regex,
-        template: &Self,
-        list: &[u8],
-    ) -> Result<bool, EditError> {
-        let mut changed = false;
-        let mut copied = 0;
-        for member in List::new(list) {
-            let start = member.as_ptr().addr() - list.as_ptr().addr();
-            self.push(&list[copied..start])?;
-            copied = start + member.len();
-            if self.replaced(facts, moment, regex, template, member)? {
-                changed = true;
-            } else {
-                self.push(member)?;
-            }
-        }
-        self.push(&list[copied..])?;
-        Ok(changed)
-    }
 }
 
 /// The text that a format makes.
@@ -473,75 +350,4 @@ fn delete(facts: &Facts<'_>, moment: Moment<'_>, walk: &Walk<'_>, head: &mut Hea
     });
     let mut doomed = doomed.iter();
     head.remove_where(|_| doomed.next().copied().unwrap_or(false));
-}
-
-/// Sets a variable, if there is a value and the conditions hold.
-pub(crate) fn set_var(facts: &Facts<'_>, moment: Moment<'_>, id: VariableId, value: &Made, when: When) {
-    let work = |env: &manylane_expr::Env<'_>, scratch: &mut manylane_expr::Scratch<'_>| {
-        let mut scratch = scratch.reborrow();
-        let made = match value {
-            Made::Of(expression) => expression.eval(env, &mut scratch).ok().map(|sample| sample.value),
-            Made::Format(format) => format.eval(env, &mut scratch).map(Value::Str),
-        };
-        let Some(made) = made else { return };
-        if when != When::ALWAYS {
-            let mut scratch = scratch.reborrow();
-            if !when.holds(env.variables.get(id, env.reader, &mut scratch), made) {
-                return;
-            }
-        }
-        env.variables.set(id, Some(made));
-    };
-    if let Made::Format(format) = value
-        && format.has_aliases()
-    {
-        let log = facts.log_facts(moment.backend, moment.server);
-        return facts.with(Moment { log: Some(&log), ..moment }, |env, scratch| work(env, scratch));
-    }
-    facts.with(moment, |env, scratch| work(env, scratch));
-}
-
-/// Keeps a text in a slot of the frontend's, if it has that many.
-fn capture(facts: &Facts<'_>, moment: Moment<'_>, list: Which, expression: &Expression, slot: usize) {
-    let (lengths, texts) = match list {
-        Which::Request => (&facts.frontend.captures.request, &facts.scopes.memory.request),
-        Which::Response | Which::AfterResponse => {
-            (&facts.frontend.captures.response, &facts.scopes.memory.answer)
-        }
-    };
-    let Some(&most) = lengths.get(slot) else { return };
-    let mut kept = Text::new();
-    let made = facts.with(moment, |env, scratch| {
-        let mut scratch = scratch.reborrow();
-        let text = expression.eval_text(env, &mut scratch)?;
-        kept.set(Some(&text[..text.len().min(most).min(LONGEST)])).ok()
-    });
-    if made.is_some() {
-        texts.borrow_mut().set(slot, kept.bytes());
-    }
-}
-
-/// `set-src`, `set-dst` and the ports: a new address keeps the port, a new port the address.
-fn set_address(facts: &Facts<'_>, moment: Moment<'_>, which: Addressed, expression: &Expression) {
-    let memory = &facts.scopes.memory;
-    let (cell, was, port) = match which {
-        Addressed::Source => (&memory.source, facts.peers.source, false),
-        Addressed::SourcePort => (&memory.source, facts.peers.source, true),
-        Addressed::Destination => (&memory.destination, facts.peers.destination, false),
-        Addressed::DestinationPort => (&memory.destination, facts.peers.destination, true),
-    };
-    let was = cell.get().or(was);
-    let new = facts.with(moment, |env, scratch| {
-        let mut scratch = scratch.reborrow();
-        if port {
-            let number = expression.eval_int(env, &mut scratch)?;
-            let ip = was.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |was| was.ip());
-            return Some(SocketAddr::new(ip, u16::try_from(number).ok()?));
-        }
-        let ip = expression.eval_as(Type::Addr, env, &mut scratch).ok()?.addr()?;
-        Some(SocketAddr::new(ip, was.map_or(0, |was| was.port())))
-    });
-    if let Some(new) = new {
-        cell.set(Some(new));
-    }
 }

@@ -1,19 +1,21 @@
 //! Rules for contents: they may have to wait for more bytes before they can decide.
 
-use super::apply::set_var;
 use super::facts::{Facts, Moment};
-use crate::generation::{ContentAction, Rule};
-use manylane_expr::Verdict;
+use super::set::set;
+use crate::generation::{ContentAction, Rule, Setting};
+use manylane_expr::{Absent, Expression, Verdict};
 
 /// What rules for contents decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// It goes on.
     Accept,
-    /// More bytes are needed. Never, where the nothing more comes at the moment.
+    /// More bytes are needed. Never, where nothing more comes at the moment.
     Wait,
     /// The connection ends.
     Reject,
+    /// The same, and the client is not told.
+    Drop,
     /// The server's connection ends, and the client gets what came.
     Close,
 }
@@ -33,15 +35,26 @@ pub(crate) fn content(facts: &Facts<'_>, moment: Moment<'_>, rules: &[Rule<Conte
         match &rule.action {
             ContentAction::Accept => return Content::Accept,
             ContentAction::Reject => return Content::Reject,
+            ContentAction::SilentDrop => return Content::Drop,
             ContentAction::Close => return Content::Close,
-            // An expression does not wait: what is not there now is not set.
-            ContentAction::SetVar(id, value, when) => {
-                set_var(facts, Moment { may_grow: false, ..moment }, *id, value, *when);
+            ContentAction::Set(Setting::Capture(expression, _)) if may_change(facts, moment, expression) => {
+                return Content::Wait;
             }
-            ContentAction::UnsetVar(id) => facts.with(moment, |env, _| {
-                env.variables.set(*id, None);
-            }),
+            // Other expressions do not wait: what is not there now is not set.
+            ContentAction::Set(setting) => set(facts, Moment { may_grow: false, ..moment }, setting),
         }
     }
     Content::Accept
+}
+
+/// Whether there may be another sample when more bytes are here.
+fn may_change(facts: &Facts<'_>, moment: Moment<'_>, expression: &Expression) -> bool {
+    moment.may_grow
+        && facts.with(moment, |env, scratch| {
+            let mut scratch = scratch.reborrow();
+            match expression.eval(env, &mut scratch) {
+                Ok(sample) => sample.may_change,
+                Err(absent) => absent == Absent::NotYet,
+            }
+        })
 }

@@ -63,6 +63,18 @@ pub(crate) struct Moment<'a> {
     pub(crate) log: Option<&'a LogFacts<'a>>,
 }
 
+impl Moment<'_> {
+    /// Whose message it is about.
+    pub(super) fn direction(&self) -> Direction {
+        let at_end = self.log.is_some() && self.request.is_none();
+        match self.side {
+            Some(direction) => direction,
+            None if self.response.is_some() || at_end => Direction::Response,
+            None => Direction::Request,
+        }
+    }
+}
+
 fn proxy<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyFacts<'a> {
     ProxyFacts { id: id.into(), name: name.as_bytes(), default_backend }
 }
@@ -101,7 +113,7 @@ impl Facts<'_> {
             listener_id: self.listener.index as i64 + 1,
             listener_name: self.listener.name.as_deref().unwrap_or_default().as_bytes(),
             http_major: i64::from(self.frontend.mode == Mode::Http),
-            proxied: self.listener.accept_proxy,
+            proxied: self.peers.proxied,
             first_request: self.first_request,
             timeout: millis(self.frontend.timeouts.client),
             ..ClientFacts::default()
@@ -142,16 +154,11 @@ impl Facts<'_> {
             priority_offset: memory.priority_offset.get().into(),
             last_rule: None,
         };
-        let at_end = moment.log.is_some() && moment.request.is_none();
         let reader = self.local.reader();
         let env = Env {
             now: now(),
             zone: &generation.zone,
-            direction: match moment.side {
-                Some(direction) => direction,
-                None if moment.response.is_some() || at_end => Direction::Response,
-                None => Direction::Request,
-            },
+            direction: moment.direction(),
             is_final: !moment.may_grow,
             request: moment.request,
             response: moment.response,

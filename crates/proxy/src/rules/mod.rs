@@ -6,6 +6,8 @@ mod content;
 mod facts;
 mod memory;
 mod normalize;
+mod set;
+mod text;
 
 pub use answer::End;
 pub(crate) use answer::{Answer, reply};

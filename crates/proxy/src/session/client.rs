@@ -23,6 +23,8 @@ pub(crate) struct Peers {
     /// Without what the PROXY protocol told.
     pub(crate) link_source: Option<SocketAddr>,
     pub(crate) link_destination: Option<SocketAddr>,
+    /// A header of the PROXY protocol came first.
+    pub(crate) proxied: bool,
     pub(crate) accepted: Timestamp,
 }
 
@@ -45,6 +47,8 @@ pub(crate) struct Client {
     /// The connection's own ends; ours is asked for when somebody wants to know.
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
+    /// A header of the PROXY protocol came first.
+    pub(crate) proxied: bool,
     accepted: Timestamp,
     /// Bytes that were received and belong to what follows.
     pub(crate) received: Chain,
@@ -63,6 +67,7 @@ impl Client {
             own: (source, None),
             link_source: source,
             link_destination: OnceCell::new(),
+            proxied: false,
             accepted: now(),
             received: Chain::new(),
         }
@@ -87,6 +92,7 @@ impl Client {
             destination: self.destination(),
             link_source: self.link_source,
             link_destination: self.link_destination(),
+            proxied: self.proxied,
             accepted: self.accepted,
         }
     }
@@ -122,7 +128,6 @@ impl Client {
             let _ = manylane_io::options::set_silent_close(stream.as_fd()); // else it is closed as usual
         }
     }
-
 
     /// Takes what the client has sent already, at most [`SWALLOWED`] bytes: closing with bytes unread would be a reset.
     pub(crate) fn swallow(&self) {

@@ -1,4 +1,4 @@
-//! `accept-proxy`: the header that the proxy before this one sends first.
+//! `accept-proxy` and `expect-proxy`: the header that the proxy before this one sends first.
 
 use super::Client;
 use crate::generation::Frontend;
@@ -67,6 +67,7 @@ async fn header(client: &mut Client) -> Result<(), NoGreeting> {
         };
         match complete {
             Some((told, length)) => {
+                client.proxied = true;
                 if let Some((source, destination)) = told {
                     client.is_between(source, destination);
                 }

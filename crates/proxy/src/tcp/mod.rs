@@ -12,7 +12,7 @@ use crate::run::Local;
 use crate::server::{self, Attempt, Shelved, Tried, Wanted};
 use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
 use crate::termination::{Cause, Phase, Termination};
-use manylane_balance::Index;
+use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
 use manylane_expr::{Data, Direction};
 use manylane_http::Head;
@@ -107,14 +107,21 @@ impl Stream<'_> {
         let what = Inspected { rules, delay, backend, server: None };
         let Client { connection, received, .. } = client;
         match inspect(self.facts, &what, Direction::Request, connection, received).await {
-            Ok(Content::Reject) => {
+            Ok(decided @ (Content::Reject | Content::Drop)) => {
                 self.frontend.counts.own().requests_denied.add(1);
                 if let Some(backend) = backend {
                     backend.counts.own().requests_denied.add(1);
                 }
+                if decided == Content::Drop {
+                    client.vanish();
+                }
                 Err(Termination::new(Cause::Refused, Phase::Request))
             }
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let memory = &self.facts.scopes.memory;
+                client.is_said_to_be(memory.source.get(), memory.destination.get());
+                Ok(())
+            }
             Err(()) => Err(Termination::new(Cause::ClientLeft, Phase::Request)),
         }
     }
@@ -140,8 +147,10 @@ impl Stream<'_> {
         }
         let key = backend.key.of_connection(client.source);
         let server = self.by_rule(backend, client);
-        let wanted = Wanted { key, server, persistent: server.is_some(), ..Wanted::default() };
-        let mut tried = Tried::default();
+        let memory = &self.facts.scopes.memory;
+        let priority = Priority { class: memory.priority_class.get(), offset: memory.priority_offset.get() };
+        let wanted = Wanted { key, server, persistent: server.is_some(), priority, ..Wanted::default() };
+        let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
         let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, |_, _| Shelved::Nothing).await {
             Ok(attempt) => attempt,
             Err(failed) => {
@@ -155,19 +164,19 @@ impl Stream<'_> {
         self.record.pains(pains);
         self.server = Some(hold.server().index);
         let mut first = Chain::new();
-        let memory = Termination::new(Cause::Resource, Phase::Connect);
+        let full = Termination::new(Cause::Resource, Phase::Connect);
         if let Some(how) = hold.server().header
             && first.append(&server::header(how, client)).is_err()
         {
-            return memory;
+            return full;
         }
         if first.append_chain(&mut client.received).is_err() {
-            return memory;
+            return full;
         }
-        let tunnel = backend.timeouts.tunnel;
+        let tunnel = memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
         let patience = Patience {
-            client: tunnel.or(frontend.timeouts.client),
-            server: tunnel.or(backend.timeouts.server),
+            client: tunnel.or(memory.client_timeout.get()).or(frontend.timeouts.client),
+            server: tunnel.or(memory.server_timeout.get()).or(backend.timeouts.server),
             client_fin: frontend.timeouts.client_fin.or(frontend.timeouts.client),
             server_fin: backend.timeouts.server_fin.or(backend.timeouts.server),
             independent: frontend.common.independent || backend.common.independent,
@@ -203,6 +212,10 @@ impl Stream<'_> {
             let mut received = Chain::new();
             match inspect(self.facts, &what, Direction::Response, &connection, &mut received).await {
                 Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
+                Ok(Content::Drop) => {
+                    client.vanish();
+                    Err(Termination::new(Cause::Refused, Phase::Request)) // of whatever message, in HAProxy's lines
+                }
                 Ok(Content::Close) => Ok((received, true)),
                 Ok(_) => Ok((received, false)),
                 Err(()) => Err(Termination::new(Cause::ServerLeft, Phase::Data)),

@@ -1,4 +1,4 @@
-//! `capture`, `declare capture` and `http-request capture ... len`: the slots of a frontend.
+//! `capture`, `declare capture` and the rules `capture ... len`: the slots of a frontend.
 
 use super::super::refuse::Refuse;
 use manylane_config::source::Pos;
@@ -31,6 +31,11 @@ pub(in crate::generation) struct Slots {
     pub(super) of_rules: HashMap<Pos, usize>,
 }
 
+/// Whether rules of the list make slots, by `capture ... len`.
+pub(super) fn makes_slots(list: Ruleset) -> bool {
+    matches!(list, Ruleset::HttpRequest | Ruleset::TcpRequestContent)
+}
+
 /// A line that makes a slot.
 enum Line<'c> {
     Capture(&'c Capture),
@@ -41,7 +46,7 @@ enum Line<'c> {
 impl Slots {
     pub(super) fn new(proxy: &Proxy, refuse: &mut Refuse<'_>) -> Self {
         let mut slots = Self::default();
-        let rules = proxy.rules.iter().filter(|rule| rule.action == "capture" && rule.list == Ruleset::HttpRequest);
+        let rules = proxy.rules.iter().filter(|rule| rule.action == "capture" && makes_slots(rule.list));
         let of_rules = rules.filter_map(|rule| {
             let length = match &rule.words[..] {
                 [.., len, number] if *len == *"len" => number.text()?.parse().ok()?,

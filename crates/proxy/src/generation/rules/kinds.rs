@@ -16,9 +16,42 @@ pub enum ConnectionAction {
     Reject,
     /// It is closed, and the client is not told.
     SilentDrop,
-    SetVar(VariableId, Made, When),
+    /// `expect-proxy layer4`: a header of the PROXY protocol comes first.
+    ExpectProxy,
+    Set(Setting),
+}
+
+/// What is done when bytes of a connection, or a message, were looked at.
+#[derive(Debug)]
+pub enum ContentAction {
+    /// No further rule is looked at.
+    Accept,
+    /// The connection ends.
+    Reject,
+    /// The connection ends, and the client is not told.
+    SilentDrop,
+    /// The server's connection ends.
+    Close,
+    /// The next rule follows.
+    Set(Setting),
+}
+
+/// What rules of all lists may set, each of them where the manual has it; then the next rule follows.
+#[derive(Debug)]
+#[allow(missing_docs)] // the words of the rules
+pub enum Setting {
+    Var(VariableId, Made, When),
     UnsetVar(VariableId),
-    SetAddress(Addressed, Expression),
+    Address(Addressed, Expression),
+    /// None: there is no line.
+    LogLevel(Option<Level>),
+    Timeout(TimeoutOf, Change),
+    PriorityClass(Expression),
+    PriorityOffset(Expression),
+    Retries(Expression),
+    Nice(i16),
+    /// Into this slot of the frontend's.
+    Capture(Expression, usize),
 }
 
 /// What is done with a request or a response.
@@ -49,18 +82,7 @@ pub enum Action {
     SetQuery(Format),
     SetUri(Format),
     SetStatus(u16, Option<Box<[u8]>>),
-    SetVar(VariableId, Made, When),
-    UnsetVar(VariableId),
-    /// Into this slot of the frontend's.
-    Capture(Expression, usize),
-    /// None: there is no line.
-    SetLogLevel(Option<Level>),
-    SetTimeout(TimeoutOf, Change),
-    SetPriorityClass(Expression),
-    SetPriorityOffset(Expression),
-    SetRetries(Expression),
-    SetNice(i16),
-    SetAddress(Addressed, Expression),
+    Set(Setting),
     DisableRepetition,
     StrictMode(bool),
     Pause(Change),

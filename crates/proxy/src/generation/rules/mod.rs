@@ -4,12 +4,13 @@ mod action;
 mod captures;
 mod kinds;
 mod reply;
+mod setting;
 
 use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
 pub use kinds::{
-    Action, Addressed, Change, ConnectionAction, Listed, Made, NameMatch, Redirect, RedirectKind, Replaced, Reply,
-    ReplyBody, TimeoutOf,
+    Action, Addressed, Change, ConnectionAction, ContentAction, Listed, Made, NameMatch, Redirect, RedirectKind,
+    Replaced, Reply, ReplyBody, Setting, TimeoutOf,
 };
 
 use super::missing;
@@ -20,7 +21,7 @@ use manylane_config::table::Ruleset;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
     Acls, Compiler, Condition, Error, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
-    References, ServerId, Use, UserlistId, VariableId, VariableNames, When,
+    References, ServerId, Use, UserlistId, VariableNames,
 };
 use std::collections::HashMap;
 
@@ -38,8 +39,10 @@ pub struct Expressions {
 /// The rules of a proxy.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// `tcp-request connection` and `tcp-request session`.
+    /// `tcp-request connection`: before a header of the PROXY protocol is read.
     pub connection: Vec<Rule<ConnectionAction>>,
+    /// `tcp-request session`: behind it.
+    pub session: Vec<Rule<ConnectionAction>>,
     /// `tcp-request content`
     pub content: Vec<Rule<ContentAction>>,
     /// `tcp-response content`
@@ -85,21 +88,6 @@ pub enum Persist {
     Force,
     /// It is not looked at.
     Ignore,
-}
-
-/// What is done when bytes of a connection, or a message, were looked at.
-#[derive(Debug)]
-pub enum ContentAction {
-    /// No further rule is looked at.
-    Accept,
-    /// The connection ends.
-    Reject,
-    /// The server's connection ends.
-    Close,
-    /// `set-var`, `set-var-fmt`
-    SetVar(VariableId, Made, When),
-    /// `unset-var`
-    UnsetVar(VariableId),
 }
 
 /// Which backend or server.
@@ -272,12 +260,11 @@ impl<'c> RuleReader<'c> {
         let mut redirects = Vec::new();
         for rule in all().flat_map(|proxy| &proxy.rules) {
             match rule.list {
-                Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession if front => {
-                    let place = match rule.list {
-                        Ruleset::TcpRequestConnection => Places::CONNECTION,
-                        _ => Places::SESSION,
-                    };
-                    rules.connection.extend(reader.connection(rule, place));
+                Ruleset::TcpRequestConnection if front => {
+                    rules.connection.extend(reader.connection(rule, Places::CONNECTION));
+                }
+                Ruleset::TcpRequestSession if front => {
+                    rules.session.extend(reader.connection(rule, Places::SESSION));
                 }
                 Ruleset::TcpRequestContent => {
                     let place = if front { Places::FRONT_CONTENT } else { Places::BACK_CONTENT };
@@ -423,26 +410,7 @@ impl Reader<'_, '_, '_> {
     }
 
     fn content(&mut self, rule: &tree::Rule, place: Places, http: bool) -> Option<Rule<ContentAction>> {
-        let action = match (rule.action, &rule.words[..]) {
-            ("accept", [_]) => ContentAction::Accept,
-            ("reject", [_]) => ContentAction::Reject,
-            ("close", [_]) if !http => ContentAction::Close,
-            ("set-var(" | "set-var-fmt(", [name, arguments @ ..]) => {
-                let (id, made, when) = self.set_var(rule, name, arguments, place)?;
-                ContentAction::SetVar(id, made, when)
-            }
-            ("unset-var(", [name]) => ContentAction::UnsetVar(self.variable(rule, name)?.0),
-            ("close", [_]) => {
-                self.refuse.keyword(rule.pos, "tcp-response content close", "in HTTP mode it is not built yet");
-                return None;
-            }
-            ("accept" | "reject" | "close", [_, word, ..]) => {
-                let message = format!("'{} {}' takes no arguments and got '{}'", rule.list.name(), rule.action, word.shown());
-                self.refuse.found.alert(word.pos(), message);
-                return None;
-            }
-            _ => return self.not_built(rule),
-        };
+        let action = self.content_action(rule, place, http)?;
         let condition = self.condition(&rule.condition, place)?;
         Some(Rule { condition, action })
     }

@@ -1,0 +1,207 @@
+//! Actions of `tcp-request` and `tcp-response`, and what rules of all lists may set.
+
+use super::captures::makes_slots;
+use super::{Addressed, Change, ConnectionAction, ContentAction, Made, Reader, Setting, TimeoutOf};
+use manylane_config::lex::Word;
+use manylane_config::table::Ruleset;
+use manylane_config::tree;
+use manylane_config::value;
+use manylane_expr::{Expression, Places, Use, VariableId, When};
+use manylane_logs::Level;
+
+/// Words of `set-log-level`, in the order of their numbers.
+const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+
+impl Reader<'_, '_, '_> {
+    /// Actions of `tcp-request connection` and `tcp-request session`.
+    pub(super) fn connection_action(&mut self, rule: &tree::Rule, place: Places) -> Option<ConnectionAction> {
+        if let Some(setting) = self.setting(rule, place) {
+            return setting.map(ConnectionAction::Set);
+        }
+        Some(match (rule.action, rule.words.get(1..)?) {
+            ("accept", []) => ConnectionAction::Accept,
+            ("reject", []) => ConnectionAction::Reject,
+            ("silent-drop", []) => ConnectionAction::SilentDrop,
+            ("accept" | "reject" | "silent-drop", [word, ..]) => return self.wrong(rule, word.pos(), "takes no arguments"),
+            ("expect-proxy", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectProxy,
+            ("expect-proxy", _) => return self.wrong(rule, rule.pos, "expects 'layer4' and nothing else"),
+            _ => return self.not_built(rule),
+        })
+    }
+
+    /// Actions of `tcp-request content` and `tcp-response content`.
+    pub(super) fn content_action(&mut self, rule: &tree::Rule, place: Places, http: bool) -> Option<ContentAction> {
+        if let Some(setting) = self.setting(rule, place) {
+            return setting.map(ContentAction::Set);
+        }
+        Some(match (rule.action, rule.words.get(1..)?) {
+            ("accept", []) => ContentAction::Accept,
+            ("reject", []) => ContentAction::Reject,
+            ("silent-drop", []) => ContentAction::SilentDrop,
+            ("close", []) if !http => ContentAction::Close,
+            ("close", []) => {
+                self.refuse.keyword(rule.pos, "tcp-response content close", "in HTTP mode it is not built yet");
+                return None;
+            }
+            ("accept" | "reject" | "silent-drop" | "close", [word, ..]) => {
+                return self.wrong(rule, word.pos(), "takes no arguments");
+            }
+            _ => return self.not_built(rule),
+        })
+    }
+
+    /// What a rule sets. `None`: its action is of another kind. `Some(None)`: it is wrong, and was reported.
+    pub(super) fn setting(&mut self, rule: &tree::Rule, place: Places) -> Option<Option<Setting>> {
+        let (name, arguments) = rule.words.split_first()?;
+        let set = match (rule.action, arguments) {
+            ("set-var(" | "set-var-fmt(", _) => {
+                self.set_var(rule, name, arguments, place).map(|(id, made, when)| Setting::Var(id, made, when))
+            }
+            ("unset-var(", []) => self.variable(rule, name).map(|(id, _)| Setting::UnsetVar(id)),
+            ("set-src" | "set-src-port" | "set-dst" | "set-dst-port", [_, ..]) => {
+                self.expression(arguments, place).map(|made| Setting::Address(addressed(rule.action), made))
+            }
+            ("set-log-level", [level]) => self.level(rule, level).map(Setting::LogLevel),
+            ("set-timeout", [of, time @ ..]) if !time.is_empty() => self.set_timeout(rule, of, time, place),
+            ("set-priority-class", [_, ..]) => self.expression(arguments, place).map(Setting::PriorityClass),
+            ("set-priority-offset", [_, ..]) => self.expression(arguments, place).map(Setting::PriorityOffset),
+            ("set-retries", [_, ..]) => self.expression(arguments, place).map(Setting::Retries),
+            ("set-nice", [number]) => match value::integer(number.bytes(), -1024, 1024) {
+                Ok(nice) => Some(Setting::Nice(nice as i16)),
+                Err(_) => self.wrong(rule, number.pos(), "expects a number from -1024 to 1024"),
+            },
+            ("capture", [sample @ .., how, number]) if !sample.is_empty() => {
+                self.capture(rule, sample, how, number, place)
+            }
+            (
+                "unset-var(" | "set-src" | "set-src-port" | "set-dst" | "set-dst-port" | "set-log-level" | "set-timeout"
+                | "set-priority-class" | "set-priority-offset" | "set-retries" | "set-nice" | "capture",
+                _,
+            ) => self.wrong(rule, rule.pos, "has not the arguments that it takes"),
+            _ => return None,
+        };
+        Some(set)
+    }
+
+    /// Words that are one expression: converters may stand apart from the fetch, commas hold them together.
+    pub(super) fn expression(&mut self, words: &[Word], place: Places) -> Option<Expression> {
+        let first = words.first()?;
+        let whole = Word::join(words, first.pos());
+        match Expression::compile(whole.bytes(), place, self.compiler) {
+            Ok(expression) => Some(expression),
+            Err(error) => {
+                self.refuse.found.alert(whole.pos_at(error.at), format!("expression : {error}"));
+                None
+            }
+        }
+    }
+
+    fn level(&mut self, rule: &tree::Rule, word: &Word) -> Option<Option<Level>> {
+        if *word == *"silent" {
+            return Some(None);
+        }
+        match LEVELS.iter().position(|level| *word == **level) {
+            Some(number) => Some(Some(Level::new(number as u8))),
+            None => self.wrong(rule, word.pos(), &format!("expects one of {} or silent", LEVELS.join(", "))),
+        }
+    }
+
+    fn capture(
+        &mut self,
+        rule: &tree::Rule,
+        sample: &[Word],
+        how: &Word,
+        number: &Word,
+        place: Places,
+    ) -> Option<Setting> {
+        let expression = self.expression(sample, place)?;
+        // `tcp-request content` has no 'id'.
+        let slot = match (how.bytes(), value::integer(number.bytes(), 0, i64::from(u16::MAX))) {
+            (b"id", Ok(slot)) if rule.list != Ruleset::TcpRequestContent => slot as usize,
+            (b"len", Ok(1..)) if makes_slots(rule.list) => match self.slots.of_rules.get(&rule.pos) {
+                Some(_) if !self.front => {
+                    return self.wrong(rule, how.pos(), "has 'len' in frontends only; elsewhere name a slot by 'id'");
+                }
+                Some(slot) => *slot,
+                None => return self.wrong(rule, how.pos(), "has 'id' where rules are taken over from 'defaults'"),
+            },
+            (b"len", _) if makes_slots(rule.list) => {
+                return self.wrong(rule, number.pos(), "expects a number of bytes, 1 to 65535, behind 'len'");
+            }
+            _ if rule.list == Ruleset::TcpRequestContent => {
+                return self.wrong(rule, how.pos(), "expects an expression, then 'len' and a number of bytes");
+            }
+            _ => return self.wrong(rule, how.pos(), "expects an expression, then 'id' and a slot's number"),
+        };
+        Some(Setting::Capture(expression, slot))
+    }
+
+    fn set_timeout(&mut self, rule: &tree::Rule, of: &Word, time: &[Word], place: Places) -> Option<Setting> {
+        let of = match of.bytes() {
+            b"client" => TimeoutOf::Client,
+            b"server" => TimeoutOf::Server,
+            b"tunnel" => TimeoutOf::Tunnel,
+            _ => return self.wrong(rule, of.pos(), "expects client, server or tunnel"),
+        };
+        if of != TimeoutOf::Client && !self.back {
+            return self.wrong(rule, rule.pos, "is for backends: a frontend has no such timeout");
+        }
+        match self.time(time, place)? {
+            Change::Fixed(none) if none.is_zero() => self.wrong(rule, rule.pos, "expects a time above 0"),
+            time => Some(Setting::Timeout(of, time)),
+        }
+    }
+
+    /// The variable and the conditions in the parentheses of `set-var(name,condition...)`.
+    fn variable(&mut self, rule: &tree::Rule, head: &Word) -> Option<(VariableId, When)> {
+        let open = rule.action.len();
+        let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {
+            return self.wrong(rule, head.pos(), "expects a variable in parentheses");
+        };
+        let mut parts = inside.split(|&byte| byte == b',');
+        let id = match self.compiler.variables.resolve(parts.next().unwrap_or_default()) {
+            Ok(id) => id,
+            Err(error) => {
+                self.refuse.found.alert(head.pos_at(open + error.at), error.to_string());
+                return None;
+            }
+        };
+        let mut when = When::ALWAYS;
+        for part in parts {
+            when = match when.with(part) {
+                Ok(when) => when,
+                Err(why) => {
+                    self.refuse.found.alert(head.pos(), why);
+                    return None;
+                }
+            };
+        }
+        Some((id, when))
+    }
+
+    /// `set-var(name) expression`, `set-var-fmt(name) format`
+    fn set_var(
+        &mut self,
+        rule: &tree::Rule,
+        head: &Word,
+        arguments: &[Word],
+        place: Places,
+    ) -> Option<(VariableId, Made, When)> {
+        let (id, when) = self.variable(rule, head)?;
+        let made = match (rule.action, arguments) {
+            ("set-var-fmt(", [format]) => Made::Format(self.format(format, Use::Text, place)?),
+            ("set-var(", [_, ..]) => Made::Of(self.expression(arguments, place)?),
+            _ => return self.wrong(rule, rule.pos, "sets a variable to one expression or format"),
+        };
+        Some((id, made, when))
+    }
+}
+
+fn addressed(action: &str) -> Addressed {
+    match action {
+        "set-src" => Addressed::Source,
+        "set-src-port" => Addressed::SourcePort,
+        "set-dst" => Addressed::Destination,
+        _ => Addressed::DestinationPort,
+    }
+}

@@ -1,0 +1,131 @@
+//! What rules of all lists may set: variables, addresses, and what becomes of the stream later.
+
+use super::facts::{Facts, Moment};
+use super::memory::LogLevel;
+use super::text::{LONGEST, Text};
+use crate::generation::{Addressed, Change, Made, Setting, TimeoutOf};
+use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// Sets something. What cannot be made now stays as it was.
+pub(super) fn set(facts: &Facts<'_>, moment: Moment<'_>, setting: &Setting) {
+    let memory = &facts.scopes.memory;
+    // A number that an expression gives.
+    let number = |expression: &Expression| facts.with(moment, |env, scratch| expression.eval_int(env, scratch));
+    match setting {
+        Setting::Var(id, value, when) => set_var(facts, moment, *id, value, *when),
+        Setting::UnsetVar(id) => facts.with(moment, |env, _| {
+            env.variables.set(*id, None);
+        }),
+        Setting::Address(which, expression) => set_address(facts, moment, *which, expression),
+        Setting::LogLevel(level) => memory.log_level.set(level.map_or(LogLevel::Silent, LogLevel::Set)),
+        Setting::Timeout(of, change) => {
+            let time = match change {
+                Change::Fixed(time) => Some(*time),
+                Change::Of(expression) => number(expression).and_then(millis),
+            };
+            if let Some(time) = time.filter(|time| !time.is_zero()) {
+                let set = match of {
+                    TimeoutOf::Client => &memory.client_timeout,
+                    TimeoutOf::Server => &memory.server_timeout,
+                    TimeoutOf::Tunnel => &memory.tunnel_timeout,
+                };
+                set.set(Some(time));
+            }
+        }
+        Setting::PriorityClass(expression) => {
+            if let Some(n) = number(expression) {
+                memory.priority_class.set(n.clamp(-2047, 2047) as i16);
+            }
+        }
+        Setting::PriorityOffset(expression) => {
+            if let Some(n) = number(expression) {
+                memory.priority_offset.set(n.clamp(-524_287, 524_287) as i32);
+            }
+        }
+        Setting::Retries(expression) => {
+            if let Some(n) = number(expression) {
+                memory.retries.set(Some(n.clamp(0, 100) as u32));
+            }
+        }
+        Setting::Nice(nice) => {
+            let _ = facts.local.here().set_nice(*nice); // its range was checked
+        }
+        Setting::Capture(expression, slot) => capture(facts, moment, expression, *slot),
+    }
+}
+
+/// A time of a number of milliseconds.
+pub(super) fn millis(n: i64) -> Option<Duration> {
+    u64::try_from(n).ok().map(Duration::from_millis)
+}
+
+/// Sets a variable, if there is a value and the conditions hold.
+fn set_var(facts: &Facts<'_>, moment: Moment<'_>, id: VariableId, value: &Made, when: When) {
+    let work = |env: &Env<'_>, scratch: &mut Scratch<'_>| {
+        let mut scratch = scratch.reborrow();
+        let made = match value {
+            Made::Of(expression) => expression.eval(env, &mut scratch).ok().map(|sample| sample.value),
+            Made::Format(format) => format.eval(env, &mut scratch).map(Value::Str),
+        };
+        let Some(made) = made else { return };
+        if when != When::ALWAYS {
+            let mut scratch = scratch.reborrow();
+            if !when.holds(env.variables.get(id, env.reader, &mut scratch), made) {
+                return;
+            }
+        }
+        env.variables.set(id, Some(made));
+    };
+    if let Made::Format(format) = value
+        && format.has_aliases()
+    {
+        let log = facts.log_facts(moment.backend, moment.server);
+        return facts.with(Moment { log: Some(&log), ..moment }, |env, scratch| work(env, scratch));
+    }
+    facts.with(moment, |env, scratch| work(env, scratch));
+}
+
+/// Keeps a text in a slot of the frontend's, if it has that many.
+fn capture(facts: &Facts<'_>, moment: Moment<'_>, expression: &Expression, slot: usize) {
+    let (lengths, texts) = match moment.direction() {
+        Direction::Request => (&facts.frontend.captures.request, &facts.scopes.memory.request),
+        Direction::Response => (&facts.frontend.captures.response, &facts.scopes.memory.answer),
+    };
+    let Some(&most) = lengths.get(slot) else { return };
+    let mut kept = Text::new();
+    let made = facts.with(moment, |env, scratch| {
+        let mut scratch = scratch.reborrow();
+        let text = expression.eval_text(env, &mut scratch)?;
+        kept.set(Some(&text[..text.len().min(most).min(LONGEST)])).ok()
+    });
+    if made.is_some() {
+        texts.borrow_mut().set(slot, kept.bytes());
+    }
+}
+
+/// `set-src`, `set-dst` and the ports: a new address keeps the port, a new port the address.
+fn set_address(facts: &Facts<'_>, moment: Moment<'_>, which: Addressed, expression: &Expression) {
+    let memory = &facts.scopes.memory;
+    let (cell, was, port) = match which {
+        Addressed::Source => (&memory.source, facts.peers.source, false),
+        Addressed::SourcePort => (&memory.source, facts.peers.source, true),
+        Addressed::Destination => (&memory.destination, facts.peers.destination, false),
+        Addressed::DestinationPort => (&memory.destination, facts.peers.destination, true),
+    };
+    let was = cell.get().or(was);
+    let new = facts.with(moment, |env, scratch| {
+        let mut scratch = scratch.reborrow();
+        if port {
+            let number = expression.eval_int(env, &mut scratch)?;
+            let ip = was.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |was| was.ip());
+            return Some(SocketAddr::new(ip, u16::try_from(number).ok()?));
+        }
+        let ip = expression.eval_as(Type::Addr, env, &mut scratch).ok()?.addr()?;
+        Some(SocketAddr::new(ip, was.map_or(0, |was| was.port())))
+    });
+    if let Some(new) = new {
+        cell.set(Some(new));
+    }
+}

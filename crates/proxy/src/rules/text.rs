@@ -1,0 +1,83 @@
+//! Texts that rules make, on the stack.
+
+use super::facts::{Facts, Moment};
+use manylane_expr::Regex;
+use manylane_http::{EditError, List};
+
+/// Bytes of a text that a rule makes, at most.
+pub(super) const LONGEST: usize = 8192;
+
+/// A text of a rule's. It may be of the very bytes that are changed, so it is a copy.
+pub(super) struct Text {
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+impl Text {
+    pub(super) fn new() -> Self {
+        Self { bytes: [0; LONGEST], length: 0 }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    pub(super) fn set(&mut self, text: Option<&[u8]>) -> Result<(), EditError> {
+        self.length = 0;
+        self.push(text.ok_or(EditError::Full)?)
+    }
+
+    fn push(&mut self, more: &[u8]) -> Result<(), EditError> {
+        let end = self.length + more.len();
+        self.bytes.get_mut(self.length..end).ok_or(EditError::Full)?.copy_from_slice(more);
+        self.length = end;
+        Ok(())
+    }
+
+    pub(super) fn done(self, change: impl FnOnce(&[u8]) -> Result<(), EditError>) -> Result<(), EditError> {
+        change(self.bytes())
+    }
+
+    /// Adds what `template` makes of `old`; whether `regex` matches it.
+    pub(super) fn replaced(
+        &mut self,
+        facts: &Facts<'_>,
+        moment: Moment<'_>,
+        regex: &Regex,
+        template: &Self,
+        old: &[u8],
+    ) -> Result<bool, EditError> {
+        facts.with(moment, |_, scratch| {
+            if !regex.is_match(old, scratch) {
+                return Ok(false);
+            }
+            let new = regex.expand(old, template.bytes(), scratch).ok_or(EditError::Full)?;
+            self.push(new).map(|()| true)
+        })
+    }
+
+    /// The same for each member of a list that commas separate; what is between them stays.
+    pub(super) fn members_replaced(
+        &mut self,
+        facts: &Facts<'_>,
+        moment: Moment<'_>,
+        regex: &Regex,
+        template: &Self,
+        list: &[u8],
+    ) -> Result<bool, EditError> {
+        let mut changed = false;
+        let mut copied = 0;
+        for member in List::new(list) {
+            let start = member.as_ptr().addr() - list.as_ptr().addr();
+            self.push(&list[copied..start])?;
+            copied = start + member.len();
+            if self.replaced(facts, moment, regex, template, member)? {
+                changed = true;
+            } else {
+                self.push(member)?;
+            }
+        }
+        self.push(&list[copied..])?;
+        Ok(changed)
+    }
+}
