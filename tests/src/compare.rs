@@ -31,7 +31,7 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
 
 /// What programs say of themselves at their end, in words of their own.
 fn is_farewell(line: &str) -> bool {
-    line.contains(": Proxy ") && line.contains(" stopped ")
+    line.contains(" Proxy ") && line.contains(" stopped ")
 }
 
 fn got_text(got: &Got) -> String {
@@ -111,6 +111,8 @@ pub fn log_line(line: &str) -> String {
     };
     // "Nov 21 06:52:56 haproxy[123]: message"
     let message = rest.split_once("]: ").map_or(rest, |(_, message)| message);
+    // "1 2026-11-21T06:52:56.123456+00:00 - haproxy 123 - [data] message"
+    let message = rest.strip_prefix("1 ").and_then(|rest| rest.splitn(6, ' ').nth(5)).unwrap_or(message);
     let http = message.ends_with('"');
     let mut words: Vec<String> = Vec::new();
     // The combined log format has its numbers as words; the status behind the request stays.
@@ -174,5 +176,7 @@ mod tests {
             shown,
             "<134> 127.0.0.1:PORT [TIME] front back/one T/T/T/-1/T 503 BYTES - - SC-- T/T/T/T/T 0/0 \"GET / HTTP/1.1\""
         );
+        let line = "<134>1 2026-11-21T06:52:56.123456+00:00 - haproxy 77 - [a@1 b=\"c d\"] said so";
+        assert_eq!(log_line(line), "<134> [a@1 b=\"c d\"] said so");
     }
 }

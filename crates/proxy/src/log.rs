@@ -7,7 +7,7 @@ use crate::session;
 use crate::termination::{Cause, Termination};
 use manylane_balance::Index;
 use manylane_config::tree::Mode;
-use manylane_expr::{LogFacts, Timestamp};
+use manylane_expr::{Format, LogFacts, Timestamp};
 use manylane_logs::{Level, Line};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,6 +43,12 @@ pub(crate) struct Record {
 
 /// Writes the line of a connection that did not get as far as to have a stream.
 pub(crate) fn refused(log: &FrontendLog, facts: &Facts<'_>, why: &str) {
+    let level = if log.separate { Level::Err } else { Level::Info };
+    if let Some(format) = &log.errors {
+        let log_facts = LogFacts { partial: log.early, termination: *b"PR--", ..facts.log_facts(None, None) };
+        let moment = Moment { log: Some(&log_facts), ..Moment::default() };
+        return say(log, facts, moment, level, format);
+    }
     let place = match &facts.listener.name {
         Some(name) => name.to_string(),
         None => (facts.listener.index + 1).to_string(),
@@ -54,17 +60,40 @@ pub(crate) fn refused(log: &FrontendLog, facts: &Facts<'_>, why: &str) {
         let _ = writer.print(format_args!("/{place}: {why}")); // what does not fit is cut
         writer.len()
     });
-    send(log, facts, Level::Info, &text[..length]);
+    send(log, facts, level, &text[..length], b"");
+}
+
+/// Writes a line of `format` with its structured data, to all targets of a frontend.
+fn say(log: &FrontendLog, facts: &Facts<'_>, moment: Moment<'_>, level: Level, format: &Format) {
+    let mut text = [0; LONGEST];
+    let mut room;
+    let write = |format: &Format, into: &mut [u8]| {
+        facts.with(moment, |env, scratch| {
+            let mut writer = manylane_expr::Writer::new(into);
+            format.write(env, scratch, &mut writer); // what does not fit is cut
+            writer.len()
+        })
+    };
+    let structured: &[u8] = match &log.structured {
+        None => b"",
+        Some(format) => {
+            room = [0; LONGEST];
+            let length = write(format, &mut room);
+            &room[..length]
+        }
+    };
+    let length = write(format, &mut text);
+    send(log, facts, level, &text[..length], structured);
 }
 
 /// Hands a line to all targets of a frontend.
-fn send(log: &FrontendLog, facts: &Facts<'_>, level: Level, text: &[u8]) {
+fn send(log: &FrontendLog, facts: &Facts<'_>, level: Level, text: &[u8], structured: &[u8]) {
     let line = Line {
         level,
         tag: log.tag.as_bytes(),
         pid: std::process::id(),
         host: facts.local.generation.logs.host.as_bytes(),
-        structured: b"",
+        structured,
         time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         text,
     };
@@ -134,8 +163,8 @@ impl Record {
         if set == LogLevel::Silent {
             return;
         }
-        let fine = self.ended.cause == Cause::Normal && self.status.is_none_or(|status| status < 500);
-        if fine && log.only_errors {
+        let failed = self.failed();
+        if !failed && log.only_errors {
             return;
         }
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
@@ -166,22 +195,25 @@ impl Record {
             termination: [cause, phase, self.cookies[0], self.cookies[1]],
             retries: self.retries.into(),
             redispatched: self.redispatched,
+            partial: log.early,
             request_cookie: request.get(slots.request.len()),
             response_cookie: answer.get(slots.response.len()),
             ..facts.log_facts(backend, server)
         };
         let moment = Moment { backend, server, log: Some(&log_facts), ..Moment::default() };
-        let mut text = [0; LONGEST];
-        let length = facts.with(moment, |env, scratch| {
-            let mut writer = manylane_expr::Writer::new(&mut text);
-            log.format.write(env, scratch, &mut writer);
-            writer.len()
-        });
         let level = match set {
             LogLevel::Set(level) => level,
-            _ if !fine && log.separate => Level::Err,
+            _ if failed && log.separate => Level::Err,
             _ => Level::Info,
         };
-        send(log, facts, level, &text[..length]);
+        say(log, facts, moment, level, &log.format);
+    }
+
+    /// Whether its line is one of an error, to `option log-separate-errors` and the like: not all was well, though answers of rules are; it took
+    /// more than one try; or the status says so.
+    fn failed(&self) -> bool {
+        !matches!(self.ended.cause, Cause::Normal | Cause::Local)
+            || self.retries > 0
+            || self.status.is_some_and(|status| status >= 500)
     }
 }

@@ -3,9 +3,10 @@
 use super::bind::text;
 use super::refuse::Refuse;
 use super::rules::RuleReader;
+use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
 use manylane_config::tree::{
-    Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy,
+    Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy, Set,
 };
 use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
 use manylane_logs::{Facility, Framing, Level, Sample, Sink, Target, TargetSpec};
@@ -36,7 +37,14 @@ pub struct FrontendLog {
     pub targets: Vec<usize>,
     /// What a line says.
     pub format: Format,
-    /// What the lines of connections that did not become streams begin with.
+    /// `error-log-format`: what the lines of connections say that did not become streams. The manual has it for all errors; haproxy writes
+    /// those of streams as `log-format` says, and so do we: what happened to a request stays in its line.
+    pub errors: Option<Format>,
+    /// `log-format-sd`: the structured data of lines in rfc5424's form.
+    pub structured: Option<Format>,
+    /// `option logasap`: the line is written when the server has answered, or in TCP mode was reached.
+    pub early: bool,
+    /// What the lines of connections that did not become streams begin with, where there is no `error-log-format`.
     pub refused: Format,
     /// Who writes it.
     pub tag: Box<str>,
@@ -99,13 +107,6 @@ impl Logs {
         refuse: &mut Refuse<'_>,
     ) -> Option<FrontendLog> {
         let settings = &proxy.settings;
-        refuse.set(&settings.error_log_format, "error-log-format", "it is not built yet");
-        refuse.set(&settings.log_format_sd, "log-format-sd", "it is not built yet");
-        if settings.option(Toggle::LOGASAP) {
-            let pos = settings.options.iter().zip(Toggle::all()).find(|(_, toggle)| *toggle == Toggle::LOGASAP);
-            let pos = pos.and_then(|(set, _)| *set).map_or(proxy.pos, |set| set.pos);
-            refuse.keyword(pos, "option logasap", "it is not built yet");
-        }
         let targets = self.places(&settings.log, refuse);
         if targets.is_empty() {
             return None;
@@ -118,13 +119,18 @@ impl Logs {
             (None, true) => PLAIN_HTTP_LOG,
             (None, false) => PLAIN_TCP_LOG,
         };
-        let format = match &settings.log_format {
-            Some(set) => reader.log_format(&set.value, settings.mode(), refuse)?,
-            None => reader.own_format(usual),
+        let mut own = |set: &Option<Set<Word>>| match set {
+            Some(set) => reader.log_format(&set.value, settings.mode(), refuse).map(Some),
+            None => Some(None),
         };
+        let (format, errors, structured) =
+            (own(&settings.log_format)?, own(&settings.error_log_format)?, own(&settings.log_format_sd)?);
         Some(FrontendLog {
             targets,
-            format,
+            format: format.unwrap_or_else(|| reader.own_format(usual)),
+            errors,
+            structured,
+            early: settings.option(Toggle::LOGASAP),
             refused: reader.own_format("%ci:%cp [%t] %f"),
             tag: settings.log_tag.as_ref().map_or(self.tag.clone(), |set| text(&set.value)),
             only_errors: settings.option(Toggle::DONTLOG_NORMAL),

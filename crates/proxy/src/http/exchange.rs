@@ -672,6 +672,10 @@ impl Session<'_> {
         }
         // Rules may have changed it.
         self.note(|record| record.status = Some(response_head.status()));
+        if self.frontend.log.as_ref().is_some_and(|log| log.early) {
+            self.note(|record| record.down += back.len() as u64);
+            self.log();
+        }
         if body == Body::Tunnel {
             // Without its request complete no protocol was agreed on.
             if going_up.outcome.is_some() { Ended::Tunnel(back) } else { return Ok(Outcome::CLOSE) }

@@ -91,8 +91,8 @@ impl Session<'_> {
         }
     }
 
-    /// Logs the request at work.
-    fn log(&mut self) {
+    /// Logs the request at work, if it was not logged yet.
+    fn log(&self) {
         let Some(record) = self.record.take() else { return };
         self.write(&record);
     }

@@ -36,7 +36,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
         scopes: &scopes,
     };
     let mut stream =
-        Stream { local, frontend, listener, facts: &facts, record: Record::new(local.here().now()), server: None };
+        Stream { local, frontend, listener, facts: &facts, record: Record::new(local.here().now()), server: None, logged: false };
     let looked = stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client).await;
     let mut backend = None;
     let ended = match looked {
@@ -63,8 +63,9 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent) {
         frontend.counts.own().request_errors.add(1);
     }
-    let Stream { mut record, server, .. } = stream;
+    let Stream { mut record, server, logged, .. } = stream;
     if let Some(log) = &frontend.log
+        && !logged
         && !(log.no_null && record.up == 0)
     {
         record.ended = ended;
@@ -88,6 +89,8 @@ struct Stream<'a> {
     record: Record,
     /// The number of the server that was reached, or tried last.
     server: Option<usize>,
+    /// Its line was written already.
+    logged: bool,
 }
 
 impl Stream<'_> {
@@ -163,6 +166,10 @@ impl Stream<'_> {
         let Attempt { connection, hold, reused: _, pains } = attempt;
         self.record.pains(pains);
         self.server = Some(hold.server().index);
+        if let Some(log) = frontend.log.as_ref().filter(|log| log.early) {
+            self.record.write(log, self.facts, Some(backend), Some(hold.server()), local.here().now());
+            self.logged = true;
+        }
         let mut first = Chain::new();
         let full = Termination::new(Cause::Resource, Phase::Connect);
         if let Some(how) = hold.server().header
