@@ -18,6 +18,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    system::usual_pages();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     if let [first, rest @ ..] = &words[..]
         && first == "demo"

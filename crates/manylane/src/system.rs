@@ -11,6 +11,12 @@ const OTHERS: u64 = 64;
 /// Connections at most, when neither the file nor the command line says so and the system sets no limit.
 const MOST: u64 = 1 << 20;
 
+/// Memory in pages of the usual size. The allocator asks for huge ones, of which each thread and each size of object has its own: so they take several
+/// times what is used. Nothing else changes where the system does not know of this.
+pub(crate) fn usual_pages() {
+    let _ = nix::sys::prctl::set_thp_disable(true);
+}
+
 /// Descriptors that the process may open.
 pub(crate) fn descriptors() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft)
