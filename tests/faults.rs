@@ -63,7 +63,7 @@ fn good() -> SocketAddr {
 
 /// A program with this configuration that has served a request, so that it has all that it keeps.
 fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, usize) {
-    let program = Manylane::start(config);
+    let program = Manylane::start_ready(config);
     let mut client = connect(address);
     client.write_all(GET).unwrap();
     let answer = read_all(&mut client);

@@ -70,7 +70,7 @@ fn conditions_versions_and_help_need_no_file() {
 fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
     let (socket, address) = listener();
     let config = format!("{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
-    let (mut program, mut said) = Manylane::start_heard(&config);
+    let (mut program, mut said) = Manylane::start_heard(&config, &[]);
     let mut stream = connect(address);
     let mut byte = [0];
     stream.write_all(b"a").unwrap();

@@ -134,12 +134,21 @@ impl Manylane {
     /// The same, heard: lines of its standard error come one by one.
     pub fn start_heard(
         config: &str,
+        arguments: &[&str],
     ) -> (Self, std::io::Lines<std::io::BufReader<std::process::ChildStderr>>) {
         let folder = Folder::new();
         let file = folder.file("test.cfg", config);
-        let mut child = command().arg("-f").arg(file).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command().arg("-f").arg(file).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
         let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
         (Self { child, _folder: folder }, lines)
+    }
+
+    /// The same, when all of its lanes have what they need.
+    pub fn start_ready(config: &str) -> Self {
+        let (program, mut said) = Self::start_heard(config, &["-V"]);
+        while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+        std::thread::spawn(move || said.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+        program
     }
 
     pub fn pid(&self) -> u32 {
