@@ -10,7 +10,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 # Each machine has a build folder of its own, so that going from one to another rebuilds nothing.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LOOM := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom
-SIM := RUSTFLAGS="--cfg manylane_sim" RUSTDOCFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
+SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 
 # Measured code keeps its branches off the ends of 32-byte blocks. Intel's cores from Skylake to Cascade Lake decode such branches
 # anew each time (erratum SKX102), so that the same instructions take up to 1.6 times as long where they happen to lie badly.
@@ -92,8 +92,8 @@ long-models: ## models without a bound on switches, each ended by the clock afte
 long-properties: ## the property tests with LONG_CASES (20000) cases each, long ones with a stated share of that
 	PROPTEST_CASES=$(LONG_CASES) cargo test --profile stress $(MODELLED) --features manylane-pool/fault-injection --tests
 
-long-budgets: ## all tests on the simulator, not only those of budgets
-	$(SIM) cargo test --profile model $(SIMULATED)
+long-budgets: ## all tests on the simulator, not only those of budgets; examples in documentation are for the real machine
+	$(SIM) cargo test --profile model $(SIMULATED) --lib --bins --tests
 
 long-soak: ## ten minutes of 10,000 connections, with each driver
 	MANYLANE_LONG=1 cargo test --profile stress --package manylane-io --test soak -- --nocapture
