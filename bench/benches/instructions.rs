@@ -45,12 +45,32 @@ fn pool_alloc_free(name: &str) {
 }
 
 #[library_benchmark]
+#[bench::ours("manylane BytePool")]
+#[bench::opool("opool local")]
+#[bench::jemalloc("jemalloc")]
+#[bench::mimalloc("mimalloc")]
+#[bench::object_pool("object-pool")]
+#[bench::malloc("system malloc")]
+fn pool_alloc_free_64_live(name: &str) {
+    run_contestant("pool", 1, name, OPERATIONS);
+}
+
+#[library_benchmark]
 #[bench::ours("manylane Segment")]
 #[bench::bytes("bytes")]
 #[bench::arc("Arc")]
 #[bench::trc("trc (thread-bound)")]
 fn buffer_clone_drop_own_lane(name: &str) {
     run_contestant("buffer", 0, name, OPERATIONS);
+}
+
+#[library_benchmark]
+#[bench::ours("manylane Segment")]
+#[bench::bytes("bytes")]
+#[bench::arc("Arc")]
+#[bench::trc("trc (bound to that lane)")]
+fn buffer_clone_drop_other_lane(name: &str) {
+    run_contestant("buffer", 1, name, OPERATIONS);
 }
 
 #[library_benchmark]
@@ -98,7 +118,9 @@ library_benchmark_group!(
     benchmarks = [
         counter_add,
         pool_alloc_free,
+        pool_alloc_free_64_live,
         buffer_clone_drop_own_lane,
+        buffer_clone_drop_other_lane,
         buffer_clone_split_drop,
         buffer_take_drop,
         list_add_delete,
