@@ -10,6 +10,7 @@
 //!    with a timer.
 
 use crate::epoll::Epoll;
+use crate::limits::ACCEPTS_PER_ROUND;
 use crate::pipe::Pipe;
 use crate::slab::Key;
 use crate::stats::Tallies;
@@ -24,6 +25,8 @@ pub(crate) struct Core {
     pub(crate) tallies: &'static Tallies,
     /// Looks at the kernel so far: what is bounded is bounded for each of them.
     pub(crate) round: Cell<u64>,
+    /// Connections that each listener may hand out in a round.
+    pub(crate) accepts: Cell<u32>,
     /// Tasks that had their share of this round.
     deferred: RefCell<Vec<Waker>>,
     /// The other half of `deferred`, so that neither is allocated anew.
@@ -77,6 +80,7 @@ impl Core {
             here,
             tallies: crate::stats::own(),
             round: Cell::new(0),
+            accepts: Cell::new(ACCEPTS_PER_ROUND),
             deferred: RefCell::default(),
             woken: RefCell::default(),
             starved: RefCell::default(),

@@ -98,6 +98,18 @@ impl Io {
         }
     }
 
+    /// Connections that each listener of this lane hands out in one round (R-F5). [`ACCEPTS_PER_ROUND`](crate::ACCEPTS_PER_ROUND)
+    /// at first.
+    pub fn accepts_per_round(&self) -> u32 {
+        self.core.accepts.get()
+    }
+
+    /// Sets it, from this round on: `u32::MAX` for no bound, and zero counts as one, since a listener that gives nothing would
+    /// wake its task in each round for ever. More lets a storm of new connections hold up those that are served.
+    pub fn set_accepts_per_round(&self, connections: u32) {
+        self.core.accepts.set(connections.max(1));
+    }
+
     /// Descriptors in the driver's hands, those included that are being closed.
     pub fn open(&self) -> usize {
         crate::core::backend!(self.core, driver => driver.len())

@@ -5,7 +5,8 @@
 /// for all of them take several rounds anyway ([`RUNQUEUE_DEPTH`](manylane_sched::RUNQUEUE_DEPTH) is 40).
 pub const EVENTS_PER_WAIT: usize = 256;
 
-/// Connections that a listener hands out in one round (`tune.maxaccept`, R-F5: 4 v. 64 was 336k v. 274k connections/s).
+/// Connections that a listener hands out in one round (`tune.maxaccept`, R-F5: 4 v. 64 was 336k v. 274k connections/s), unless
+/// [`Io::set_accepts_per_round`](crate::Io::set_accepts_per_round) says otherwise.
 pub const ACCEPTS_PER_ROUND: u32 = 4;
 
 /// Bytes of a first read, and of those that follow a short one: a request's head and most responses.

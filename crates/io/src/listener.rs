@@ -78,8 +78,7 @@ impl Io {
 }
 
 impl Listener {
-    /// The next connection. At most [`ACCEPTS_PER_ROUND`](crate::ACCEPTS_PER_ROUND) of a listener are accepted in a round
-    /// (R-F5); a call beyond that is ready in the next round.
+    /// The next connection. At most [`Io::accepts_per_round`] of a listener are accepted in a round (R-F5); a call beyond that is ready in the next round.
     ///
     /// When the process or the system has no descriptors left, it pauses until one of this lane's is closed or
     /// [`ACCEPT_PAUSE`](crate::ACCEPT_PAUSE) has passed. Connections wait in the kernel meanwhile.

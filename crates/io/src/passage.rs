@@ -5,7 +5,6 @@
 use crate::core::{Budget, Core, Direction, Nature, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
-use crate::limits::ACCEPTS_PER_ROUND;
 use crate::listener::Accepted;
 use crate::passing::{Received, receive_descriptor};
 use crate::slab::Key;
@@ -42,8 +41,8 @@ impl Io {
 }
 
 impl Passage {
-    /// The next connection, at most [`ACCEPTS_PER_ROUND`] in a round; none when the other end is closed. What is not a stream
-    /// socket is closed and passed over. Dropped, it has received nothing.
+    /// The next connection, at most [`Io::accepts_per_round`] of them in a round; none when the other end is closed. What is not a
+    /// stream socket is closed and passed over. Dropped, it has received nothing.
     ///
     /// # Errors
     /// What the system says. `EMFILE` when there are no descriptors left: the connection that came is lost, since the system
@@ -52,7 +51,7 @@ impl Passage {
         const CALL: (Direction, Call) = (Direction::Read, Call::Accept);
         Waiting::new(&self.core, self.key, CALL.0, |context: &mut Context<'_>| {
             loop {
-                if !self.budget.is_left(&self.core, ACCEPTS_PER_ROUND as usize) {
+                if !self.budget.is_left(&self.core, self.core.accepts.get() as usize) {
                     self.core.defer(context.waker());
                     return Poll::Pending;
                 }

@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use manylane_io::{ACCEPTS_PER_ROUND, Kind, tcp_listener};
+use manylane_io::{ACCEPTS_PER_ROUND, Io, Kind, tcp_listener};
 use std::cell::Cell;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -16,6 +16,7 @@ use std::time::Duration;
 on_both_drivers! {
     every_connection_is_accepted_once;
     a_round_accepts_no_more_than_its_bound;
+    another_bound_of_a_round_is_kept;
     a_port_in_use_is_one_sentence_with_the_address;
     an_address_of_another_machine_is_one_sentence;
     an_accepted_connection_knows_its_peer;
@@ -85,6 +86,38 @@ fn a_round_accepts_no_more_than_its_bound(kind: Kind) {
         let took = rounds.get() - began;
         rounds.set(u32::MAX - 1);
         assert!(took + 1 >= 40 / ACCEPTS_PER_ROUND, "40 were accepted in {took} rounds");
+    });
+}
+
+fn another_bound_of_a_round_is_kept(kind: Kind) {
+    /// Most of 40 waiting connections that one poll of a task was given.
+    async fn most_at_once(io: &Io, bound: u32) -> u32 {
+        io.set_accepts_per_round(bound);
+        let (listener, address) = listener(io);
+        let _clients: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let got = Cell::new(0);
+        let mut all = std::pin::pin!(async {
+            while got.get() < 40 {
+                drop(listener.accept().await.unwrap());
+                got.set(got.get() + 1);
+            }
+        });
+        let mut most = 0;
+        std::future::poll_fn(|context| {
+            let before = got.get();
+            let outcome = all.as_mut().poll(context);
+            most = most.max(got.get() - before);
+            outcome
+        })
+        .await;
+        most
+    }
+    run(kind, |io| async move {
+        assert_eq!(io.accepts_per_round(), ACCEPTS_PER_ROUND);
+        let most = most_at_once(&io, 7).await;
+        assert!(most > ACCEPTS_PER_ROUND && most <= 7, "{most} of 7");
+        assert!(most_at_once(&io, u32::MAX).await > 7);
+        assert_eq!(most_at_once(&io, 0).await, 1, "else a listener would never give anything");
     });
 }
 

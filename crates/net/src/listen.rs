@@ -8,9 +8,8 @@ use crate::options::ListenOptions;
 use crate::unix_file::UnixFile;
 use manylane_io::namespace::Namespace;
 use manylane_io::socket::{self, AddressFamily, Shape};
-use manylane_io::{ACCEPTS_PER_ROUND, Errno, Error, Io, Listener, Passage};
+use manylane_io::{Errno, Error, Io, Listener, Passage};
 use manylane_local::{Kind, Name, Socket};
-use manylane_sched::Here;
 use std::cell::Cell;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -240,7 +239,7 @@ impl Bound {
         let source = match &self.socket {
             Inner::System { .. } => AcceptFrom::Listener(io.listener(self.duplicate()?).map_err(refused)?),
             Inner::Passage(_) => AcceptFrom::Passage(io.passage(self.duplicate()?).map_err(refused)?),
-            Inner::Local(socket) => AcceptFrom::Local(socket.clone(), io.here(), Cell::new(0)),
+            Inner::Local(socket) => AcceptFrom::Local(socket.clone(), io.clone(), Cell::new(0)),
         };
         Ok(Acceptor(source))
     }
@@ -256,7 +255,7 @@ enum AcceptFrom {
     Listener(Listener),
     Passage(Passage),
     /// With the connections that were accepted since the last pause.
-    Local(Socket, Here, Cell<u32>),
+    Local(Socket, Io, Cell<u32>),
 }
 
 impl Acceptor {
@@ -281,10 +280,10 @@ impl Acceptor {
                     Err(error) => return Err(AcceptError::Socket(error)),
                 }
             },
-            AcceptFrom::Local(socket, here, accepted) => {
-                if accepted.get() >= ACCEPTS_PER_ROUND {
+            AcceptFrom::Local(socket, io, accepted) => {
+                if accepted.get() >= io.accepts_per_round() {
                     accepted.set(0);
-                    here.yield_now().await;
+                    io.here().yield_now().await;
                 }
                 accepted.set(accepted.get() + 1);
                 socket.accept_async().await.map(Incoming::Local).map_err(AcceptError::Local)

@@ -3,7 +3,6 @@
 use super::Epoll;
 use crate::core::{Core, Direction, Fd};
 use crate::error::{Call, Error};
-use crate::limits::ACCEPTS_PER_ROUND;
 use crate::listener::{Fault, fault};
 use crate::slab::Key;
 use rustix::io::Errno;
@@ -24,7 +23,7 @@ impl Epoll {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key).expect("a source lives as long as its handle");
         while source.readable {
-            if !source.may_take(core.round.get(), ACCEPTS_PER_ROUND) {
+            if !source.may_take(core.round.get(), core.accepts.get()) {
                 if source.reader.park(context.waker()).is_err() {
                     return Poll::Ready(Err(Error::busy(Call::Accept)));
                 }

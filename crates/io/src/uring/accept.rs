@@ -4,7 +4,7 @@ use super::Uring;
 use super::source::{Op, Source};
 use crate::core::{Core, Fd};
 use crate::error::{Call, Error};
-use crate::limits::{ACCEPTED_AHEAD, ACCEPTS_PER_ROUND};
+use crate::limits::ACCEPTED_AHEAD;
 use crate::listener::{Fault, fault};
 use crate::slab::Key;
 use io_uring::{cqueue, opcode, types};
@@ -23,7 +23,7 @@ impl Uring {
     ) -> Poll<Result<(OwnedFd, Option<SocketAddrAny>), Error>> {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key).expect("a source lives as long as its handle");
-        let may = source.may_take(core.round.get(), ACCEPTS_PER_ROUND);
+        let may = source.may_take(core.round.get(), core.accepts.get());
         if may && let Some(fd) = source.accepted.pop_front() {
             source.taken += 1;
             return Poll::Ready(Ok((fd, None)));

@@ -50,6 +50,8 @@ pub struct Process {
     pub runqueue_depth: Option<u32>,
     /// `tune.sched.low-latency`
     pub low_latency: bool,
+    /// `tune.maxaccept`: none is the driver's own bound, the highest number is no bound.
+    pub maxaccept: Option<u32>,
     /// `harden.reject-privileged-ports.tcp`
     pub reject_privileged: bool,
     /// `tune.idle-pool.shared`: a lane without an idle connection asks another one.
@@ -380,7 +382,6 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
     ] {
         refuse.idle(set, keyword, driver);
     }
-    refuse.idle(maxaccept, "tune.maxaccept", "a lane accepts 4 connections in one go");
     refuse.idle(idletimer, "tune.idletimer", "streams are not slowed down when they are idle");
     refuse.idle(takeover_other_tg, "tune.takeover-other-tg-connections", "there is one group of lanes");
     if listener_multi_queue.is_some_and(|set| set.value == "off") {
@@ -391,6 +392,10 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
     Process {
         runqueue_depth: runqueue_depth.map(|set| set.value as u32),
         low_latency: is_on(sched_low_latency),
+        maxaccept: maxaccept.as_ref().and_then(|set| match set.value {
+            0 => None, // as if it were not there
+            bound => Some(u32::try_from(bound).unwrap_or(u32::MAX)),
+        }),
         bufsize,
         maxrewrite,
         idle_shared: idle_pool_shared.is_none_or(|set| set.value != "off"),

@@ -69,6 +69,9 @@ impl Local {
     /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
     /// [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
+        if let Some(bound) = generation.process.maxaccept {
+            io.set_accepts_per_round(bound);
+        }
         let servers = generation.backends.iter().flat_map(|backend| &backend.servers);
         let connectors = servers.map(|server| Connector::new(server.connect.clone())).collect();
         let shelves =
