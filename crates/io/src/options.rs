@@ -4,6 +4,7 @@
 //! listener are copied by the kernel to each connection that it accepts, so they cost nothing there.
 
 use rustix::io::Errno;
+use rustix::net::sockopt;
 use std::ffi::c_int;
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -141,7 +142,23 @@ pub fn set_silent_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 /// # Errors
 /// The system's.
 pub fn reset_on_close(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
-    rustix::net::sockopt::socket_linger(socket).map(|linger| linger.is_some_and(|time| time.is_zero()))
+    sockopt::socket_linger(socket).map(|linger| linger.is_some_and(|time| time.is_zero()))
+}
+
+/// The algorithm by which a TCP connection, or those of a listener, avoid congestion: `cubic`, `bbr`.
+///
+/// # Errors
+/// The system's: `ENOENT` when it has none of the name, `EPERM` when only the privileged may choose it.
+pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    sockopt::set_tcp_congestion(socket, name)
+}
+
+/// The name of the algorithm by which `socket` avoids congestion.
+///
+/// # Errors
+/// The system's: `EOPNOTSUPP` when it is not TCP's.
+pub fn congestion_control(socket: BorrowedFd<'_>) -> Result<String, Errno> {
+    sockopt::tcp_congestion(socket)
 }
 
 /// Packets come and go through the network device `name` only; an empty name takes that back.
@@ -229,6 +246,8 @@ mod tests {
             set_option(socket, which, value).unwrap();
             assert_eq!(option(socket, which), Ok(value), "{which}");
         }
+        set_congestion_control(socket, "reno").unwrap(); // every kernel has it
+        assert_eq!(congestion_control(socket).as_deref(), Ok("reno"));
         assert_eq!(option(socket, SocketOption::Listening), Ok(1));
         assert_eq!(reset_on_close(socket), Ok(false));
         set_reset_on_close(socket).unwrap();
@@ -240,6 +259,8 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(option(socket.as_fd(), SocketOption::V6Only), Err(Errno::OPNOTSUPP));
         assert_eq!(set_option(socket.as_fd(), SocketOption::KeepAliveIdle, 1), Err(Errno::NOPROTOOPT));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(set_congestion_control(listener.as_fd(), "no such algorithm"), Err(Errno::NOENT));
         assert_eq!(bind_to_device(socket.as_fd(), "no such device"), Err(Errno::NODEV));
         assert_eq!(bind_to_device(socket.as_fd(), "a name that is too long"), Err(Errno::INVAL));
         assert_eq!(device(socket.as_fd()).as_deref(), Ok(""));

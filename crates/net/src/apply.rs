@@ -110,6 +110,10 @@ impl Options<'_> {
             let milliseconds = i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1); // 0 is the system's own
             self.set("tcp-ut", SocketOption::UserTimeout, milliseconds)?;
         }
+        if let Some(name) = &options.congestion_control {
+            options::set_congestion_control(self.socket, name)
+                .map_err(|errno| (Step::Option("cc", "TCP_CONGESTION"), errno))?;
+        }
         if options.no_linger {
             options::set_reset_on_close(self.socket)
                 .map_err(|errno| (Step::Option("nolinger", "SO_LINGER"), errno))?;

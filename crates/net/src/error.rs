@@ -119,6 +119,12 @@ impl Inner {
             (Step::Source, Errno::ADDRNOTAVAIL) => "no network device has this address, or all of its ports are in use",
             (Step::Source, Errno::ADDRINUSE) => "all ports of the range are in use; make it larger",
             (Step::Option("interface", _), Errno::NODEV) => "'ip link' shows the devices that there are",
+            (Step::Option("cc", _), Errno::NOENT) => {
+                "'sysctl net.ipv4.tcp_available_congestion_control' shows the algorithms that there are"
+            }
+            (Step::Option("cc", _), Errno::PERM) => {
+                "'sysctl net.ipv4.tcp_allowed_congestion_control' shows those that need no capability"
+            }
             (Step::Option(..), Errno::PERM) => "this needs a capability such as CAP_NET_ADMIN",
             (Step::Inherit, Errno::BADF) => "the parent left no such descriptor open",
             (Step::Inherit, Errno::NOTSOCK) => "the descriptor is no socket",

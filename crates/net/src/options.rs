@@ -92,6 +92,9 @@ pub struct CommonOptions {
     pub no_delay: bool,
     /// `option nolinger`: closing resets the connection, and bytes that were not sent are dropped. Default off.
     pub no_linger: bool,
+    /// `cc`: the algorithm of congestion control, by the system's name: `cubic`, `bbr`. Default the system's own
+    /// (`net.ipv4.tcp_congestion_control`).
+    pub congestion_control: Option<Box<str>>,
     /// A number for the rules of routing and filters. Needs the capability `CAP_NET_ADMIN` or `CAP_NET_RAW`.
     pub mark: Option<u32>,
     /// The type of service, or the traffic class of IPv6.
@@ -100,7 +103,15 @@ pub struct CommonOptions {
 
 impl Default for CommonOptions {
     fn default() -> Self {
-        Self { user_timeout: None, keep_alive: None, no_delay: true, no_linger: false, mark: None, tos: None }
+        Self {
+            user_timeout: None,
+            keep_alive: None,
+            no_delay: true,
+            no_linger: false,
+            congestion_control: None,
+            mark: None,
+            tos: None,
+        }
     }
 }
 

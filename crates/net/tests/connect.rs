@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Folder, assert_option, endpoint, ip, on_lane};
-use manylane_io::options::{SocketOption, reset_on_close};
+use manylane_io::options::{SocketOption, congestion_control, reset_on_close};
 use manylane_io::{Errno, Io, socket};
 use manylane_net::{
     AcceptError, CommonOptions, ConnectOptions, Connection, Connector, Endpoint, Expected, KeepAlive,
@@ -41,6 +41,7 @@ fn a_connection_has_every_option() {
                     interval: Some(Duration::from_secs(10)),
                 }),
                 no_linger: true,
+                congestion_control: Some("reno".into()),
                 tos: Some(0x10),
                 ..Default::default()
             },
@@ -55,6 +56,7 @@ fn a_connection_has_every_option() {
         assert_option(stream.stream().unwrap(), SocketOption::NoDelay, 1);
         assert_option(stream.stream().unwrap(), SocketOption::Tos, 0x10);
         assert_option(stream.stream().unwrap(), SocketOption::BindAddressNoPort, 1);
+        assert_eq!(congestion_control(stream.stream().unwrap().as_fd()).as_deref(), Ok("reno"));
         assert_eq!(reset_on_close(stream.stream().unwrap().as_fd()), Ok(true));
         let (served, peer) = listener.accept().unwrap();
         assert_eq!((peer, local_address(&stream)), (local_address(&stream), peer));

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Folder, assert_option, endpoint, ip, on_lane};
 use manylane_io::Errno;
-use manylane_io::options::{SocketOption, option, reset_on_close};
+use manylane_io::options::{SocketOption, congestion_control, option, reset_on_close};
 use manylane_net::{
     Bound, CommonOptions, Endpoint, Incoming, KeepAlive, ListenOptions, Step, UnixOptions, V6,
     bind_datagrams, listen, listen_sharded,
@@ -39,6 +39,7 @@ fn all_options() -> ListenOptions {
                 interval: Some(Duration::from_millis(6001)),
             }),
             no_linger: true,
+            congestion_control: Some("reno".into()),
             tos: Some(0x20),
             ..CommonOptions::default()
         },
@@ -55,6 +56,7 @@ fn assert_all_options(socket: impl AsFd) {
     assert_option(socket, SocketOption::KeepAliveInterval, 7);
     assert_option(socket, SocketOption::NoDelay, 1);
     assert_option(socket, SocketOption::Tos, 0x20);
+    assert_eq!(congestion_control(socket).as_deref(), Ok("reno"));
     assert_eq!(reset_on_close(socket), Ok(true));
 }
 
@@ -345,7 +347,7 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
 
 #[test]
 fn an_option_that_is_refused_is_named() {
-    let cases: [(ListenOptions, &str); 3] = [
+    let cases: [(ListenOptions, &str); 4] = [
         (
             ListenOptions { mss: Some(10), ..Default::default() },
             "cannot listen on '127.0.0.1:0': 'mss' (TCP_MAXSEG) was refused: Invalid argument (os error 22)",
@@ -367,6 +369,14 @@ fn an_option_that_is_refused_is_named() {
             ListenOptions { interface: Some("no such dev".into()), ..Default::default() },
             "cannot listen on '127.0.0.1:0': 'interface' (SO_BINDTODEVICE) was refused: No such device (os error 19); \
              'ip link' shows the devices that there are",
+        ),
+        (
+            ListenOptions {
+                common: CommonOptions { congestion_control: Some("none such".into()), ..Default::default() },
+                ..Default::default()
+            },
+            "cannot listen on '127.0.0.1:0': 'cc' (TCP_CONGESTION) was refused: No such file or directory (os error 2); \
+             'sysctl net.ipv4.tcp_available_congestion_control' shows the algorithms that there are",
         ),
     ];
     for (options, expected) in cases {

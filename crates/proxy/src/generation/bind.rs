@@ -115,7 +115,6 @@ pub(super) fn listeners(
         mode,
         thread,
     } = options;
-    refuse.set(cc, "cc", "it is not built yet");
     if let Some(mss) = mss
         && mss.value < 0
     {
@@ -163,6 +162,7 @@ pub(super) fn listeners(
                 &settings.client_keep_alive,
             ),
             no_linger: toggle(Toggle::NOLINGER),
+            congestion_control: name(cc),
             ..CommonOptions::default()
         },
     };

@@ -157,7 +157,6 @@ pub(super) fn server(
     refuse.set(resolve_opts, "resolve-opts", names);
     refuse.set(resolve_prefer, "resolve-prefer", names);
     refuse.set(resolvers, "resolvers", names);
-    refuse.set(cc, "cc", "it is not built yet");
     if namespace.as_ref().is_some_and(|set| set.value == *"*") {
         refuse.set(namespace, "namespace *", "the client's namespace is not known here");
     }
@@ -173,6 +172,7 @@ pub(super) fn server(
             &settings.server_keep_alive,
         ),
         no_linger: settings.option(Toggle::NOLINGER),
+        congestion_control: cc.as_ref().map(|set| text(&set.value)),
         ..CommonOptions::default()
     };
     let source = source.as_ref().or(settings.source.as_ref()).map(|set| &set.value);
