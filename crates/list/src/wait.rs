@@ -10,7 +10,7 @@ use manylane_sync::relax;
 /// neighbour at work, who will be at work again at once.
 /// - The long wait is a turn for the neighbour. A change of turns costs each side several transfers of lines and some failures,
 ///   so a turn must be long against them. Waits of 64 to 128 at first and up to 512 later, as they were before,
-///   left both sides waiting for more than half of the time (61 ns an operation of two threads, where it is 38 now).
+///   left both sides waiting for more than half of the time (61 ns an operation of two threads, where it is 36 now).
 /// - One try after a long wait meets the neighbour at work again, nine times in ten if that does nothing else, and then the
 ///   turn goes on without end (fairness 0.05 with two lanes on the virtual machine). The tries that follow closely come
 ///   between two of the neighbour's operations, since the first has taken the line from it (fairness 0.95).
