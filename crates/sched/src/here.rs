@@ -2,7 +2,7 @@
 
 use crate::class::Class;
 use crate::error::{Cause, SpawnError};
-use crate::home::{self, Home};
+use crate::home::{self, Home, Settings};
 use crate::inbox::Closed;
 use crate::kind::TaskKind;
 use crate::slot::{Entry, bits};
@@ -15,6 +15,7 @@ use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The calling thread's lane. A copy of it is a copy of a pointer; it stays on its thread. Tasks take it along.
 #[derive(Clone, Copy)]
@@ -136,6 +137,12 @@ impl Here {
             Poll::Pending
         })
         .await;
+    }
+
+    /// From here on the lane looks for work for so long before it sleeps: see [`Config::busy_poll`](crate::Config::busy_poll).
+    pub fn set_busy_poll(self, time: Duration) {
+        let settings = Settings { busy_poll: time, ..self.home.settings.get() };
+        self.home.settings.set(settings);
     }
 
     /// Ends [`Lane::run`](crate::Lane::run) after this round.

@@ -18,6 +18,7 @@ use manylane_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, OwnedU64}
 use manylane_sync::{LaneCell, LaneId, LockClass, Mutex, PerLane};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::Arc;
+use std::time::Duration;
 
 static UNPARK: LockClass = LockClass::new("lane unparker", LockClass::LEAF);
 
@@ -106,6 +107,7 @@ impl Published {
 pub(crate) struct Settings {
     pub(crate) depth: u32,
     pub(crate) low_latency: bool,
+    pub(crate) busy_poll: Duration,
     pub(crate) clock: fn() -> Time,
     #[cfg(all(debug_assertions, not(loom)))]
     pub(crate) on_late_wake: fn(LaneId, &crate::LateWake),
@@ -215,6 +217,7 @@ impl Home {
             settings: Own::new(Settings {
                 depth: 1,
                 low_latency: false,
+                busy_poll: Duration::ZERO,
                 clock: Time::now,
                 #[cfg(all(debug_assertions, not(loom)))]
                 on_late_wake: |_, _| {},

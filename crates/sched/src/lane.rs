@@ -1,5 +1,6 @@
 //! A lane from its owner's side: rounds, sleep, the loop.
 
+use crate::busy::{Found, Looks};
 use crate::class::{Class, RUNQUEUE_DEPTH};
 use crate::error::{LaneTaken, SpawnError};
 use crate::here::{Here, Remote};
@@ -29,6 +30,7 @@ use std::time::Duration;
 pub struct Config {
     runqueue_depth: u32,
     low_latency: bool,
+    busy_poll: Duration,
     clock: fn() -> Time,
     #[cfg_attr(not(all(debug_assertions, not(loom))), allow(dead_code))] // nothing is recorded there
     on_late_wake: fn(LaneId, &LateWake),
@@ -45,6 +47,7 @@ impl Config {
         Self {
             runqueue_depth: RUNQUEUE_DEPTH,
             low_latency: false,
+            busy_poll: Duration::ZERO,
             clock: Time::now,
             on_late_wake: print_late_wake,
         }
@@ -73,6 +76,16 @@ impl Config {
         self
     }
 
+    /// For how long a lane that has nothing to do looks for work before it sleeps (`SO_BUSY_POLL` of a whole lane): zero is not at all,
+    /// [`Duration::MAX`] that it never sleeps. What another lane sends is then seen after tens of nanoseconds, and costs that lane no
+    /// system call; but the lane takes a whole processor, and where there are more such lanes than processors each waits for the others'
+    /// time slices. Default zero. [`Here::set_busy_poll`] changes it later.
+    #[must_use]
+    pub const fn busy_poll(mut self, time: Duration) -> Self {
+        self.busy_poll = time;
+        self
+    }
+
     /// The clock of [`Lane::run`] and of profiling. Default [`Time::now`].
     #[must_use]
     pub const fn clock(mut self, clock: fn() -> Time) -> Self {
@@ -89,7 +102,8 @@ impl Default for Config {
 
 /// The scheduler of the thread that made it. See the crate's page.
 pub struct Lane {
-    home: &'static Home,
+    pub(crate) home: &'static Home,
+    pub(crate) looks: Looks,
     not_send: PhantomData<*const ()>,
 }
 
@@ -119,6 +133,7 @@ impl Lane {
         home.settings.set(Settings {
             depth: config.runqueue_depth,
             low_latency: config.low_latency,
+            busy_poll: config.busy_poll,
             clock: config.clock,
             #[cfg(all(debug_assertions, not(loom)))]
             on_late_wake: config.on_late_wake,
@@ -133,7 +148,7 @@ impl Lane {
         home.published.thread.enter();
         home::set_current(Some(home));
         isolate::enter(home);
-        let lane = Self { home, not_send: PhantomData };
+        let lane = Self { home, looks: Looks::new(), not_send: PhantomData };
         // What came for an earlier owner wakes nobody, but its nodes must be got back.
         home.collect();
         Ok(lane)
@@ -212,12 +227,22 @@ impl Lane {
 
     /// Looks at the poller, and sleeps there if the round left nothing to do. Other lanes may isolate themselves meanwhile.
     ///
+    /// With [`Config::busy_poll`] it looks around before it sleeps, and need not look at the poller each time.
+    ///
     /// `poller` is the one whose [`unparker`](Poller::unparker) this lane was given by [`attach`](Self::attach).
     ///
     /// # Errors
     /// What the poller says.
     pub fn park<P: Poller + ?Sized>(&mut self, poller: &mut P, round: &Round) -> io::Result<()> {
         let home = self.home;
+        let busy_poll = home.settings.get().busy_poll;
+        if !busy_poll.is_zero()
+            && !round.more
+            && !home.local.stopping.get()
+            && self.look_around(poller, round, busy_poll)? == Found::Work
+        {
+            return Ok(());
+        }
         // A look first costs a load, where a push that came meanwhile makes the exchange fail.
         if round.more || home.local.stopping.get() || !home.inbox.is_empty() {
             return poller.poll(self.here(), Some(Duration::ZERO));

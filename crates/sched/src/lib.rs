@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
 
 mod blocking;
+mod busy;
 mod chunks;
 mod class;
 mod error;

@@ -26,6 +26,12 @@ pub trait Poller {
     /// # Errors
     /// What makes it senseless to go on; [`Lane::run`](crate::Lane::run) returns it.
     fn poll(&mut self, here: Here, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Whether a look would do something, as far as that is known without a system call: tasks to wake, operations to hand over. A
+    /// lane that [polls busily](crate::Config::busy_poll) asks before it looks at its inbox alone for a while. By default always.
+    fn has_work(&self) -> bool {
+        true
+    }
 }
 
 /// Waits for nothing but wake-ups from other lanes and timers, by the thread's own parking place. For lanes without I/O, and
@@ -61,5 +67,9 @@ impl Poller for ThreadPoller {
             None => std::thread::park(),
         }
         Ok(())
+    }
+
+    fn has_work(&self) -> bool {
+        false
     }
 }

@@ -24,9 +24,13 @@ static OUTER: LockClass = LockClass::new("test", 0);
 
 /// A thread with a lane that runs until it is stopped.
 fn start() -> (Remote, JoinHandle<()>) {
+    start_with(Config::new())
+}
+
+fn start_with(config: Config) -> (Remote, JoinHandle<()>) {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let mut lane = Lane::new(Config::new()).expect("a new thread has no lane");
+        let mut lane = Lane::new(config).expect("a new thread has no lane");
         tell.send(lane.remote()).expect("the test listens");
         lane.run(&mut ThreadPoller::new()).expect("this poller has no errors");
     });
@@ -128,20 +132,42 @@ impl Baton {
     }
 }
 
-/// Each side sleeps most of the time: a single lost wake-up would end the game.
-#[test]
-fn two_lanes_that_wake_each_other_lose_no_wake_up() {
-    let lanes = vec![start(), start()];
+/// So often does each side pass the baton of each game. A single lost wake-up would end the game.
+fn play(config: Config, rounds: usize) {
+    let lanes = vec![start_with(config), start_with(config)];
     let (done, ended) = mpsc::channel();
     let games: Vec<Arc<Baton>> = (0..3).map(|_| Arc::new(Baton::new())).collect();
     for game in &games {
         for (side, (remote, _)) in lanes.iter().enumerate() {
-            remote.spawn(&KIND, Class::Normal, game.clone().play(side, 1000, done.clone())).unwrap();
+            remote.spawn(&KIND, Class::Normal, game.clone().play(side, rounds, done.clone())).unwrap();
         }
     }
     assert_eq!(ended.iter().take(6).sum::<usize>(), 3);
-    assert!(games.iter().all(|game| game.turn.load(Ordering::Relaxed) == 2000));
+    assert!(games.iter().all(|game| game.turn.load(Ordering::Relaxed) == 2 * rounds));
     stop(lanes);
+}
+
+/// Each side sleeps most of the time.
+#[test]
+fn two_lanes_that_wake_each_other_lose_no_wake_up() {
+    play(Config::new(), 1000);
+}
+
+/// With the shorter times the lanes fall asleep now and then. Few rounds where they never do: on one processor each takes a time slice.
+#[test]
+fn two_lanes_that_poll_busily_lose_no_wake_up() {
+    play(Config::new().busy_poll(Duration::from_nanos(1)), 1000);
+    play(Config::new().busy_poll(Duration::from_micros(20)), 1000);
+    play(Config::new().busy_poll(Duration::MAX), 50);
+}
+
+#[test]
+fn work_is_done_isolated_beside_a_lane_that_never_sleeps() {
+    let (remote, thread) = start_with(Config::new().busy_poll(Duration::MAX));
+    for n in 0..10 {
+        assert_eq!(isolate(|| n), n);
+    }
+    stop(vec![(remote, thread)]);
 }
 
 fn tree(depth: u32, seed: u64, lanes: Arc<Vec<Remote>>, count: Arc<AtomicU64>, done: mpsc::Sender<()>) {

@@ -60,6 +60,42 @@ fn a_wake_up_from_afar_reaches_a_lane_that_falls_asleep() {
     });
 }
 
+/// Looks are loads, the exchange before the sleep is that of every lane: here in all its places among looks at inbox and poller.
+#[test]
+fn a_wake_up_from_afar_reaches_a_lane_that_polls_busily_and_then_falls_asleep() {
+    model(|| {
+        let mut lane =
+            Lane::new(Config::new().clock(token::ticking_clock).busy_poll(Duration::from_nanos(1))).unwrap();
+        let flags = flags();
+        let id = waits_for(&lane, &flags, 1);
+        let waker = set_and_wake(&flags, 0, id);
+        lane.run(&mut Token::new()).unwrap();
+        drop(lane);
+        waker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_lane_that_polls_busily_for_ever_takes_tasks_and_steps_aside_for_isolated_work() {
+    model(|| {
+        let witness = Arc::new(Witness(UnsafeCell::new(0)));
+        let mut lane = Lane::new(Config::new().clock(token::clock).busy_poll(Duration::MAX)).unwrap();
+        let remote = lane.remote();
+        let in_rounds = witness.clone();
+        let task = async move { in_rounds.touch() };
+        lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        let isolated = witness.clone();
+        let asker = thread::spawn(move || {
+            isolate(|| isolated.touch());
+            remote.stop().unwrap();
+        });
+        lane.run(&mut Token::new()).unwrap();
+        drop(lane);
+        asker.join().unwrap();
+        assert_eq!(witness.read(), 2);
+    });
+}
+
 #[test]
 fn of_two_wake_ups_at_the_same_time_the_task_sees_both() {
     model(|| {

@@ -2,13 +2,16 @@
 #![cfg(manylane_sim)]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
-use manylane_sched::{Class, Config, Lane, Remote, TaskId, TaskKind, Time};
+use manylane_sched::{Class, Config, Lane, Remote, TaskId, TaskKind, ThreadPoller, Time};
 use manylane_sim::{Report, Simulation, Topology, Worker};
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use manylane_sync::{CachePadded, LockClass, Mutex, relax};
+use std::cell::Cell;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 static KIND: TaskKind = TaskKind::new("simulated");
 static MEET: LockClass = LockClass::new("meeting", 1);
@@ -153,5 +156,72 @@ fn a_task_for_another_lane_moves_at_most_eight_lines_with_its_answer() {
     });
     println!("{each} transfers a task");
     assert!(each <= 8.0, "{each}");
+    assert!(each >= 4.0, "{each}: nothing was measured");
+}
+
+/// A lane that polls busily, with a task that counts its polls.
+struct Player {
+    lane: Lane,
+    own: TaskId,
+    polls: Rc<Cell<u64>>,
+}
+
+impl Player {
+    fn new() -> Self {
+        let config = Config::new().clock(|| Time::ZERO).busy_poll(Duration::MAX);
+        let mut lane = Lane::new(config).unwrap();
+        let polls = Rc::new(Cell::new(0));
+        let count = polls.clone();
+        let task = poll_fn(move |_| {
+            count.set(count.get() + 1);
+            Poll::<()>::Pending
+        });
+        let own = lane.here().spawn(&KIND, Class::Normal, task).unwrap();
+        lane.round(Time::ZERO);
+        Self { lane, own, polls }
+    }
+
+    /// Until the task was woken.
+    fn wait(&mut self) {
+        let before = self.polls.get();
+        let mut poller = ThreadPoller::new();
+        loop {
+            let round = self.lane.round(Time::ZERO);
+            if self.polls.get() > before {
+                return;
+            }
+            self.lane.park(&mut poller, &round).unwrap();
+        }
+    }
+}
+
+/// Nothing but the wake-ups: `pending` with the slot's node, and the inbox's head, each way.
+#[test]
+fn wake_ups_there_and_back_between_lanes_that_poll_busily_move_at_most_twelve_lines() {
+    let setup = || [const { Mutex::new(&MEET, None::<TaskId>) }; 2];
+    let report = on(2, setup, |ids, worker| {
+        let mut player = Player::new();
+        let number = worker.number();
+        *ids[number].lock() = Some(player.own);
+        let other = loop {
+            if let Some(found) = *ids[1 - number].lock() {
+                break found;
+            }
+            relax();
+        };
+        worker.measure(WARM, MEASURED, |_| {
+            if number == 0 {
+                other.wake();
+                player.wait();
+            } else {
+                player.wait();
+                other.wake();
+            }
+        });
+    });
+    println!("{report}");
+    let each = report.transfers.total() as f64 / MEASURED as f64;
+    println!("{each} transfers there and back");
+    assert!(each <= 12.0, "{each}");
     assert!(each >= 4.0, "{each}: nothing was measured");
 }

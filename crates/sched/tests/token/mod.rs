@@ -16,6 +16,12 @@ pub(crate) fn clock() -> Time {
     Time::from_nanos(CLOCK.with(Cell::get))
 }
 
+/// A time that passes whenever somebody looks.
+#[allow(dead_code)] // not every model is about that
+pub(crate) fn ticking_clock() -> Time {
+    CLOCK.with(|clock| Time::from_nanos(clock.replace(clock.get() + 1)))
+}
+
 /// Sleeps until its token is set, as an `eventfd` does.
 #[derive(Clone)]
 pub(crate) struct Token(std::sync::Arc<(Mutex<bool>, Condvar)>);

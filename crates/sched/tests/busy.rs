@@ -1,0 +1,211 @@
+//! Lanes that look for work before they sleep, or never sleep: what they look at, and when they leave off. Several of them play in `lanes.rs`.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_sched::{Class, Config, Here, Lane, Poller, TaskId, TaskKind, Time, Unpark};
+use std::cell::Cell;
+use std::future::pending;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+static KIND: TaskKind = TaskKind::new("test");
+
+const STEP: Duration = Duration::from_micros(1);
+
+thread_local! {
+    static CLOCK: Cell<Time> = const { Cell::new(Time::ZERO) };
+}
+
+/// A microsecond passes with each look.
+fn clock() -> Time {
+    CLOCK.set(CLOCK.get() + STEP);
+    CLOCK.get()
+}
+
+/// What a lane asked its poller for, and how often others called to wake it.
+#[derive(Default)]
+struct Seen {
+    looks: Cell<u32>,
+    sleeps: Cell<u32>,
+    rings: Arc<Rings>,
+}
+
+#[derive(Default)]
+struct Rings(AtomicUsize);
+
+impl Unpark for Rings {
+    fn unpark(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A poller that counts, and in whose looks something else is done.
+struct Counts<F> {
+    seen: Rc<Seen>,
+    has_work: bool,
+    meanwhile: F,
+}
+
+impl<F: FnMut(u32)> Poller for Counts<F> {
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.seen.rings.clone()
+    }
+
+    fn poll(&mut self, _: Here, timeout: Option<Duration>) -> std::io::Result<()> {
+        if timeout == Some(Duration::ZERO) {
+            self.seen.looks.set(self.seen.looks.get() + 1);
+            (self.meanwhile)(self.seen.looks.get());
+        } else {
+            self.seen.sleeps.set(self.seen.sleeps.get() + 1);
+        }
+        Ok(())
+    }
+
+    fn has_work(&self) -> bool {
+        self.has_work
+    }
+}
+
+/// On a thread of its own: a lane that looks for so long, where nothing has been done but this.
+fn on_lane(time: Duration, test: impl FnOnce(&mut Lane, TaskId, Rc<Seen>) + Send + 'static) {
+    let thread = std::thread::spawn(move || {
+        let mut lane = Lane::new(Config::new().clock(clock).busy_poll(time)).unwrap();
+        let waiting = lane.here().spawn(&KIND, Class::Normal, pending()).unwrap();
+        lane.round(clock());
+        test(&mut lane, waiting, Rc::default());
+    });
+    thread.join().unwrap();
+}
+
+/// From another thread; it has been pushed when this returns.
+fn wake(id: TaskId) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || id.wake());
+    });
+}
+
+#[test]
+fn a_lane_that_never_sleeps_is_woken_by_no_call() {
+    on_lane(Duration::MAX, |lane, waiting, seen| {
+        let meanwhile = |looks: u32| {
+            if looks.is_multiple_of(3) {
+                wake(waiting);
+            }
+        };
+        let mut poller = Counts { seen: seen.clone(), has_work: false, meanwhile };
+        lane.attach(&poller);
+        for _ in 0..5 {
+            let round = lane.round(clock());
+            lane.park(&mut poller, &round).unwrap();
+            let round = lane.round(clock());
+            assert_eq!((round.arrived, round.polled), (1, 1), "it leaves its place for that");
+        }
+        assert_eq!(seen.sleeps.get(), 0);
+        assert_eq!(seen.rings.0.load(Ordering::Relaxed), 0);
+        assert_eq!(seen.looks.get(), 15, "and goes on looking where it was");
+    });
+}
+
+#[test]
+fn a_lane_looks_for_the_time_that_it_was_given_and_then_sleeps_as_any_other() {
+    for steps in [1, 10] {
+        on_lane(STEP * steps, move |lane, waiting, seen| {
+            let mut poller = Counts { seen: seen.clone(), has_work: false, meanwhile: |_| {} };
+            lane.attach(&poller);
+            let round = lane.round(clock());
+            lane.park(&mut poller, &round).unwrap();
+            assert_eq!((seen.looks.get(), seen.sleeps.get()), (steps + 1, 1));
+            // The next time begins with the next round.
+            wake(waiting);
+            let round = lane.round(clock());
+            assert_eq!(round.polled, 1);
+            lane.park(&mut poller, &round).unwrap();
+            assert_eq!(seen.sleeps.get(), 2);
+        });
+    }
+}
+
+#[test]
+fn a_time_of_zero_is_no_look_in_vain_and_may_be_set_while_the_lane_runs() {
+    on_lane(Duration::MAX, |lane, _, seen| {
+        lane.here().set_busy_poll(Duration::ZERO);
+        let mut poller = Counts { seen: seen.clone(), has_work: true, meanwhile: |_| {} };
+        lane.attach(&poller);
+        let round = lane.round(clock());
+        lane.park(&mut poller, &round).unwrap();
+        assert_eq!((seen.looks.get(), seen.sleeps.get()), (0, 1));
+        lane.here().set_busy_poll(STEP);
+        lane.park(&mut poller, &round).unwrap();
+        assert_eq!((seen.looks.get(), seen.sleeps.get()), (2, 2));
+    });
+}
+
+#[test]
+fn a_lane_that_looks_around_leaves_for_timers_for_the_pollers_work_and_when_it_is_stopped() {
+    on_lane(Duration::MAX, |lane, waiting, seen| {
+        let here = lane.here();
+        let meanwhile = move |looks: u32| match looks {
+            3 => waiting.wake(),
+            6 => here.stop(),
+            _ => {}
+        };
+        let mut poller = Counts { seen: seen.clone(), has_work: false, meanwhile };
+        lane.attach(&poller);
+        let round = lane.round(clock());
+        lane.park(&mut poller, &round).unwrap();
+        assert_eq!(seen.looks.get(), 3);
+        let round = lane.round(clock());
+        assert_eq!(round.polled, 1);
+        lane.park(&mut poller, &round).unwrap();
+        assert_eq!(seen.looks.get(), 6);
+    });
+    on_lane(Duration::MAX, |lane, _, seen| {
+        let fired = Rc::new(Cell::new(false));
+        let (here, fire) = (lane.here(), fired.clone());
+        let sleeper = async move {
+            here.sleep(Duration::from_millis(3)).await;
+            fire.set(true);
+        };
+        here.spawn(&KIND, Class::Normal, sleeper).unwrap();
+        let mut poller = Counts { seen: seen.clone(), has_work: false, meanwhile: |_| {} };
+        lane.attach(&poller);
+        let began = clock();
+        let mut parks = 0;
+        loop {
+            let round = lane.round(clock());
+            if fired.get() {
+                break;
+            }
+            lane.park(&mut poller, &round).unwrap();
+            parks += 1;
+        }
+        assert!(clock().since(began) >= Duration::from_millis(3));
+        assert_eq!(seen.sleeps.get(), 0);
+        assert!(parks < 20 && seen.looks.get() > 1000, "{parks} rounds, {} looks", seen.looks.get());
+    });
+}
+
+/// Other lanes' wake-ups come so fast that the lane finds one whenever it looks.
+#[test]
+fn neither_does_the_poller_hold_up_every_wake_up_nor_do_wake_ups_keep_the_lane_from_its_poller() {
+    let looks = |has_work: bool| {
+        let (tell, told) = mpsc::channel();
+        on_lane(Duration::MAX, move |lane, waiting, seen| {
+            let mut poller = Counts { seen: seen.clone(), has_work, meanwhile: |_| {} };
+            lane.attach(&poller);
+            for _ in 0..100 {
+                let round = lane.round(clock());
+                wake(waiting);
+                lane.park(&mut poller, &round).unwrap();
+            }
+            tell.send(seen.looks.get()).unwrap();
+        });
+        told.recv().unwrap()
+    };
+    let seldom = looks(false); // a round is a microsecond here
+    assert!((5..=25).contains(&seldom), "{seldom}");
+    assert_eq!(looks(true), 100, "what the poller has to do does not wait");
+}
