@@ -95,11 +95,17 @@ impl Core {
         self.deferred.borrow_mut().push(waker.clone());
     }
 
+    /// Whether tasks wait for the next look at the kernel.
+    #[inline]
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.borrow().is_empty()
+    }
+
     /// Begins a round: wakes who was deferred, and tells whether anybody was.
     #[inline]
     pub(crate) fn begin_round(&self) -> bool {
         self.round.set(self.round.get() + 1);
-        if self.deferred.borrow().is_empty() { false } else { self.wake_deferred() }
+        self.has_deferred() && self.wake_deferred()
     }
 
     fn wake_deferred(&self) -> bool {

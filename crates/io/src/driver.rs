@@ -78,6 +78,11 @@ impl Poller for Driver {
         crate::core::backend!(core, driver => driver.wait(core, timeout))?;
         Ok(())
     }
+
+    fn has_work(&self) -> bool {
+        let core = &*self.io.core;
+        core.has_deferred() || crate::core::backend!(core, driver => driver.has_work())
+    }
 }
 
 impl Io {

@@ -163,6 +163,12 @@ impl Epoll {
         Ok(Chain::new())
     }
 
+    /// Whether bytes wait for the next round.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.unfinished.borrow().is_empty()
+    }
+
     /// One look at the kernel, and the wake-ups that follow from it.
     pub(crate) fn wait(&self, core: &Core, mut timeout: Option<Duration>) -> Result<(), Errno> {
         if !self.unfinished.borrow().is_empty() {

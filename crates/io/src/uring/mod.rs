@@ -282,6 +282,16 @@ impl Uring {
 
     // ---- The round ----
 
+    /// Whether operations wait to be handed over, or completions to be taken.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        let mut ring = self.ring.borrow_mut();
+        let queue = ring.submission();
+        let waits = !queue.is_empty() || queue.taskrun() || queue.cq_overflow();
+        drop(queue);
+        waits || !ring.completion().is_empty() || !self.backlog.borrow().is_empty()
+    }
+
     /// One look at the kernel, and the wake-ups that follow from it.
     pub(crate) fn wait(&self, core: &Core, timeout: Option<Duration>) -> Result<(), Errno> {
         self.enter(core, timeout)?;

@@ -48,7 +48,16 @@ pub fn not_shown(what: &str, why: impl std::fmt::Display) {
 
 /// Runs a future on a new lane of this thread, and checks that nothing of it is left.
 pub fn run<F: Future<Output = T> + 'static, T: 'static>(kind: Kind, body: impl FnOnce(Io) -> F) -> T {
-    let mut lane = Lane::new(Config::new()).unwrap();
+    run_with(Config::new(), kind, body)
+}
+
+/// The same, on a lane that behaves so.
+pub fn run_with<F: Future<Output = T> + 'static, T: 'static>(
+    config: Config,
+    kind: Kind,
+    body: impl FnOnce(Io) -> F,
+) -> T {
+    let mut lane = Lane::new(config).unwrap();
     let mut driver = Driver::new(lane.here(), Choice::Only(kind)).unwrap();
     assert_eq!(driver.kind(), kind);
     let io = driver.io();
