@@ -85,6 +85,44 @@ fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
     assert_eq!(program.wait().code(), Some(0));
 }
 
+/// State and processor time, in hundredths of a second, of each thread.
+fn threads(program: &Manylane) -> Vec<(char, u64)> {
+    let folder = format!("/proc/{}/task", program.pid());
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(entry.unwrap().path().join("stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let number = |at: usize| fields[at].parse::<u64>().unwrap();
+        (fields[0].chars().next().unwrap(), number(11) + number(12))
+    };
+    std::fs::read_dir(folder).unwrap().map(read).collect()
+}
+
+/// HAProxy's keyword. Lanes that sleep would never take so much time, and lanes that do not are never seen asleep.
+#[test]
+fn with_busy_polling_lanes_never_sleep_until_the_soft_stop() {
+    let (socket, address) = listener();
+    let config =
+        format!("global\n busy-polling\n{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+    let mut program = Manylane::start_ready(&config);
+    let mut stream = connect(address);
+    let mut byte = [0];
+    stream.write_all(b"a").unwrap();
+    stream.read_exact(&mut byte).unwrap();
+    // Without end if it is not so: then the limit of the whole run ends the test.
+    while threads(&program).iter().filter(|(_, time)| *time >= 5).count() < 2 {
+        std::thread::yield_now();
+    }
+    program.signal(Signal::SIGUSR1);
+    while threads(&program).iter().any(|(state, _)| *state != 'S') {
+        std::thread::yield_now();
+    }
+    assert!(program.runs());
+    stream.write_all(b"b").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut stream), "b");
+    assert_eq!(program.wait().code(), Some(0));
+}
+
 #[test]
 fn a_soft_stop_ends_after_hard_stop_after() {
     let (socket, address) = listener();

@@ -99,8 +99,10 @@ pub(crate) struct Work {
 pub(crate) type Services = Box<dyn FnOnce(&Io) -> Result<(), String>>;
 
 fn config(generation: &Generation) -> Config {
-    let config = Config::new().low_latency(generation.process.low_latency);
-    match generation.process.runqueue_depth {
+    let process = &generation.process;
+    let busy_poll = if process.busy_polling { Duration::MAX } else { Duration::ZERO };
+    let config = Config::new().low_latency(process.low_latency).busy_poll(busy_poll);
+    match process.runqueue_depth {
         Some(depth) => config.runqueue_depth(depth),
         None => config,
     }
@@ -250,7 +252,13 @@ async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet:
         here.sleep(generation.process.grace).await;
     }
     for &lane in lanes {
-        order(lane, generation, |local| local.stop());
+        order(lane, generation, |local| {
+            // Processors are for the successor.
+            if let Some(here) = Here::current() {
+                here.set_busy_poll(Duration::ZERO);
+            }
+            local.stop();
+        });
     }
     if !quiet {
         for frontend in &generation.frontends {

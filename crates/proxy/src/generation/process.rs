@@ -50,6 +50,8 @@ pub struct Process {
     pub runqueue_depth: Option<u32>,
     /// `tune.sched.low-latency`
     pub low_latency: bool,
+    /// `busy-polling`: lanes never sleep until the soft stop.
+    pub busy_polling: bool,
     /// `tune.maxaccept`: none is the driver's own bound, the highest number is no bound.
     pub maxaccept: Option<u32>,
     /// `harden.reject-privileged-ports.tcp`
@@ -211,7 +213,6 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         zero_warning,
     } = global;
     let lanes = "groups of lanes and their processors are not set by the file yet";
-    refuse.on(busy_polling, "busy-polling", "lanes sleep when they have nothing to do");
     refuse.set(close_spread_time, "close-spread-time", "it is not built yet");
     for statement in cpu_placement.iter().chain(thread_group) {
         refuse.keyword(statement.pos, statement.keyword, lanes);
@@ -263,6 +264,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         strict_limits: strict_limits.is_none_or(|set| set.value),
         hard_stop_after: hard_stop_after.map(|Set { value: HardStop { after }, .. }| after),
         grace: grace.map_or(Duration::ZERO, |set| set.value),
+        busy_polling: is_on(busy_polling),
         no_splice: is_on(nosplice),
         no_reuse_port: is_on(noreuseport),
         reject_privileged: is_on(reject_privileged_tcp),
