@@ -63,9 +63,9 @@ test-debug: ## unit, property, stress and documentation tests, with lock ranks c
 test-release: ## the same at full speed, where races are narrower
 	cargo test --profile stress $(LIBRARIES) --features manylane-pool/fault-injection --tests
 
-test-drivers: ## the program's own tests with io_uring; the others take epoll
+test-drivers: ## the tests of the program and of net with io_uring; elsewhere they take epoll, and those of io both
 	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then \
-		MANYLANE_DRIVER=io_uring cargo test --profile stress --package manylane --tests; \
+		MANYLANE_DRIVER=io_uring cargo test --profile stress --package manylane --package manylane-net --tests; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi
 
 test-features: ## the crates that have features, with all of them
@@ -114,7 +114,7 @@ check: ## format, lints on all three machines, rooms and arrows, each feature al
 	cargo xtask each-feature
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-bench: ## all measurements: scaling, side by side with peers, response times beside long tasks, instruction counts (about half an hour)
+bench: ## all measurements: scaling, side by side with peers, response times beside long tasks, instruction counts, the forwarder beside C (about half an hour)
 	@scripts/setup bench
 	$(SIM) cargo build --release --package manylane-bench
 	cargo rustc --release --package manylane-bench --bin manylane-bench -- $(ALIGNED)
@@ -125,6 +125,8 @@ bench: ## all measurements: scaling, side by side with peers, response times bes
 	cargo rustc --release --package manylane --bin manylane -- $(ALIGNED)
 	$(TARGET)/release/manylane-bench proxy
 	cargo bench --package manylane-bench
+	cargo build --release --package manylane-io --examples
+	$(TARGET)/release/examples/measure --requests 10000 --rounds 15
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 60)
 	@scripts/setup fuzz

@@ -320,6 +320,28 @@ fn raw(connection: &Connection) -> i32 {
 }
 
 #[test]
+fn as_many_connections_wait_as_the_backlog_says_and_one() {
+    let name = format!("manylane-net-backlog-{}", std::process::id());
+    let to = endpoint(&format!("abns@{name}")); // the system tells at once that its queue is full
+    for backlog in [2, 5] {
+        let to = to.clone();
+        on_lane(move |io| async move {
+            let _bound = listen(&to, &ListenOptions { backlog, ..Default::default() }).unwrap();
+            let mut waiting = Vec::new();
+            let error = loop {
+                match connect(&io, &to, ConnectOptions::default()).await {
+                    Ok(connection) => waiting.push(connection),
+                    Err(error) => break error,
+                }
+                assert!(waiting.len() < 16, "the queue holds more than it should");
+            };
+            assert_eq!(waiting.len(), backlog as usize + 1);
+            assert_eq!(error.errno(), Errno::AGAIN);
+        });
+    }
+}
+
+#[test]
 fn a_deadline_ends_the_attempt() {
     // A listener whose queue is full does not answer.
     let options = ListenOptions { backlog: 0, ..Default::default() };

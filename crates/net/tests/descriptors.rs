@@ -71,6 +71,7 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
         let served = both(accepting, free).await;
         for (client, served) in clients.iter_mut().zip(&served) {
             served.send(&mut common::chain(b"x")).await.unwrap();
+            served.flush().await.unwrap(); // the read holds up the lane, which may have the byte still
             client.write_all(b"y").unwrap();
             client.read_exact(&mut [0]).unwrap();
             assert_eq!(&*served.recv().await.unwrap().unwrap(), b"y");

@@ -178,6 +178,7 @@ fn a_unix_socket_has_its_mode_and_owner_and_goes_with_its_listener() {
             let mut client = UnixStream::connect(&path).unwrap();
             let served = acceptor.accept().await.unwrap().into_connection(&io);
             served.send(&mut common::chain(b"x")).await.unwrap();
+            served.flush().await.unwrap(); // the read holds up the lane, which may have the byte still
             client.read_exact(&mut [0]).unwrap();
         }
     });
