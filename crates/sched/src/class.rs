@@ -11,7 +11,7 @@ pub enum Class {
     Normal = 1,
     /// Much data, no hurry. An eighth.
     Bulk = 2,
-    /// Hundreds of microseconds at a time, as TLS handshakes: about 1 %, one task a round.
+    /// Hundreds of microseconds at a time, as TLS handshakes: one task a round, 2 % of a full one.
     Heavy = 3,
 }
 

@@ -84,7 +84,7 @@ fn one_heavy_task_runs_in_a_round_after_the_others() {
 
 /// R-F3
 #[test]
-fn saturated_classes_share_the_lane_by_weight_and_heavy_gets_about_one_percent() {
+fn saturated_classes_share_the_lane_by_weight_and_heavy_gets_one_task_a_round() {
     on_lane(Config::new(), |lane| {
         let counts: Rc<[Cell<u32>; 4]> = Rc::default();
         for class in Class::ALL {
@@ -102,8 +102,8 @@ fn saturated_classes_share_the_lane_by_weight_and_heavy_gets_about_one_percent()
         }
         let polled = rounds(lane, 1000);
         let percent: Vec<f64> = counts.iter().map(|n| f64::from(n.get()) * 100.0 / polled as f64).collect();
-        for (got, wanted) in percent.iter().zip([50.0, 37.0, 12.0, 1.0]) {
-            assert!((got - wanted).abs() < 2.5, "{percent:?}");
+        for (got, wanted) in percent.iter().zip([50.0, 37.0, 12.0, 2.4]) {
+            assert!((got - wanted).abs() < 2.0, "{percent:?}");
         }
         assert_eq!(counts[3].get(), 1000, "one heavy task a round");
     });

@@ -68,7 +68,7 @@ impl Placement {
         Self { lanes, usable: usable.len(), quota }
     }
 
-    /// Lanes by cache: what `balance` and the idle shelves look at first.
+    /// Lanes by cache, for `balance` and the idle shelves. (The program groups its lanes by number so far.)
     pub fn cache_groups(&self) -> Vec<Vec<usize>> {
         self.groups(|place| (place.node, place.cache))
     }
