@@ -59,7 +59,7 @@ fn the_loop_of_unix1_runs_from_c() {
 
 /// Its source says `socketpair`, `write` and `read`.
 #[test]
-fn a_test_case_of_will_it_scale_written_for_the_system_runs_on_these_sockets() {
+fn a_test_case_in_the_form_of_will_it_scale_runs_on_these_sockets() {
     let program = compile(&["testcase_unix1", "scale"], Some("posix_names.h"));
     for threads in ["1", "2", "4"] {
         let printed = run(&program, &[threads, "20000"]);

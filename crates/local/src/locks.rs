@@ -45,7 +45,8 @@
 //!
 //! # Origin
 //! The locking of FreeBSD's local sockets since 2018, with its two helpers, described by R-A2 to R-A5. Different here: streams need no
-//! pcb lock to send (rule 2), and there is a list of sockets for each lane in place of one.
+//! pcb lock to send (rule 2), and there is a list of sockets for each lane in place of one, whose
+//! length is the count and whose sockets have numbers that never come again, in place of a generation number (R-A3).
 
 use crate::pcb::{Pcb, PcbRef, State};
 use manylane_sync::{LockClass, MutexGuard};

@@ -1,4 +1,5 @@
-//! The protocol in every interleaving of two threads, three in some: no leak (the model checker counts what was not dropped), no lost
+//! The protocol in every interleaving of two threads, three in some, with at most 3 involuntary switches, or without that bound
+//! (`make long-models`): no leak (the model checker counts what was not dropped), no lost
 //! wake-up (a thread that waits for ever is a deadlock), no use after free (a freed pcb stays marked, and every look at
 //! one checks). Readers start last, and each model tells which outcomes it saw, so that one that races nothing fails.
 //!

@@ -1,5 +1,5 @@
 /*
- * Runs a test case of the will-it-scale suite: one thread for each number of iterations that it counts, until all of them have counted as
+ * Runs a test case in the form of the will-it-scale suite: one thread for each number of iterations that it counts, until all of them have counted as
  * many as were asked for. Arguments: threads, iterations. Prints the least iterations of a thread and ends the process, threads and all.
  */
 #include <pthread.h>
