@@ -23,6 +23,8 @@ MODELLED := $(LIBRARIES) --exclude manylane --exclude manylane-tests
 SIMULATED := --workspace --exclude xtask --exclude manylane --exclude manylane-tests
 # The model of what only a feature brings; all others run as the crates are without features.
 GLOBAL_LISTS := --package manylane-pool --features global-pools --test loom_pool global_lists
+# Their budget, likewise.
+GLOBAL_BUDGET := --package manylane-pool --features global-pools --test sim_pool global_lists
 # Those that have features to turn on.
 FEATURED := $(addprefix --package ,$(shell sed -sn '1,/^version/s/^name = "\(.*\)"$$/\1/p' $$(grep -l '^\[features\]' crates/*/Cargo.toml)))
 
@@ -77,6 +79,7 @@ test-models: ## loom: the interleavings of each lock-free structure
 
 test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virtual cores
 	$(SIM) cargo test --profile model $(SIMULATED) --test 'sim_*'
+	$(SIM) cargo test --profile model $(GLOBAL_BUDGET)
 
 test-long: setup ## what the bounds of `make test` leave out; about 70 minutes on 2 free cores
 	@$(MAKE) --no-print-directory long-models long-properties long-budgets tsan
@@ -94,6 +97,7 @@ long-properties: ## the property tests with LONG_CASES (20000) cases each, long 
 
 long-budgets: ## all tests on the simulator, not only those of budgets; examples in documentation are for the real machine
 	$(SIM) cargo test --profile model $(SIMULATED) --lib --bins --tests
+	$(SIM) cargo test --profile model $(GLOBAL_BUDGET)
 
 long-soak: ## ten minutes of 10,000 connections, with each driver
 	MANYLANE_LONG=1 cargo test --profile stress --package manylane-io --test soak -- --nocapture

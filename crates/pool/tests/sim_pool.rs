@@ -109,6 +109,49 @@ fn objects_freed_on_another_lane_travel_in_batches() {
     }
 }
 
+/// What a lane holds here beyond what its cache and its shelf have room for (64 and 192): 8 batches of 32.
+#[cfg(feature = "global-pools")]
+const BEYOND: usize = 256;
+
+/// Each of `cores` lanes takes 512 objects and gives them back, again and again, so that half of them go through what is
+/// behind its shelf: other lanes' shelves, and `lists` global lists, with 0 the allocator. Returns how many objects
+/// beyond cache and shelf all of them turn over, in millions a second.
+#[cfg(feature = "global-pools")]
+fn beyond_the_shelf(cores: usize, lists: usize) -> f64 {
+    let setup = || {
+        let options = manylane_pool::Options::new().lane_bytes(256 * 64).global_lists(lists);
+        let pool = BytePool::with("small buffers", 64, options).expect("valid");
+        Setup { pool, met: AtomicU32::new(0) }
+    };
+    let report = on(cores, setup, |setup, worker| {
+        setup.settle(worker);
+        worker.measure(4, 6, |_| {
+            let alloc = |_| setup.pool.alloc().expect("memory");
+            drop((0..256 + BEYOND).map(alloc).collect::<Vec<PooledBytes>>());
+        });
+    });
+    let objects = report.operations as f64 * BEYOND as f64;
+    let each = report.transfers.total() as f64 / objects;
+    let rate = objects / report.seconds() / 1e6;
+    println!(
+        "{cores} cores, global lists: {lists}: {each:.3} transfers an object, {rate:.1} M/s (simulated)"
+    );
+    assert!(each < 1.5, "travel is in batches: {each}\n{report}");
+    let misses = report.cold_misses as f64 / objects;
+    assert!(misses < 0.02, "objects and magazines are recycled, not new ones: {misses}\n{report}");
+    rate
+}
+
+/// R-D2, R-D5: one list for all is slower on 96 cores than on 8, and 16 are many times as fast there.
+#[cfg(feature = "global-pools")]
+#[test]
+fn sixteen_global_lists_go_on_where_one_is_full() {
+    let [few, many] = [8, 96].map(|cores| [0, 1, 16].map(|lists| beyond_the_shelf(cores, lists)));
+    assert!(many[1] < few[1], "one list: {} M/s with 8 cores, {} with 96", few[1], many[1]);
+    assert!(many[2] > few[2], "16 lists: {} M/s with 8 cores, {} with 96", few[2], many[2]);
+    assert!(many[2] > 8.0 * many[1], "96 cores: {} M/s with 16 lists, {} with one", many[2], many[1]);
+}
+
 #[allow(unsafe_code)] // ownership goes through the mailbox as raw pointers
 fn turn_over(pool: BytePool, blocks: *mut [Option<NonNull<u8>>; 64], allocates: bool) {
     // SAFETY: the mailbox's flag says that the blocks are ours now.
