@@ -11,12 +11,13 @@ use manylane_buf::{Chain, Cluster};
 use manylane_io::{Choice, Driver};
 use manylane_local::{Kind, Socket};
 use manylane_sched::{Config, Lane};
+use std::future::poll_fn;
 use std::hint::black_box;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// Messages on the way at most.
@@ -222,11 +223,13 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     // A sample is of thousands of round trips at least, so a few of them do.
     let few = Effort { samples: effort.samples.min(9), ..effort };
     for (operation, target, contestants) in [
-        ("local: ping-pong, two lanes, both sleep", PING_PONG, lanes as fn() -> Vec<Contestant>),
-        ("local: ping-pong, two threads, both sleep", PING_PONG, sleeping),
-        ("local: ping-pong, two threads, both poll", PING_PONG_POLLING, polling),
+        ("local: ping-pong, two lanes, both sleep", Some(PING_PONG), lanes as fn() -> Vec<Contestant>),
+        ("local: ping-pong, two lanes, both poll busily", Some(PING_PONG_POLLING), polling_lanes),
+        ("local: wake-ups there and back, two lanes, no socket", None, bare_wake_ups),
+        ("local: ping-pong, two threads, both sleep", Some(PING_PONG), sleeping),
+        ("local: ping-pong, two threads, both poll", Some(PING_PONG_POLLING), polling),
     ] {
-        rows.push(Row::new(operation, Some(target), measure(few, contestants())));
+        rows.push(Row::new(operation, target, measure(few, contestants())));
     }
     rows
 }
@@ -481,61 +484,153 @@ fn kernel_round_trips() -> Contestant {
     )
 }
 
-/// A lane on a thread of its own, with an epoll driver in which it sleeps whenever it has nothing to do.
-fn on_a_lane(run: impl FnOnce(&mut Lane, &mut Driver) + Send + 'static) {
-    std::thread::spawn(move || {
-        let mut lane = Lane::new(Config::new()).expect("a new thread");
-        let choice = Choice::Only(manylane_io::Kind::Epoll);
-        let mut driver = Driver::new(lane.here(), choice).expect("the system has descriptors left");
-        run(&mut lane, &mut driver);
-    });
+/// A lane on a thread of its own, with an epoll driver, which lives while there are orders. Between them it does not even poll busily:
+/// others are measured then.
+struct OnALane {
+    go: mpsc::Sender<u64>,
+    told: mpsc::Receiver<Duration>,
 }
 
-/// A task on each of two lanes, with the asynchronous calls. The thread that measures only gives orders.
-fn between_lanes() -> Contestant {
-    let (a, b) = Socket::pair(Kind::Stream);
-    on_a_lane(move |lane, driver| {
-        let answer = async move {
-            let mut byte = [0];
-            while b.recv_async(&mut byte).await.is_ok_and(|n| n == 1) && b.send_async(&byte).await.is_ok() {}
-        };
-        lane.block_on(driver, answer).expect("the lane runs until the other side has gone");
-    });
-    let (go, orders) = mpsc::channel::<u64>();
-    let (tell, told) = mpsc::channel::<Duration>();
-    on_a_lane(move |lane, driver| {
-        let a = Rc::new(a);
-        // Ends when the contestant is dropped.
-        while let Ok(n) = orders.recv() {
-            let a = a.clone();
-            let trips = async move {
-                let started = Instant::now();
-                for _ in 0..n {
-                    let mut byte = [7];
-                    a.send_async(&byte).await.expect("the other side is there");
-                    assert_eq!(a.recv_async(&mut byte).await.expect("the other side is there"), 1);
+impl OnALane {
+    /// `trips` makes so many round trips, or answers so many, and says how long that took.
+    fn new<F>(busy_poll: Duration, trips: impl Fn(u64) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Duration> + 'static,
+    {
+        let (go, orders) = mpsc::channel::<u64>();
+        let (tell, told) = mpsc::channel::<Duration>();
+        std::thread::spawn(move || {
+            let mut lane = Lane::new(Config::new().busy_poll(busy_poll)).expect("a new thread");
+            let choice = Choice::Only(manylane_io::Kind::Epoll);
+            let mut driver = Driver::new(lane.here(), choice).expect("the system has descriptors left");
+            // Ends when the contestant is dropped.
+            while let Ok(n) = orders.recv() {
+                let took = lane.block_on(&mut driver, trips(n)).expect("the lane runs until it has all");
+                if tell.send(took).is_err() {
+                    return;
                 }
-                started.elapsed()
-            };
-            let took = lane.block_on(driver, trips).expect("the lane runs until it has all");
-            if tell.send(took).is_err() {
-                return;
             }
+        });
+        Self { go, told }
+    }
+
+    fn begin(&self, n: u64) {
+        self.go.send(n).expect("the lane lives as long as this end of the channel");
+    }
+
+    fn end(&self) -> Duration {
+        self.told.recv().expect("it says how long it took")
+    }
+}
+
+/// Between two lanes. The thread that measures only gives orders.
+fn in_turns(name: &str, answers: OnALane, asks: OnALane) -> Contestant {
+    Contestant::timed_ours(name, move |n| {
+        answers.begin(n);
+        asks.begin(n);
+        answers.end();
+        asks.end()
+    })
+}
+
+/// A task on each of two lanes, with the asynchronous calls.
+fn between_lanes(name: &str, busy_poll: Duration) -> Contestant {
+    let (a, b) = Socket::pair(Kind::Stream);
+    let (a, b) = (Arc::new(a), Arc::new(b));
+    let answers = OnALane::new(busy_poll, move |n| {
+        let b = b.clone();
+        async move {
+            let mut byte = [0];
+            for _ in 0..n {
+                assert_eq!(b.recv_async(&mut byte).await.expect("the other side is there"), 1);
+                b.send_async(&byte).await.expect("the other side is there");
+            }
+            Duration::ZERO
         }
     });
-    Contestant::timed_ours("manylane Socket, between lanes", move |n| {
-        go.send(n).expect("the lane lives as long as this end of the channel");
-        told.recv().expect("it says how long it took")
-    })
+    let asks = OnALane::new(busy_poll, move |n| {
+        let a = a.clone();
+        async move {
+            let started = Instant::now();
+            for _ in 0..n {
+                let mut byte = [7];
+                a.send_async(&byte).await.expect("the other side is there");
+                assert_eq!(a.recv_async(&mut byte).await.expect("the other side is there"), 1);
+            }
+            started.elapsed()
+        }
+    });
+    in_turns(name, answers, asks)
+}
+
+/// Being woken is all that is sent.
+fn wake_ups(name: &str, busy_poll: Duration) -> Contestant {
+    let ((to_b, from_a), (to_a, from_b)) = (mpsc::channel(), mpsc::channel());
+    let from_a = Arc::new(Mutex::new(from_a));
+    let from_b = Arc::new(Mutex::new(from_b));
+    let answers = OnALane::new(busy_poll, move |n| {
+        let (to_a, from_a) = (to_a.clone(), from_a.clone());
+        async move {
+            let a = meet(&to_a, &from_a).await;
+            for _ in 0..n {
+                woken().await;
+                a.wake_by_ref();
+            }
+            Duration::ZERO
+        }
+    });
+    let asks = OnALane::new(busy_poll, move |n| {
+        let (to_b, from_b) = (to_b.clone(), from_b.clone());
+        async move {
+            let b = meet(&to_b, &from_b).await;
+            let started = Instant::now();
+            for _ in 0..n {
+                b.wake_by_ref();
+                woken().await;
+            }
+            started.elapsed()
+        }
+    });
+    in_turns(name, answers, asks)
+}
+
+/// Gives the own waker away, and takes the other's.
+async fn meet(to: &mpsc::Sender<Waker>, from: &Mutex<mpsc::Receiver<Waker>>) -> Waker {
+    to.send(poll_fn(|context| Poll::Ready(context.waker().clone())).await).expect("the other side is there");
+    from.lock().expect("nobody panics under it").recv().expect("the other side is there")
+}
+
+/// Until the next wake-up.
+async fn woken() {
+    let mut waited = false;
+    poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 /// Ours between lanes; the peers between threads, as above: they have no lanes.
 fn lanes() -> Vec<Contestant> {
     vec![
-        between_lanes(),
+        between_lanes("manylane Socket, between lanes", Duration::ZERO),
         kernel_round_trips(),
         channels!("crossbeam-channel (spins first)", crossbeam_channel::bounded(ROOM)),
         channels!("kanal (spins first)", kanal::bounded(ROOM)),
+    ]
+}
+
+/// Likewise, with lanes that do not sleep.
+fn polling_lanes() -> Vec<Contestant> {
+    vec![
+        between_lanes("manylane Socket, between lanes", Duration::MAX),
+        kernel_round_trips(),
+        channels!("crossbeam-channel (spins first)", crossbeam_channel::bounded(ROOM)),
+        channels!("kanal (spins first)", kanal::bounded(ROOM)),
+    ]
+}
+
+/// What a round trip takes between lanes without any socket.
+fn bare_wake_ups() -> Vec<Contestant> {
+    vec![
+        wake_ups("manylane wake-up, both poll busily", Duration::MAX),
+        wake_ups("manylane wake-up, both sleep", Duration::ZERO),
     ]
 }
 
