@@ -196,7 +196,9 @@ mod tests {
                     })
                 });
                 // Joined one by one: ThreadSanitizer does not see how a scope waits.
-                lanes.map(|lane| lane.join().expect("no assertion failed"));
+                for lane in lanes {
+                    lane.join().expect("no assertion failed");
+                }
             });
             let all = |n: usize| slots.iter().map(|(_, slot)| slot[n].get()).sum::<u64>();
             assert_eq!((all(0), all(1)), (4 * round, 4));
