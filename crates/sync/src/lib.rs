@@ -9,6 +9,7 @@ mod arena;
 pub mod atomic;
 mod backoff;
 pub mod cell;
+mod fetch;
 pub mod lane;
 pub mod lock;
 mod model;
@@ -19,6 +20,7 @@ mod slots;
 
 pub use backoff::{Backoff, relax};
 pub use crossbeam_utils::CachePadded;
+pub use fetch::fetch_to_write;
 pub use lane::LaneId;
 pub use lock::{
     Contention, LockClass, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, contention,
