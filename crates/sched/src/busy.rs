@@ -3,7 +3,7 @@
 //! The protocol of the inbox stays as it is: looks are plain loads of a head that says *awake*, so whoever pushes meanwhile has
 //! nobody to wake; and a lane whose time is over falls asleep as any other, by the exchange that fails when something has come.
 //!
-//! A look at the inbox is a load of a line that stays in the lane's cache until somebody writes it. A look at the poller is a
+//! A look at the inbox is a load of a line that stays with the lane until somebody writes it. A look at the poller is a
 //! system call, and what arrives meanwhile waits for its end. So many of the one go with one of the other.
 
 use crate::isolate;
@@ -68,7 +68,7 @@ impl Lane {
         loop {
             while self.looks.left > 0 {
                 self.looks.left -= 1; // before the look: one that finds something counts, too
-                if !home.inbox.is_empty() {
+                if !home.inbox.is_empty_to_drain() {
                     return Ok(Found::Work);
                 }
                 relax();

@@ -28,9 +28,9 @@
 //! all that has come (R-F7). The first try assumes an empty inbox instead of reading the head first (R-E4).
 
 use crate::own::Own;
-use manylane_sync::Backoff;
 use manylane_sync::atomic::{AtomicPtr, Ordering};
 use manylane_sync::cell::UnsafeCell;
+use manylane_sync::{Backoff, fetch_to_write};
 use std::ptr::{NonNull, null_mut, without_provenance_mut};
 
 /// The lane's own bit: no node is at this address, since nodes are aligned to 8.
@@ -158,6 +158,15 @@ impl Inbox {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
+    /// The same for a lane that does nothing but look: what it finds it takes out at once, so the head's line is asked for as for a write. It
+    /// then moves once, not twice.
+    #[inline(always)]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn is_empty_to_drain(&self) -> bool {
+        fetch_to_write(&raw const self.head);
+        self.is_empty()
+    }
+
     /// Takes everything out, oldest first. For the lane only. It is awake and open afterwards.
     pub(crate) fn drain(&self) -> Chain {
         self.take(null_mut())
@@ -174,6 +183,7 @@ impl Inbox {
         let mut newest = if taken.addr() == SLEEPING { null_mut() } else { taken };
         let mut oldest = null_mut();
         while let Some(node) = NonNull::new(newest) {
+            fetch_to_write(node.as_ptr());
             // SAFETY: rule 1: the whole chain is ours since the swap.
             unsafe {
                 newest = node.as_ref().next();

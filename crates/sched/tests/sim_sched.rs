@@ -195,9 +195,10 @@ impl Player {
     }
 }
 
-/// Nothing but the wake-ups: `pending` with the slot's node, and the inbox's head, each way.
+/// Nothing but the wake-ups: the line of `pending` and the slot's node, and that of the inbox's head, to the waker and back, each way. Now and
+/// then a look takes the head's line away too early.
 #[test]
-fn wake_ups_there_and_back_between_lanes_that_poll_busily_move_at_most_twelve_lines() {
+fn wake_ups_there_and_back_between_lanes_that_poll_busily_move_at_most_nine_lines() {
     let setup = || [const { Mutex::new(&MEET, None::<TaskId>) }; 2];
     let report = on(2, setup, |ids, worker| {
         let mut player = Player::new();
@@ -222,6 +223,6 @@ fn wake_ups_there_and_back_between_lanes_that_poll_busily_move_at_most_twelve_li
     println!("{report}");
     let each = report.transfers.total() as f64 / MEASURED as f64;
     println!("{each} transfers there and back");
-    assert!(each <= 12.0, "{each}");
+    assert!(each <= 9.0, "{each}");
     assert!(each >= 4.0, "{each}: nothing was measured");
 }
