@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::line::Line;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, ROOM};
 use crate::sender;
 use crate::target::Target;
 use jiff::tz::TimeZone;
@@ -39,7 +39,7 @@ impl LaneLogs {
             io,
             pool,
             clock: RefCell::new(Clock::new(zone)),
-            scratch: RefCell::default(),
+            scratch: RefCell::new(Vec::with_capacity(ROOM.0)), // else each line that is the longest so far would ask for memory
             outboxes: targets.into_iter().map(|target| Rc::new(Outbox::new(target))).collect(),
         }
     }

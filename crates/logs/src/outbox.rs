@@ -23,7 +23,7 @@ pub(crate) struct Batch {
 }
 
 /// Room that a batch has from the beginning: what a lane logs in a round mostly fits, so that nothing is asked for later.
-const ROOM: (usize, usize) = (8 * 1024, 64);
+pub(crate) const ROOM: (usize, usize) = (8 * 1024, 64);
 
 impl Batch {
     fn new() -> Self {

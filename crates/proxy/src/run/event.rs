@@ -53,11 +53,13 @@ impl Waiter<'_> {
         }
         if self.place.is_none() {
             let mut waiters = self.event.waiters.borrow_mut();
-            let place = waiters.free.pop().unwrap_or_else(|| {
-                waiters.wakers.push(None);
-                waiters.wakers.len() - 1
+            let Waiters { wakers, free } = &mut *waiters;
+            let place = free.pop().unwrap_or_else(|| {
+                wakers.push(None);
+                free.reserve(wakers.len()); // it is empty; so to leave a place never asks for memory
+                wakers.len() - 1
             });
-            waiters.wakers[place] = Some(context.waker().clone());
+            wakers[place] = Some(context.waker().clone());
             self.place = Some(place);
         }
         Poll::Pending
