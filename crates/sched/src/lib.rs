@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
 
 mod blocking;
+mod boxed;
 mod busy;
 mod chunks;
 mod class;
@@ -32,6 +33,7 @@ mod waker;
 mod watchdog;
 
 pub use blocking::{BLOCKING_QUEUE, BLOCKING_THREADS, Blocking, BlockingPool, Refused};
+pub use boxed::Boxed;
 pub use class::{Class, RUNQUEUE_DEPTH};
 pub use error::{LaneTaken, SpawnError};
 pub use here::{Here, NiceOutOfRange, Remote};

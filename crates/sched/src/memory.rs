@@ -1,17 +1,20 @@
 //! Where tasks live: blocks from the lane's cache, a pool for each size.
+//!
+//! Sizes are multiples of a line up to four of them, and from there on four to each doubling: a task wastes a fifth of its block at most.
 
 use crate::error::{Cause, SpawnError};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
+/// Bytes of a line: the smallest block, and what blocks are multiples of.
 #[cfg(not(loom))]
-const CLASSES: usize = 9;
-/// Bytes of the smallest and the largest block that comes from a pool. A larger task comes from the global allocator:
-/// such a future is a mistake more often than not (an array across an await).
+const LINE: usize = 64;
 #[cfg(not(loom))]
-const SMALLEST: usize = 64;
+const CLASSES: usize = 28;
+/// Bytes of the largest block that comes from a pool. A larger task comes from the global allocator: such a future is a mistake more often
+/// than not (an array across an await).
 #[cfg(not(loom))]
-const LARGEST: usize = SMALLEST << (CLASSES - 1);
+const LARGEST: usize = 16384;
 
 /// Free blocks of one size that a lane keeps: 8 MiB, so that a burst of ten thousand small tasks finds them again.
 #[cfg(not(loom))]
@@ -26,7 +29,7 @@ static POOLS: std::sync::OnceLock<[manylane_pool::BytePool; CLASSES]> = std::syn
 fn make_pools() -> &'static [manylane_pool::BytePool; CLASSES] {
     POOLS.get_or_init(|| {
         std::array::from_fn(|class| {
-            let size = SMALLEST << class;
+            let size = size_of_class(class);
             let options = manylane_pool::Options::new().lane_bytes(LANE_BYTES);
             manylane_pool::BytePool::with(&format!("task {size}"), size, options)
                 .expect("the sizes are constants above zero")
@@ -34,17 +37,29 @@ fn make_pools() -> &'static [manylane_pool::BytePool; CLASSES] {
     })
 }
 
+/// Bytes of the blocks of a pool.
+#[cfg(not(loom))]
+const fn size_of_class(class: usize) -> usize {
+    if class < 4 {
+        return LINE * (class + 1);
+    }
+    let step = 1 << ((class - 4) / 4);
+    LINE * step * (5 + (class - 4) % 4)
+}
+
 /// The pool for `layout`; a constant for each type of task.
 #[cfg(not(loom))]
 const fn class_of(layout: Layout) -> Option<usize> {
-    if layout.size() > LARGEST || layout.align() > 64 {
+    if layout.size() > LARGEST || layout.align() > LINE {
         return None;
     }
-    let mut class = 0;
-    while SMALLEST << class < layout.size() {
-        class += 1;
+    let lines = layout.size().div_ceil(LINE);
+    if lines <= 4 {
+        return Some(lines.saturating_sub(1));
     }
-    Some(class)
+    let doubling = (lines - 1).ilog2() as usize; // at least 2: more lines than this power of two, up to the next
+    let step = 1 << (doubling - 2);
+    Some(4 * (doubling - 2) + 3 + (lines - (1 << doubling)).div_ceil(step))
 }
 
 /// Memory for a task. Models take it from the allocator: the pool has models of its own.
@@ -61,7 +76,7 @@ pub(crate) fn take(layout: Layout) -> Result<NonNull<u8>, SpawnError> {
             Err(error) => Err(SpawnError(Cause::Pool(error))),
         };
     }
-    // SAFETY: a task has a header, so its size is not 0.
+    // SAFETY: callers' layouts have a size: a task has a header, and `boxed` sees to it.
     NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or(SpawnError(Cause::Memory))
 }
 
@@ -87,8 +102,16 @@ mod tests {
     #[test]
     fn each_size_has_the_smallest_pool_that_fits() {
         let class = |size| class_of(Layout::from_size_align(size, 16).expect("valid"));
-        assert_eq!([1, 64, 65, 16384].map(class), [Some(0), Some(0), Some(1), Some(8)]);
-        assert_eq!(class(16385), None);
+        assert_eq!(class(LARGEST + 1), None);
         assert_eq!(class_of(Layout::from_size_align(8, 128).expect("valid")), None);
+        for size in 1..=LARGEST {
+            let class = class(size).expect("a pool");
+            assert!(size <= size_of_class(class), "{size} bytes do not fit into pool {class}");
+            assert!(
+                class == 0 || size > size_of_class(class - 1),
+                "{size} bytes fit into the pool before {class}"
+            );
+        }
+        assert_eq!([CLASSES - 1, 4, 3].map(size_of_class), [LARGEST, 320, 256]);
     }
 }

@@ -2,7 +2,7 @@
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_sched::{
-    Class, Config, Here, Lane, Poller, TaskId, TaskKind, ThreadPoller, Time, Unpark, isolate,
+    Boxed, Class, Config, Here, Lane, Poller, TaskId, TaskKind, ThreadPoller, Time, Unpark, isolate,
 };
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -546,5 +546,109 @@ fn large_and_aligned_futures_live_where_they_fit() {
         lane.here().spawn(&KIND, Class::Normal, aligned).unwrap();
         rounds(lane, 2);
         assert_eq!(sum.get(), 40_128);
+    });
+}
+
+#[test]
+fn a_boxed_future_is_polled_where_it_was_made_and_dropped_once() {
+    on_lane(Config::new(), |lane| {
+        let here = lane.here();
+        let (count, text) = (Rc::new(()), Rc::new(String::from("borrowed")));
+        let sum = |held: Rc<()>| {
+            let text = text.clone();
+            async move {
+                let large = [held.as_ref() as *const () as usize as u8; 5000];
+                let first = std::ptr::from_ref(&large);
+                here.yield_now().await;
+                assert_eq!(std::ptr::from_ref(&large), first, "it moved");
+                large.len() + text.len() + Rc::strong_count(&held)
+            }
+        };
+        let done = Boxed::new(|| sum(count.clone())).unwrap();
+        assert_eq!(size_of_val(&done), 2 * size_of::<usize>());
+        assert_eq!(lane.block_on(&mut ThreadPoller::new(), done).unwrap(), 5000 + 8 + 2);
+        assert_eq!(Rc::strong_count(&count), 1);
+        // Dropped before its end, and before its beginning.
+        let mut left = Box::pin(Boxed::new(|| sum(count.clone())).unwrap());
+        let fresh = Boxed::new(|| sum(count.clone())).unwrap();
+        assert!(left.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(Rc::strong_count(&count), 3);
+        drop((left, fresh));
+        assert_eq!(Rc::strong_count(&count), 1);
+        // One without a size has a block all the same.
+        let empty = Boxed::new(|| std::future::ready(())).unwrap();
+        lane.block_on(&mut ThreadPoller::new(), empty).unwrap();
+    });
+}
+
+/// Boxed futures of 6 to 7 KiB that are there; no test has others of that size.
+fn boxed_blocks() -> u64 {
+    manylane_pool::report().iter().filter(|pool| pool.name == "task 7168").map(|pool| pool.used).sum()
+}
+
+#[test]
+fn a_boxed_future_whose_destructor_or_maker_panics_gives_its_block_back() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a destructor");
+        }
+    }
+    on_lane(Config::new(), |_| {
+        let bomb = |held: Bomb| async move {
+            let held = (held, [1_u8; 7000]);
+            pending::<()>().await;
+            drop(held);
+        };
+        let mut first = Box::pin(Boxed::new(|| bomb(Bomb)).unwrap());
+        assert!(first.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(boxed_blocks(), 1);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(first))).is_err());
+        assert_eq!(boxed_blocks(), 0);
+        let none = || -> Bomb { panic!("a maker") };
+        let made = catch_unwind(|| Boxed::new(|| bomb(none())).is_ok());
+        assert!(made.is_err());
+        assert_eq!(boxed_blocks(), 0);
+    });
+}
+
+#[test]
+fn a_boxed_future_is_aligned_as_its_type_wants() {
+    async fn aligned<T>(value: T) -> usize {
+        Here::current().unwrap().yield_now().await;
+        (&raw const value).addr() % align_of::<T>()
+    }
+    #[repr(align(64))]
+    struct Line(#[expect(dead_code, reason = "it is there to have a size")] [u8; 192]);
+    #[repr(align(256))]
+    struct Lines(#[expect(dead_code, reason = "as above")] [u8; 256]);
+    on_lane(Config::new(), |lane| {
+        // From a pool whose blocks are no power of two, several at a time, and from the allocator.
+        let all: Vec<_> = (0..3).map(|n| Boxed::new(|| aligned(Line([n; 192]))).unwrap()).collect();
+        for boxed in all {
+            assert_eq!(lane.block_on(&mut ThreadPoller::new(), boxed).unwrap(), 0);
+        }
+        let boxed = Boxed::new(|| aligned(Lines([1; 256]))).unwrap();
+        assert_eq!(lane.block_on(&mut ThreadPoller::new(), boxed).unwrap(), 0);
+    });
+}
+
+#[test]
+fn without_memory_there_is_no_boxed_future_and_its_maker_is_dropped() {
+    if !manylane_pool::inject::ENABLED {
+        eprintln!("NOT SHOWN HERE: this build injects no failures");
+        return;
+    }
+    on_lane(Config::new(), |lane| {
+        let held = Rc::new(());
+        let make = |held: Rc<()>| move || async move { Rc::strong_count(&held) };
+        let refused = {
+            let _none = manylane_pool::inject::every(1);
+            Boxed::new(make(held.clone())).map(drop)
+        };
+        assert!(refused.unwrap_err().to_string().contains("task"));
+        assert_eq!(Rc::strong_count(&held), 1);
+        let boxed = Boxed::new(make(held.clone())).unwrap();
+        assert_eq!(lane.block_on(&mut ThreadPoller::new(), boxed).unwrap(), 2);
     });
 }
