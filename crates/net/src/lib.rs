@@ -6,7 +6,7 @@ mod loads;
 pub mod proxy_protocol;
 
 pub use address::{Address, AddressError, Rules};
-pub use loads::{Balance, LOOKED_AT_ALL, Presence, Seat, load};
+pub use loads::{Balance, LOOKED_AT_ALL, Presence, SLACK, Seat, load};
 
 /// All that makes system calls. There is nothing in them that lanes share, so nothing to model.
 macro_rules! sockets {

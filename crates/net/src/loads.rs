@@ -12,6 +12,9 @@
 //! 5. Up to [`LOOKED_AT_ALL`] lanes are all looked at. Among more, two others are drawn and compared with the own one: two choices
 //!    keep the longest queue at O(log log n), and one more look hardly helps (Mitzenmacher, *The power of two choices in
 //!    randomized load balancing*, 2001).
+//! 6. Who accepts a connection keeps it unless another lane has less by more than an eighth of the own load. Handing one over wakes
+//!    that lane, which costs as much as a short connection itself; of loads that are nearly equal it would be every second one. A lane with fewer
+//!    than [`SLACK`] gives to whoever has less.
 //!
 //! # Cost
 //! A connection for the own lane: a store at its beginning and one at its end. Lines that come from other lanes: one for each lane
@@ -24,6 +27,9 @@ use std::marker::PhantomData;
 
 /// Up to so many lanes, all are compared: to look at four lines costs less than to wake a lane in vain.
 pub const LOOKED_AT_ALL: usize = 4;
+
+/// A difference of less than this part of the own load is no reason to give a connection away (rule 6).
+pub const SLACK: u64 = 8;
 
 struct Load {
     /// Whether the lane takes connections. Stored by the lane.
@@ -143,19 +149,21 @@ impl Balance {
         Self { lanes, random: Cell::new(seed | 1) }
     }
 
-    /// A place on the least loaded lane of those that are looked at; the own one, if it is among the lanes and no other is less
-    /// loaded, or if no other is there.
+    /// A place on the least loaded lane of those that are looked at; on the own one, if it is among the lanes and no other has clearly
+    /// less (rule 6), or if no other is there.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn seat(&self) -> Seat {
         let here = lane::current();
+        let mut own: Option<u64> = None;
         let mut best: Option<(u64, LaneId, &'static Load)> = None;
         let mut look = |lane: LaneId| {
             if let Some(load) = loads().get(lane)
                 && load.present.load(Ordering::Relaxed)
             {
                 let n = load.get();
-                if best.is_none_or(|(least, best, _)| n < least || n == least && lane == here && best != here)
-                {
+                if lane == here {
+                    own = Some(n);
+                } else if best.is_none_or(|(least, ..)| n < least) {
                     best = Some((n, lane, load));
                 }
             }
@@ -174,7 +182,7 @@ impl Balance {
             look(self.lanes[second]);
         }
         match best {
-            Some((_, lane, load)) if lane != here => {
+            Some((n, lane, load)) if own.is_none_or(|own| n < own - own / SLACK) => {
                 load.given.fetch_add(1, Ordering::Relaxed);
                 Seat { lane }
             }
