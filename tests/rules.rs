@@ -241,3 +241,54 @@ fn what_a_rule_of_the_connection_set_is_there_for_each_request() {
         assert!(answer.contains("X-Who: 192.0.2.5 7\r\n"), "{answer}");
     }
 }
+
+/// What comes back on a connection that is kept.
+fn ask_on(client: &mut std::net::TcpStream, more: &str) -> String {
+    write!(client, "GET / HTTP/1.1\r\nHost: example.org\r\n{more}\r\n").unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        client.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let mut body = vec![0; length.unwrap_or_else(|| panic!("no length: {head}"))];
+    client.read_exact(&mut body).unwrap();
+    head + &String::from_utf8(body).unwrap()
+}
+
+/// All that a session needs between two requests is its own.
+#[test]
+fn a_session_at_rest_keeps_its_addresses_and_variables_and_gets_nothing_of_others() {
+    let (_program, address, _socket) = start(
+        " tcp-request connection expect-proxy layer4\n \
+          http-request set-header X-Who \"%[src] [%[var(sess.n)]] [%[var(txn.n)]]\"\n \
+          http-request set-src req.hdr(x-src) if { req.hdr(x-src) -m found }\n \
+          http-request set-var(sess.n) req.hdr(x-n) if { req.hdr(x-n) -m found }\n \
+          http-request set-var(txn.n) str(here)",
+    );
+    let mut clients: Vec<_> = (1..=3)
+        .map(|n| {
+            let mut client = connect(address);
+            write!(client, "PROXY TCP4 192.0.2.{n} 192.0.2.9 1000 80\r\n").unwrap();
+            client
+        })
+        .collect();
+    let names = ["one", "a second that is longer", ""];
+    for round in 0..3 {
+        for (n, client) in clients.iter_mut().enumerate() {
+            let more = match (round, names[n]) {
+                (0, "") => "X-Src: 198.51.100.1\r\n".to_owned(),
+                (0, name) => format!("X-Src: 198.51.100.1\r\nX-N: {name}\r\n"),
+                _ => String::new(),
+            };
+            let known = if round == 0 { "" } else { names[n] };
+            let answer = ask_on(client, &more);
+            let wanted = format!("X-Who: 192.0.2.{} [{known}] []\r\n", n + 1);
+            assert!(answer.contains(&wanted), "{wanted} in {answer}");
+        }
+    }
+}

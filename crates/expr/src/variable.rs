@@ -185,6 +185,11 @@ impl Variables {
         Self { slots: Vec::new(), bytes: Vec::new(), live: 0, limit: limit.min(u32::MAX as usize) }
     }
 
+    /// Whether nothing was ever set since it was [cleared](Self::clear).
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// All unset; the memory is kept for the next use.
     pub fn clear(&mut self) {
         self.slots.clear();

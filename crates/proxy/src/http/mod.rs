@@ -1,4 +1,4 @@
-//! HTTP mode: a session is one request after another, each with its response.
+//! HTTP mode: a session is one request after another, each with its response, and between two of them a [`Rest`].
 
 mod answer;
 mod body;
@@ -7,21 +7,24 @@ mod exchange;
 mod look;
 mod pump;
 mod request;
+mod rest;
 mod ruled;
 
 use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
 use crate::rules::{Facts, Scopes};
-use crate::run::{Idle, Local, Waiter};
+use crate::run::{Idle, Local};
 use crate::session::Client;
 use exchange::After;
 use manylane_balance::Index;
-use request::NoMore;
+use manylane_sched::Time;
+use request::{NoMore, Wait};
+pub(crate) use rest::{Rest, Woken};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A client's session.
+/// A client's session while there is a request.
 struct Session<'a> {
     local: &'a Rc<Local>,
     frontend: &'a Frontend,
@@ -35,43 +38,73 @@ struct Session<'a> {
     private: Option<(usize, Index, Idle)>,
     /// For all that it waits for.
     timer: Timer,
-    /// Woken when the process stops. It stays among those that wait, also while a request is at work.
-    stopping: Waiter<'a>,
+    /// Nothing came since then, before the request.
+    since: Time,
     /// Variables of rules.
-    scopes: Scopes,
+    scopes: Box<Scopes>,
     /// What the log will say of the request at work; none where nothing is logged.
     record: RefCell<Option<Record>>,
 }
 
-/// Serves a connection until it ends.
-pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client, scopes: Scopes) {
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, timer: Timer::new(local.here()), stopping: local.stopping.waiter(), scopes, record: RefCell::new(None) };
-    loop {
-        match session.next_request().await {
-            Ok(mut request) => {
-                let counts = frontend.counts.own();
-                counts.streams.add(1);
-                counts.requests.add(1);
-                let after = session.exchange(&mut request).await;
-                frontend.counts.own().streams_ended.add(1);
-                session.log();
-                session.requests += 1;
-                if after == After::Close {
-                    break;
-                }
-            }
-            Err(NoMore::Refused) => {
-                frontend.counts.own().request_errors.add(1);
-                session.last = None;
-                session.log();
-                break;
-            }
-            Err(NoMore::End) => break,
-        }
-    }
+/// Serves what the client of a new session sent with the connection, if it did. None when the connection is over.
+pub(crate) async fn begin(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client, scopes: Box<Scopes>) -> Option<Rest> {
+    let timer = Timer::new(local.here());
+    let since = local.here().now();
+    let record = RefCell::new(None);
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, timer, since, scopes, record };
+    session.forget();
+    let goes_on = session.may_rest() || session.serve(None).await;
+    session.rest(goes_on)
+}
+
+/// Goes on with a session that has news: of this frontend and listener, by their numbers. None when the connection is over.
+pub(crate) async fn wake(local: Rc<Local>, whose: (usize, usize), rest: Rest, woken: Woken) -> Option<Rest> {
+    let frontend = &local.generation.frontends[whose.0];
+    let (mut session, wait) = rest.wake(&local, frontend, &frontend.listeners[whose.1], woken);
+    let goes_on = session.serve(Some(wait)).await;
+    session.rest(goes_on)
 }
 
 impl Session<'_> {
+    /// Serves one request after another until none is there; `woken` is what the session waited for before. Whether the connection goes on.
+    async fn serve(&mut self, mut woken: Option<Wait>) -> bool {
+        let frontend = self.frontend;
+        loop {
+            match self.next_request(woken.take()).await {
+                Ok(mut request) => {
+                    let counts = frontend.counts.own();
+                    counts.streams.add(1);
+                    counts.requests.add(1);
+                    let after = self.exchange(&mut request).await;
+                    frontend.counts.own().streams_ended.add(1);
+                    self.log();
+                    self.requests += 1;
+                    if after == After::Close {
+                        return false;
+                    }
+                }
+                Err(NoMore::Refused) => {
+                    frontend.counts.own().request_errors.add(1);
+                    self.last = None;
+                    self.log();
+                    return false;
+                }
+                Err(NoMore::End) => return false,
+            }
+            self.forget();
+            if self.may_rest() {
+                return true;
+            }
+        }
+    }
+
+    /// The next request begins: nothing is left of the one before.
+    fn forget(&mut self) {
+        self.scopes.next_request();
+        self.client.is_itself();
+        self.since = self.local.here().now();
+    }
+
     /// What rules may look at.
     fn facts(&self) -> Facts<'_> {
         Facts {

@@ -1,6 +1,8 @@
 //! The next request of a client, waited for with the patience that is due.
 
+use super::rest::{Woken, until};
 use super::{Session, answer, count_status};
+use crate::generation::Frontend;
 use crate::log::Record;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -8,7 +10,6 @@ use manylane_h1::{Request, RequestParser};
 use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 /// No request comes any more.
@@ -30,20 +31,28 @@ pub(super) enum Wait {
 /// What is read of a client that was refused, so that it gets to read why: bytes, and time.
 const LINGERING: (usize, Duration) = (1 << 20, Duration::from_secs(2));
 
+/// How long a session may wait for a request, after so many, and how long for the whole of it.
+pub(super) fn patience(frontend: &Frontend, requests: u64) -> (Option<Duration>, Option<Duration>) {
+    let timeouts = &frontend.timeouts;
+    let whole = timeouts.request.or(timeouts.client);
+    (if requests == 0 { whole } else { timeouts.keep_alive.or(whole) }, whole)
+}
+
+/// Whether a client that goes before its next request, after so many, is told nothing, and nobody of it.
+pub(super) fn ends_in_silence(frontend: &Frontend, requests: u64) -> bool {
+    requests > 0 || frontend.http.ignore_probes
+}
+
 impl Session<'_> {
-    /// Waits for the next request.
-    pub(super) async fn next_request(&mut self) -> Result<Request, NoMore> {
-        self.scopes.next_request();
-        self.client.is_itself();
-        let timeouts = &self.frontend.timeouts;
+    /// Waits for the next request. `woken` is how waiting ended, where it did already.
+    pub(super) async fn next_request(&mut self, mut woken: Option<Wait>) -> Result<Request, NoMore> {
         let here = self.local.here();
         let mut parser = RequestParser::new(self.frontend.http.request_limits);
-        let whole = timeouts.request.or(timeouts.client);
-        let idle = if self.requests == 0 { whole } else { timeouts.keep_alive.or(whole) };
-        let after = |time: Option<Duration>| time.map_or(Time::MAX, |time| here.now() + time);
-        let mut begun = !self.client.received.is_empty();
-        let mut deadline = after(if begun { whole } else { idle });
-        let waited_from = here.now();
+        let (idle, whole) = patience(self.frontend, self.requests);
+        let waited_from = self.since;
+        let after = |since: Time, time: Option<Duration>| time.map_or(Time::MAX, |time| since + time);
+        let mut begun = woken.is_none() && !self.client.received.is_empty();
+        let mut deadline = after(waited_from, if begun { whole } else { idle });
         if begun {
             self.begin_record(waited_from);
         }
@@ -61,17 +70,21 @@ impl Session<'_> {
                     }
                 }
             }
-            match self.wait(deadline, !begun).await {
+            let waited = match woken.take() {
+                Some(wait) => wait,
+                None => self.wait(deadline, !begun).await,
+            };
+            match waited {
                 Wait::Bytes => {
                     if !begun {
                         begun = true;
                         self.begin_record(waited_from);
                         if self.requests > 0 {
-                            deadline = after(whole);
+                            deadline = after(here.now(), whole);
                         }
                     }
                 }
-                Wait::Left | Wait::Late if !begun && (self.requests > 0 || self.frontend.http.ignore_probes) => {
+                Wait::Left | Wait::Late if !begun && ends_in_silence(self.frontend, self.requests) => {
                     return Err(NoMore::End);
                 }
                 // A client that only ended its own side still reads.
@@ -101,25 +114,27 @@ impl Session<'_> {
     /// Waits for bytes; where nothing has begun, also for the end of the process.
     pub(super) async fn wait(&mut self, deadline: Time, idle: bool) -> Wait {
         let outcome = {
+            let mut stopping = self.local.stopping.waiter();
             let mut receiving = pin!(self.client.connection.recv());
             poll_fn(|context| {
-                if let Poll::Ready(outcome) = receiving.as_mut().poll(context) {
-                    return Poll::Ready(Ok(outcome));
-                }
-                if idle && self.stopping.poll(context).is_ready() {
-                    return Poll::Ready(Err(Wait::Stopping));
-                }
-                self.timer.poll(deadline, context).map(|()| Err(Wait::Late))
+                let stopping = idle.then(|| stopping.place());
+                until(|context| receiving.as_mut().poll(context), stopping, &self.timer, deadline, context)
             })
             .await
         };
-        match outcome {
-            Ok(Ok(Some(segment))) => match self.client.received.push_back(segment) {
+        self.woken(outcome)
+    }
+
+    /// Takes in what was waited for.
+    pub(super) fn woken(&mut self, woken: Woken) -> Wait {
+        match woken {
+            Woken::Bytes(segment) => match self.client.received.push_back(segment) {
                 Ok(()) => Wait::Bytes,
                 Err(_) => Wait::Left, // no memory: nothing can go on
             },
-            Ok(Ok(None) | Err(_)) => Wait::Left,
-            Err(why) => why,
+            Woken::Left => Wait::Left,
+            Woken::Late => Wait::Late,
+            Woken::Stopping => Wait::Stopping,
         }
     }
 

@@ -32,6 +32,46 @@ impl Scopes {
         self.request.borrow_mut().clear();
         self.response.borrow_mut().clear();
     }
+
+    /// The session's variables, if it has any; none are left here.
+    pub(crate) fn take_session(&self) -> Option<Variables> {
+        let mut session = self.session.borrow_mut();
+        if session.is_empty() { None } else { Some(std::mem::take(&mut *session)) }
+    }
+
+    /// The variables of a session that goes on.
+    pub(crate) fn put_session(&self, variables: Variables) {
+        self.session.replace(variables);
+    }
+
+    /// Nothing of a session is left.
+    fn clear(&self) {
+        self.next_request();
+        self.session.borrow_mut().clear();
+    }
+}
+
+/// Scopes that wait for a request, with the memory that their texts have grown to.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(RefCell<Vec<Box<Scopes>>>);
+
+/// So many wait at most: what more requests than this at a time have grown is given back.
+const SPARE: usize = 1024;
+
+impl Spare {
+    /// Scopes in which nothing is set.
+    pub(crate) fn take(&self) -> Box<Scopes> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Nobody needs these any more.
+    pub(crate) fn put(&self, scopes: Box<Scopes>) {
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < SPARE {
+            scopes.clear();
+            spare.push(scopes);
+        }
+    }
 }
 
 /// Who takes part.
@@ -335,4 +375,50 @@ fn current_of(backend: &Backend) -> u64 {
 /// The number of the backend with this name.
 pub(crate) fn backend_named(generation: &Generation, name: &[u8]) -> Option<usize> {
     generation.backends.iter().position(|backend| backend.name.as_bytes() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::LogLevel;
+    use manylane_http::Version;
+
+    #[test]
+    fn scopes_that_were_used_have_nothing_of_it_for_the_next() {
+        let spare = Spare::default();
+        let fresh = format!("{:?}", Scopes::default());
+        let scopes = spare.take();
+        let name = manylane_expr::VariableNames::default().resolve(b"sess.name").unwrap();
+        for scope in [&scopes.session, &scopes.transaction, &scopes.request, &scopes.response] {
+            assert!(scope.borrow_mut().set(name, Value::Str(b"a secret")));
+        }
+        let memory = &scopes.memory;
+        memory.request.borrow_mut().set(1, b"a secret");
+        memory.answer.borrow_mut().set(0, b"a secret");
+        memory.response.set(Some((Version::HTTP_11, 200)));
+        memory.begun.set(now());
+        memory.number.set(7);
+        memory.log_level.set(LogLevel::Silent);
+        for timeout in [&memory.client_timeout, &memory.server_timeout, &memory.tunnel_timeout] {
+            timeout.set(Some(std::time::Duration::ZERO));
+        }
+        memory.priority_class.set(1);
+        memory.priority_offset.set(1);
+        memory.retries.set(Some(1));
+        memory.no_repetition.set(true);
+        for address in [&memory.source, &memory.destination] {
+            address.set(Some(([192, 0, 2, 1], 80).into()));
+        }
+        assert_ne!(format!("{scopes:?}"), fresh);
+        spare.put(scopes);
+        assert_eq!(format!("{:?}", spare.take()), fresh);
+        // Of a session that goes on only its own variables are left.
+        let scopes = spare.take();
+        assert!(scopes.take_session().is_none());
+        assert!(scopes.session.borrow_mut().set(name, Value::Int(1)));
+        let kept = scopes.take_session().unwrap();
+        assert_eq!(format!("{scopes:?}"), fresh);
+        scopes.put_session(kept);
+        assert_eq!(scopes.session.borrow().get(name), Some(Value::Int(1)));
+    }
 }

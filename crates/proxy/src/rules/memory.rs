@@ -121,6 +121,8 @@ impl Memory {
         self.response.take();
         self.request.borrow_mut().clear();
         self.answer.borrow_mut().clear();
+        self.begun.take();
+        self.number.take();
         self.log_level.take();
         self.client_timeout.take();
         self.server_timeout.take();

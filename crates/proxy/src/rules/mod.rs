@@ -13,6 +13,6 @@ pub use answer::End;
 pub(crate) use answer::{Answer, reply};
 pub(crate) use apply::{Entrance, Verdict, Walk, after_response, any_holds, apply, connection};
 pub(crate) use content::{Content, content};
-pub(crate) use facts::{Facts, Moment, Scopes};
+pub(crate) use facts::{Facts, Moment, Scopes, Spare};
 pub(crate) use memory::{LONGEST_ID, LogLevel, Memory};
 pub use normalize::Normalizer;

@@ -1,6 +1,7 @@
 //! Something that happens once on a lane, and that its tasks wait for.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZero;
 use std::task::{Context, Poll, Waker};
 
 /// Happens once. Of one lane.
@@ -14,15 +15,19 @@ pub(crate) struct Event {
 #[derive(Debug, Default)]
 struct Waiters {
     wakers: Vec<Option<Waker>>,
-    free: Vec<usize>,
+    free: Vec<u32>,
 }
 
 /// One that waits.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     event: &'a Event,
-    place: Option<usize>,
+    place: Place,
 }
+
+/// Where somebody waits who cannot hold on to the event. Whoever has it [leaves](Event::leave) it before it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Place(Option<NonZero<u32>>);
 
 impl Event {
     /// It happens now: who waits is woken.
@@ -41,37 +46,52 @@ impl Event {
 
     /// Somebody who may wait for it. Costs nothing before it is polled.
     pub(crate) fn waiter(&self) -> Waiter<'_> {
-        Waiter { event: self, place: None }
+        Waiter { event: self, place: Place::default() }
+    }
+
+    /// Ready when it has happened. The task that asks first with this place is the one that is woken.
+    pub(crate) fn poll(&self, place: &mut Place, context: &Context<'_>) -> Poll<()> {
+        if self.happened.get() {
+            return Poll::Ready(());
+        }
+        if place.0.is_none() {
+            let mut waiters = self.waiters.borrow_mut();
+            let Waiters { wakers, free } = &mut *waiters;
+            let number = free.pop().unwrap_or_else(|| {
+                wakers.push(None);
+                free.reserve(wakers.len()); // it is empty; so to leave a place never asks for memory
+                u32::try_from(wakers.len()).expect("a lane has fewer tasks")
+            });
+            wakers[number as usize - 1] = Some(context.waker().clone());
+            place.0 = NonZero::new(number);
+        }
+        Poll::Pending
+    }
+
+    /// Nobody waits there any more.
+    pub(crate) fn leave(&self, place: &mut Place) {
+        if let Some(number) = place.0.take() {
+            let mut waiters = self.waiters.borrow_mut();
+            waiters.wakers[number.get() as usize - 1] = None;
+            waiters.free.push(number.get());
+        }
     }
 }
 
 impl Waiter<'_> {
-    /// Ready when it has happened. The task that asks first is the one that is woken.
+    /// As [`Event::poll`].
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.event.happened.get() {
-            return Poll::Ready(());
-        }
-        if self.place.is_none() {
-            let mut waiters = self.event.waiters.borrow_mut();
-            let Waiters { wakers, free } = &mut *waiters;
-            let place = free.pop().unwrap_or_else(|| {
-                wakers.push(None);
-                free.reserve(wakers.len()); // it is empty; so to leave a place never asks for memory
-                wakers.len() - 1
-            });
-            wakers[place] = Some(context.waker().clone());
-            self.place = Some(place);
-        }
-        Poll::Pending
+        self.event.poll(&mut self.place, context)
+    }
+
+    /// What it waits for, and where.
+    pub(crate) fn place(&mut self) -> (&Event, &mut Place) {
+        (self.event, &mut self.place)
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            let mut waiters = self.event.waiters.borrow_mut();
-            waiters.wakers[place] = None;
-            waiters.free.push(place);
-        }
+        self.event.leave(&mut self.place);
     }
 }

@@ -3,8 +3,8 @@
 use super::local::Local;
 use crate::generation::{Frontend, Generation, Listener, Owner, Shards};
 use crate::places::Places;
-use crate::session;
-use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, Seat, listen_sharded};
+use crate::session::Session;
+use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, listen_sharded};
 use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::fmt;
@@ -223,23 +223,11 @@ async fn accepting(
 /// Has a connection served on the least loaded lane. It is closed if there is no memory for its task, or that lane just ended.
 fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, ticket: Ticket) {
     let seat = balance.seat();
-    let here = local.here();
-    if seat.lane() == here.lane() {
-        let _ = here.spawn(&SESSION, Class::Normal, serve(local.clone(), incoming, seat, ticket));
+    let (here, lane) = (local.here(), seat.lane());
+    if lane == here.lane() {
+        let _ = here.spawn(&SESSION, Class::Normal, Session::new(Some(local.clone()), incoming, seat, ticket));
     } else {
-        let _ = Remote::new(seat.lane()).spawn_with(&SESSION, Class::Normal, move |_| async move {
-            if let Some(local) = Local::of(&ticket.generation) {
-                serve(local, incoming, seat, ticket).await;
-            }
-        });
+        let make = move |_| Session::new(Local::of(&ticket.generation), incoming, seat, ticket);
+        let _ = Remote::new(lane).spawn_with(&SESSION, Class::Normal, make);
     }
-}
-
-/// One connection, on the lane that serves it.
-async fn serve(local: Rc<Local>, incoming: Incoming, seat: Seat, ticket: Ticket) {
-    local.begun();
-    session::run(&local, incoming, &ticket).await;
-    drop(ticket);
-    drop(seat); // before the lane tells that it is empty
-    local.ended();
 }

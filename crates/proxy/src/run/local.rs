@@ -3,6 +3,7 @@
 use super::event::Event;
 use super::idle::Idle;
 use crate::generation::Generation;
+use crate::rules::Spare;
 use manylane_balance::Shelf;
 use manylane_io::Io;
 use manylane_net::{Connector, Presence};
@@ -41,6 +42,8 @@ pub struct Local {
     pub(crate) logs: LaneLogs,
     /// Where expressions write.
     pub(crate) memory: RefCell<manylane_expr::Lane>,
+    /// What requests leave behind for their logs, between two requests.
+    pub(crate) scopes: Spare,
     /// Requests so far.
     numbers: Cell<u64>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
@@ -94,6 +97,7 @@ impl Local {
             stopping: Event::default(),
             reader,
             memory: RefCell::new(manylane_expr::Lane::new(seed)),
+            scopes: Spare::default(),
             numbers: Cell::new(0),
             sessions: Cell::new(0),
             emptied: Box::new(emptied),

@@ -5,7 +5,7 @@ mod idle;
 mod listen;
 mod local;
 
-pub(crate) use event::Waiter;
+pub(crate) use event::{Event, Place};
 pub(crate) use idle::Idle;
 pub use listen::{BindFailure, BoundListener, accept, bind, bind_listener};
 pub(crate) use listen::Ticket;

@@ -5,6 +5,7 @@ use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_net::{Connection, Incoming};
+use manylane_pool::{AllocError, Pool, Pooled};
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -34,6 +35,28 @@ pub(crate) fn now() -> Timestamp {
     Timestamp { seconds: wall.as_secs().cast_signed(), micros: wall.subsec_micros() }
 }
 
+/// Who a client is, and whom it connected to, where that was told by another proxy or by rules.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+}
+
+manylane_sync::lazy_static! {
+    static TOLD: Pool<Told> = Pool::new("client told").expect("the size is a constant below the bound");
+}
+
+/// A client that asks for nothing at the moment: what has to be there when it does, and no more.
+#[derive(Debug)]
+pub(crate) struct Resting {
+    pub(crate) connection: Connection,
+    told: Option<Pooled<Told>>,
+    link_source: Option<SocketAddr>,
+    link_destination: OnceCell<Option<SocketAddr>>,
+    proxied: bool,
+    accepted: Timestamp,
+}
+
 /// A client and its connection.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -42,8 +65,8 @@ pub(crate) struct Client {
     pub(crate) source: Option<SocketAddr>,
     /// Whom it connected to, as the proxy before this one tells.
     told: Option<SocketAddr>,
-    /// Both without what rules of the request at work say.
-    own: (Option<SocketAddr>, Option<SocketAddr>),
+    /// Both without what rules of the request at work say; none: as the connection says.
+    own: Option<Pooled<Told>>,
     /// The connection's own ends; ours is asked for when somebody wants to know.
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
@@ -64,13 +87,28 @@ impl Client {
             connection: incoming.into_connection(io),
             source,
             told: None,
-            own: (source, None),
+            own: None,
             link_source: source,
             link_destination: OnceCell::new(),
             proxied: false,
             accepted: now(),
             received: Chain::new(),
         }
+    }
+
+    /// Goes on without what belongs to a request, of which nothing may be left.
+    pub(crate) fn rest(self) -> Resting {
+        debug_assert!(self.received.is_empty());
+        let Self { connection, source: _, told: _, own, link_source, link_destination, proxied, accepted, received: _ } = self;
+        Resting { connection, told: own, link_source, link_destination, proxied, accepted }
+    }
+
+    /// It asks for something again.
+    pub(crate) fn wake(resting: Resting) -> Self {
+        let Resting { connection, told, link_source, link_destination, proxied, accepted } = resting;
+        let (source, destination) = told.as_deref().map_or((link_source, None), |told| (told.source, told.destination));
+        let received = Chain::new();
+        Self { connection, source, told: destination, own: told, link_source, link_destination, proxied, accepted, received }
     }
 
     /// Whom it connected to. The first call costs a system call, unless the PROXY protocol told it.
@@ -98,16 +136,23 @@ impl Client {
     }
 
     /// Between whom the connection is, as the proxy before this one tells.
-    pub(crate) fn is_between(&mut self, source: SocketAddr, destination: SocketAddr) {
-        self.source = Some(plain(source));
-        self.told = Some(plain(destination));
-        self.own = (self.source, self.told);
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn is_between(&mut self, source: SocketAddr, destination: SocketAddr) -> Result<(), AllocError> {
+        self.is_told(Some(plain(source)), Some(plain(destination)))
     }
 
     /// Rules say who it is, as long as it is there.
-    pub(crate) fn is_told(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) {
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn is_told(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) -> Result<(), AllocError> {
         self.is_said_to_be(source, destination);
-        self.own = (self.source, self.told);
+        if source.is_some() || destination.is_some() {
+            self.own = Some(TOLD.alloc(Told { source: self.source, destination: self.told })?);
+        }
+        Ok(())
     }
 
     /// Rules say who it is, for the request at work: addresses that are `None` stay.
@@ -118,7 +163,7 @@ impl Client {
 
     /// The next request begins: it is who it was.
     pub(crate) fn is_itself(&mut self) {
-        (self.source, self.told) = self.own;
+        (self.source, self.told) = self.own.as_deref().map_or((self.link_source, None), |own| (own.source, own.destination));
     }
 
     /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that it gets a reset that no router passes

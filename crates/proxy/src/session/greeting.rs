@@ -69,7 +69,7 @@ async fn header(client: &mut Client) -> Result<(), NoGreeting> {
             Some((told, length)) => {
                 client.proxied = true;
                 if let Some((source, destination)) = told {
-                    client.is_between(source, destination);
+                    client.is_between(source, destination).map_err(|_| NoGreeting::Failed)?;
                 }
                 return client.received.trim_front(length).map_err(|_| NoGreeting::Failed);
             }

@@ -4,58 +4,181 @@ mod client;
 mod greeting;
 mod inspect;
 
-pub(crate) use client::{Client, Peers, now};
+pub(crate) use client::{Client, Peers, Resting, now};
 pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
 
 use crate::generation::{ConnectionAction, Frontend, Listener, Rule};
-use greeting::NoGreeting;
-use crate::run::{Local, Ticket};
+use crate::http::{self, Rest};
 use crate::rules::{self, Entrance, Facts, Scopes};
-use crate::{http, tcp};
+use crate::run::{Local, Place, Ticket};
+use crate::tcp;
+use greeting::NoGreeting;
 use manylane_config::tree::Mode;
-use manylane_net::Incoming;
+use manylane_net::{Incoming, Seat};
+use manylane_sched::Boxed;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
-/// Serves a connection until it ends.
-pub(crate) async fn run(local: &Rc<Local>, incoming: Incoming, ticket: &Ticket) {
-    let frontend = &local.generation.frontends[ticket.frontend];
-    let listener = &frontend.listeners[ticket.listener];
-    if listener.nice != 0 {
-        let _ = local.here().set_nice(listener.nice); // its range was checked
+/// A connection while it is served, on the lane that serves it: a task that is small as long as nothing is asked of it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    state: State,
+    /// None when it is over.
+    held: Option<Held>,
+}
+
+/// What a session has from its beginning to its end.
+#[derive(Debug)]
+struct Held {
+    local: Rc<Local>,
+    ticket: Ticket,
+    seat: Seat,
+    /// Among those whom the end of the process wakes; also while a request is at work, since to go there and back costs.
+    place: Place,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant)] // the size of a session is that of one at rest
+enum State {
+    Begins(Incoming),
+    Rests(Rest),
+    /// It has something to do, until it rests again or is over.
+    Works(Boxed<'static, Option<Rest>>),
+    Over,
+}
+
+impl Session {
+    /// Serves a connection on the lane of `local`; without that, because the lane serves the generation no more, it is closed.
+    pub(crate) fn new(local: Option<Rc<Local>>, incoming: Incoming, seat: Seat, ticket: Ticket) -> Self {
+        let held = local.map(|local| Held { local, ticket, seat, place: Place::default() });
+        Self { state: State::Begins(incoming), held }
     }
-    let mut client = Client::new(incoming, &local.io);
-    if local.generation.process.reject_privileged
-        && client.source.is_some_and(|address| address.port() < 1024)
-    {
-        frontend.counts.own().connections_denied.add(1);
-        return;
+}
+
+impl Held {
+    fn whose(&self) -> (&Frontend, &Listener) {
+        let frontend = &self.local.generation.frontends[self.ticket.frontend];
+        (frontend, &frontend.listeners[self.ticket.listener])
     }
-    let scopes = Scopes::default();
-    let entered = enter(local, frontend, listener, &frontend.rules.connection, &mut client, &scopes);
-    let Some(greeted) = entered else { return };
+
+    fn begin(&self, incoming: Incoming) -> State {
+        let (frontend, listener) = self.whose();
+        if listener.nice != 0 {
+            let _ = self.local.here().set_nice(listener.nice); // its range was checked
+        }
+        let client = Client::new(incoming, &self.local.io);
+        if self.local.generation.process.reject_privileged
+            && client.source.is_some_and(|address| address.port() < 1024)
+        {
+            frontend.counts.own().connections_denied.add(1);
+            return State::Over;
+        }
+        let asks = frontend.mode == Mode::Http && !listener.accept_proxy && frontend.rules.connection.is_empty() && frontend.rules.session.is_empty();
+        if asks && Rest::is_for(&client) {
+            return State::Rests(Rest::new(client, &self.local));
+        }
+        let (local, (frontend, listener)) = (self.local.clone(), (self.ticket.frontend, self.ticket.listener));
+        State::works(move || async move {
+            let frontend = &local.generation.frontends[frontend];
+            enter(&local, frontend, &frontend.listeners[listener], client).await
+        })
+    }
+
+    fn wake(&self, rest: Rest, woken: http::Woken) -> State {
+        let (local, whose) = (self.local.clone(), (self.ticket.frontend, self.ticket.listener));
+        State::works(move || http::wake(local, whose, rest, woken))
+    }
+}
+
+impl State {
+    /// Works, unless there is no memory for that.
+    #[inline(always)] // the work is made in its block
+    fn works<F: Future<Output = Option<Rest>> + 'static>(make: impl FnOnce() -> F) -> Self {
+        Boxed::new(make).map_or(Self::Over, Self::Works)
+    }
+}
+
+impl Future for Session {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Self { state, held } = &mut *self;
+        let Some(of) = held else { return Poll::Ready(()) };
+        loop {
+            match state {
+                State::Begins(_) => {
+                    let State::Begins(incoming) = std::mem::replace(state, State::Over) else { continue };
+                    of.local.begun();
+                    *state = of.begin(incoming);
+                }
+                State::Rests(rest) => {
+                    let frontend = &of.local.generation.frontends[of.ticket.frontend];
+                    let woken = ready!(rest.poll(frontend, (&of.local.stopping, &mut of.place), context));
+                    let State::Rests(rest) = std::mem::replace(state, State::Over) else { continue };
+                    if let Some(woken) = woken {
+                        *state = of.wake(rest, woken);
+                    }
+                }
+                State::Works(work) => {
+                    *state = ready!(Pin::new(work).poll(context)).map_or(State::Over, State::Rests);
+                }
+                State::Over => break,
+            }
+        }
+        if let Some(Held { local, ticket, seat, mut place }) = held.take() {
+            local.stopping.leave(&mut place);
+            drop(ticket);
+            drop(seat); // before the lane tells that it is empty
+            local.ended();
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.state = State::Over; // it may hold on to what follows
+        if let Some(held) = &mut self.held {
+            held.local.stopping.leave(&mut held.place);
+        }
+    }
+}
+
+/// What comes before a session can ask its client for something. Streams are served to their end. None when the connection is over.
+async fn enter(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut client: Client) -> Option<Rest> {
+    let scopes = local.scopes.take();
+    let admitted = admit(local, frontend, listener, &mut client, &scopes).await;
+    if admitted.is_some() && frontend.mode == Mode::Http {
+        return http::begin(local, frontend, listener, client, scopes).await;
+    }
+    if admitted.is_some() {
+        tcp::run(local, frontend, listener, client, &scopes).await;
+    }
+    local.scopes.put(scopes);
+    None
+}
+
+/// Another proxy's word, and rules. None when the connection ends here.
+async fn admit(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: &mut Client, scopes: &Scopes) -> Option<()> {
+    let greeted = rule(local, frontend, listener, &frontend.rules.connection, client, scopes)?;
     if (listener.accept_proxy || greeted)
-        && let Err(why) = greeting::read(local, frontend, &mut client).await
+        && let Err(why) = greeting::read(local, frontend, client).await
     {
         frontend.counts.own().request_errors.add(1);
         client.reset_on_close();
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
-            let facts = Facts { local, frontend, listener, peers: client.peers(), first_request: true, scopes: &scopes };
+            let facts = Facts { local, frontend, listener, peers: client.peers(), first_request: true, scopes };
             crate::log::refused(log, &facts, why.words());
         }
-        return;
+        return None;
     }
-    if enter(local, frontend, listener, &frontend.rules.session, &mut client, &scopes).is_none() {
-        return;
-    }
-    match frontend.mode {
-        Mode::Tcp => tcp::run(local, frontend, listener, client, scopes).await,
-        Mode::Http => http::run(local, frontend, listener, client, scopes).await,
-    }
+    rule(local, frontend, listener, &frontend.rules.session, client, scopes).map(drop)
 }
 
-/// Runs `tcp-request connection` or `tcp-request session`. None if the connection ends here; else whether a rule wants a header of the PROXY
-/// protocol.
-fn enter(
+/// Runs `tcp-request connection` or `tcp-request session`. None if the connection ends here, also for lack of memory; else whether a rule
+/// wants a header of the PROXY protocol.
+fn rule(
     local: &Rc<Local>,
     frontend: &Frontend,
     listener: &Listener,
@@ -70,7 +193,7 @@ fn enter(
     match rules::connection(&facts, rules) {
         Entrance::Accepted { greeted } => {
             // What they say holds for the connection; what comes later goes by it.
-            client.is_told(scopes.memory.source.take(), scopes.memory.destination.take());
+            client.is_told(scopes.memory.source.take(), scopes.memory.destination.take()).ok()?;
             Some(greeted)
         }
         entrance => {

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Serves a connection until it ends.
-pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut client: Client, scopes: Scopes) {
+pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut client: Client, scopes: &Scopes) {
     frontend.counts.own().streams.add(1);
     let rules = &frontend.rules;
     let asked = !rules.use_backend.is_empty()
@@ -33,7 +33,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
         listener,
         peers: if asked { client.peers() } else { Peers::default() },
         first_request: true,
-        scopes: &scopes,
+        scopes,
     };
     let mut stream =
         Stream { local, frontend, listener, facts: &facts, record: Record::new(local.here().now()), server: None, logged: false };

@@ -1,0 +1,143 @@
+//! Between two requests. Most connections of a proxy are idle: so what a session is then is a few hundred bytes in the block of its task, and all that
+//! serves a request is in a block of its own, which goes back to the lane's pool with the request.
+
+use super::Session;
+use super::request::{Wait, ends_in_silence, patience};
+use crate::flow::Timer;
+use crate::generation::{Frontend, Listener};
+use crate::run::{Event, Idle, Local, Place};
+use crate::session::{Client, Resting};
+use manylane_balance::Index;
+use manylane_buf::Segment;
+use manylane_expr::Variables;
+use manylane_net::TransferError;
+use manylane_pool::{Pool, Pooled};
+use manylane_sched::Time;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// How a wait ended.
+pub(crate) enum Woken {
+    Bytes(Segment),
+    Left,
+    Late,
+    Stopping,
+}
+
+/// What few sessions have between two requests.
+#[derive(Debug)]
+struct More {
+    private: Option<(usize, Index, Idle)>,
+    variables: Option<Variables>,
+}
+
+manylane_sync::lazy_static! {
+    static MORE: Pool<More> = Pool::new("session at rest").expect("the size is a constant below the bound");
+}
+
+/// A session without a request.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    client: Resting,
+    timer: Timer,
+    /// Nothing came since then.
+    since: Time,
+    requests: u64,
+    last: Option<(usize, Index)>,
+    more: Option<Pooled<More>>,
+}
+
+impl Rest {
+    /// A session that begins now, with a client that has sent nothing.
+    pub(crate) fn new(client: Client, local: &Local) -> Self {
+        let (timer, since) = (Timer::new(local.here()), local.here().now());
+        Self { client: client.rest(), timer, since, requests: 0, last: None, more: None }
+    }
+
+    /// Whether a client is one that can be waited for here: of the system. Those of the process keep their place in a future.
+    pub(crate) fn is_for(client: &Client) -> bool {
+        client.connection.stream().is_some() && client.received.is_empty()
+    }
+
+    /// Waits for the client. None when it ends here, without a word.
+    pub(crate) fn poll(
+        &mut self,
+        frontend: &Frontend,
+        stopping: (&Event, &mut Place),
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Woken>> {
+        let idle = patience(frontend, self.requests).0;
+        let deadline = idle.map_or(Time::MAX, |idle| self.since + idle);
+        let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
+        let receive = |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
+        Poll::Ready(match ready!(until(receive, Some(stopping), &self.timer, deadline, context)) {
+            Woken::Stopping => None,
+            Woken::Left | Woken::Late if ends_in_silence(frontend, self.requests) => None,
+            woken => Some(woken),
+        })
+    }
+
+    /// The session, with what it waited for.
+    #[inline(always)] // it is made where it stays
+    pub(super) fn wake<'a>(
+        self,
+        local: &'a Rc<Local>,
+        frontend: &'a Frontend,
+        listener: &'a Listener,
+        woken: Woken,
+    ) -> (Session<'a>, Wait) {
+        let Self { client, timer, since, requests, last, more } = self;
+        let scopes = local.scopes.take();
+        let More { private, variables } = more.map_or(More { private: None, variables: None }, Pooled::into_inner);
+        if let Some(variables) = variables {
+            scopes.put_session(variables);
+        }
+        let (client, record) = (Client::wake(client), RefCell::new(None));
+        let mut session = Session { local, frontend, listener, client, requests, last, private, timer, since, scopes, record };
+        let wait = session.woken(woken);
+        (session, wait)
+    }
+}
+
+impl Session<'_> {
+    /// Whether it has nothing to do but to wait, for a client that can be waited for at rest.
+    pub(super) fn may_rest(&self) -> bool {
+        Rest::is_for(&self.client)
+    }
+
+    /// Lets go of all that belongs to requests. None when it does not go on, or there is no memory for what few sessions have.
+    #[inline(always)] // it is taken apart where it is
+    pub(super) fn rest(self, goes_on: bool) -> Option<Rest> {
+        let Self { local, client, requests, last, private, timer, since, scopes, .. } = self;
+        let variables = scopes.take_session();
+        local.scopes.put(scopes);
+        if !goes_on {
+            return None;
+        }
+        let more = match (private, variables) {
+            (None, None) => None,
+            (private, variables) => Some(MORE.alloc(More { private, variables }).ok()?),
+        };
+        Some(Rest { client: client.rest(), timer, since, requests, last, more })
+    }
+}
+
+/// Waits until the client sends something or leaves, the process stops if that matters, or the deadline has come.
+pub(super) fn until(
+    receive: impl FnOnce(&mut Context<'_>) -> Poll<Result<Option<Segment>, TransferError>>,
+    stopping: Option<(&Event, &mut Place)>,
+    timer: &Timer,
+    deadline: Time,
+    context: &mut Context<'_>,
+) -> Poll<Woken> {
+    if let Poll::Ready(outcome) = receive(context) {
+        return Poll::Ready(outcome.ok().flatten().map_or(Woken::Left, Woken::Bytes));
+    }
+    if let Some((event, place)) = stopping
+        && event.poll(place, context).is_ready()
+    {
+        return Poll::Ready(Woken::Stopping);
+    }
+    timer.poll(deadline, context).map(|()| Woken::Late)
+}
