@@ -39,7 +39,6 @@ struct Held {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant)] // the size of a session is that of one at rest
 enum State {
     Begins(Incoming),
     Rests(Rest),
