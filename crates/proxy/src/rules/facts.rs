@@ -53,6 +53,7 @@ impl Scopes {
 
 /// Scopes that wait for a request, with the memory that their texts have grown to.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box)] // sessions hold them boxed: they go to and fro without being moved
 pub(crate) struct Spare(RefCell<Vec<Box<Scopes>>>);
 
 /// So many wait at most: what more requests than this at a time have grown is given back.
