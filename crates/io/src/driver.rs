@@ -3,6 +3,7 @@
 use crate::choice::{Choice, Kind, UnknownDriver};
 use crate::core::{Backend, Core};
 use crate::epoll::Epoll;
+use crate::limits::MOST_ACCEPTS_PER_ROUND;
 use crate::unpark::Bell;
 use crate::uring::Uring;
 use manylane_sched::{Here, Poller, Unpark};
@@ -109,10 +110,11 @@ impl Io {
         self.core.accepts.get()
     }
 
-    /// Sets it, from this round on: `u32::MAX` for no bound, and zero counts as one, since a listener that gives nothing would
-    /// wake its task in each round for ever. More lets a storm of new connections hold up those that are served.
+    /// Sets it, from this round on. Zero counts as one, since a listener that gives nothing would wake its task in each round for ever,
+    /// and more than [`MOST_ACCEPTS_PER_ROUND`](crate::MOST_ACCEPTS_PER_ROUND) as that. The more, the longer a storm of new connections
+    /// holds up those that are served.
     pub fn set_accepts_per_round(&self, connections: u32) {
-        self.core.accepts.set(connections.max(1));
+        self.core.accepts.set(connections.clamp(1, MOST_ACCEPTS_PER_ROUND));
     }
 
     /// Descriptors in the driver's hands, those included that are being closed.

@@ -9,6 +9,10 @@ pub const EVENTS_PER_WAIT: usize = 256;
 /// [`Io::set_accepts_per_round`](crate::Io::set_accepts_per_round) says otherwise.
 pub const ACCEPTS_PER_ROUND: u32 = 4;
 
+/// The most that it can say. Accepting is one task: as long as clients connect faster than it accepts, with epoll nothing else of the lane
+/// has a turn, the watchdog's patience included, which is two seconds. So many take some 20 ms.
+pub const MOST_ACCEPTS_PER_ROUND: u32 = 4096;
+
 /// Bytes of a first read, and of those that follow a short one: a request's head and most responses.
 pub const SMALL_READ: usize = 2048;
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use manylane_io::{ACCEPTS_PER_ROUND, Io, Kind, tcp_listener};
+use manylane_io::{ACCEPTS_PER_ROUND, Io, Kind, MOST_ACCEPTS_PER_ROUND, tcp_listener};
 use std::cell::Cell;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -117,6 +117,7 @@ fn another_bound_of_a_round_is_kept(kind: Kind) {
         let most = most_at_once(&io, 7).await;
         assert!(most > ACCEPTS_PER_ROUND && most <= 7, "{most} of 7");
         assert!(most_at_once(&io, u32::MAX).await > 7);
+        assert_eq!(io.accepts_per_round(), MOST_ACCEPTS_PER_ROUND);
         assert_eq!(most_at_once(&io, 0).await, 1, "else a listener would never give anything");
     });
 }

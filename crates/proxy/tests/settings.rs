@@ -7,7 +7,7 @@ use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_io::{ACCEPTS_PER_ROUND, Choice, Driver, Kind};
+use manylane_io::{ACCEPTS_PER_ROUND, Choice, Driver, Kind, MOST_ACCEPTS_PER_ROUND};
 use manylane_proxy::generation::Wishes;
 use manylane_proxy::{Generation, Local};
 use manylane_sched::{Config, Lane};
@@ -32,5 +32,5 @@ fn a_lane_accepts_as_many_connections_in_a_round_as_tune_maxaccept_says() {
     assert_eq!(accepts(""), ACCEPTS_PER_ROUND);
     assert_eq!(accepts(" tune.maxaccept 16\n"), 16);
     assert_eq!(accepts(" tune.maxaccept 0\n"), ACCEPTS_PER_ROUND, "as without it");
-    assert_eq!(accepts(" tune.maxaccept -1\n"), u32::MAX);
+    assert_eq!(accepts(" tune.maxaccept -1\n"), MOST_ACCEPTS_PER_ROUND);
 }

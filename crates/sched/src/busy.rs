@@ -24,7 +24,8 @@ const LOOKS: u32 = 64;
 const LOOKS: u32 = 1;
 
 /// Rounds that other lanes cause may follow on each other so fast that no look in vain is between them. The poller is looked at after
-/// so long all the same: a thirtieth of the time goes there.
+/// so long all the same: a thirtieth of the time goes there. The round that has just ended comes on top, since its end is not read from the
+/// clock.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_micros(10);
 
 /// When a lane that polls busily looks at its poller next.

@@ -356,9 +356,11 @@ pub(super) fn rows() -> Vec<Keyword> {
         .built(store!(warn_blocked_after, time)),
         flag("zero-warning", GLOBAL, "a warning refuses the configuration, as -dW")
             .built(raise!(zero_warning)),
-        args("busy-polling", GLOBAL, [] as [Arg; 0], "lanes never sleep").negatable().built(|b, line| {
-            b.config.global.busy_polling = Some(line.set(line.on()));
-        }),
+        args("busy-polling", GLOBAL, [] as [Arg; 0], "lanes never sleep until the soft stop")
+            .negatable()
+            .built(|b, line| {
+                b.config.global.busy_polling = Some(line.set(line.on()));
+            }),
         own("cpu-affinity", GLOBAL, "policy", 1, "how lanes are bound to processors")
             .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
         own("cpu-map", GLOBAL, "[auto:]groups/lanes processors...", 2, "which lanes run on which processors")

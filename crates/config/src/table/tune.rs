@@ -49,7 +49,7 @@ tune! {
     listener_multi_queue: &'static str = choice("state", &["on", "off", "fair"]), choice, "tune.listener.multi-queue", "on", "accepted connections are given to the least loaded lane";
     max_checks_per_thread: u64 = int("number", 0, MANY), int, "tune.max-checks-per-thread", "0", "health checks that a lane runs at once; 0 for no bound";
     max_rules_at_once: u64 = int("number", 0, MANY), int, "tune.max-rules-at-once", "50", "rules evaluated in one go before others get their turn";
-    maxaccept: i64 = int("number", -1, MANY), int, "tune.maxaccept", "4", "connections that a lane accepts in one go; -1 for no bound";
+    maxaccept: i64 = int("number", -1, MANY), int, "tune.maxaccept", "4", "connections that a lane accepts in one go, 4096 at most; -1 for that many";
     maxpollevents: u64 = int("number", 1, 1_000_000), int, "tune.maxpollevents", "200", "events taken from the system in one go";
     maxrewrite: u64 = size("bytes", 0, 64 * M), size, "tune.maxrewrite", "1024", "bytes of a buffer kept free for edits of a head";
     notsent_lowat_client: u64 = size("bytes", 0, G), size, "tune.notsent-lowat.client", "system's", "bytes not sent up to which a client's socket can be written";

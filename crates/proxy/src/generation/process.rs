@@ -52,7 +52,7 @@ pub struct Process {
     pub low_latency: bool,
     /// `busy-polling`: lanes never sleep until the soft stop.
     pub busy_polling: bool,
-    /// `tune.maxaccept`: none is the driver's own bound, the highest number is no bound.
+    /// `tune.maxaccept`: none is the driver's own bound, the highest number is the most that it takes.
     pub maxaccept: Option<u32>,
     /// `harden.reject-privileged-ports.tcp`
     pub reject_privileged: bool,

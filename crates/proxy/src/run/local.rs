@@ -5,7 +5,7 @@ use super::idle::Idle;
 use crate::generation::Generation;
 use crate::rules::Spare;
 use manylane_balance::Shelf;
-use manylane_io::Io;
+use manylane_io::{ACCEPTS_PER_ROUND, Io};
 use manylane_net::{Connector, Presence};
 use manylane_logs::LaneLogs;
 use manylane_sched::{BlockingPool, Here};
@@ -72,9 +72,7 @@ impl Local {
     /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
     /// [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
-        if let Some(bound) = generation.process.maxaccept {
-            io.set_accepts_per_round(bound);
-        }
+        io.set_accepts_per_round(generation.process.maxaccept.unwrap_or(ACCEPTS_PER_ROUND));
         let servers = generation.backends.iter().flat_map(|backend| &backend.servers);
         let connectors = servers.map(|server| Connector::new(server.connect.clone())).collect();
         let shelves =
