@@ -28,6 +28,11 @@ GLOBAL_BUDGET := --package manylane-pool --features global-pools --test sim_pool
 # Those that have features to turn on.
 FEATURED := $(addprefix --package ,$(shell sed -sn '1,/^version/s/^name = "\(.*\)"$$/\1/p' $$(grep -l '^\[features\]' crates/*/Cargo.toml)))
 
+# Tests that take the driver which the environment names: those of the program and of `net`. They are picked by name out of all that `test-release`
+# has built, since fewer packages would have fewer features, and be built again for that.
+BY_DRIVER := $(addprefix --test ,$(shell sed -n '/^\[\[test\]\]/{n;s/^name = "\(.*\)"$$/\1/p}' crates/manylane/Cargo.toml) \
+	$(basename $(notdir $(wildcard crates/net/tests/*.rs))))
+
 FUZZ_SECONDS ?= 60
 # Of the long run: what ends a model that does not end by itself, cases of each property, and a fuzz target.
 LONG_MODEL_SECONDS ?= 30
@@ -67,7 +72,7 @@ test-release: ## the same at full speed, where races are narrower
 
 test-drivers: ## the tests of the program and of net with io_uring; elsewhere they take epoll, and those of io both
 	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then \
-		MANYLANE_DRIVER=io_uring cargo test --profile stress --package manylane --package manylane-net --tests; \
+		MANYLANE_DRIVER=io_uring cargo test --profile stress $(LIBRARIES) --features manylane-pool/fault-injection $(BY_DRIVER); \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi
 
 test-features: ## the crates that have features, with all of them
