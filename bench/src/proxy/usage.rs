@@ -120,14 +120,21 @@ fn stat(pid: u32) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
+    /// Of a process of its own: threads of this one end whenever another test does, and their time with them.
     #[test]
     fn time_that_was_used_is_seen() {
-        let own = Processes::of(std::process::id());
-        let before = own.usage().expect("this process is there");
-        let started = std::time::Instant::now();
-        while started.elapsed() < Duration::from_millis(50) {}
-        let used = own.usage().expect("this process is there").since(before);
-        assert!(used.nanos > 0, "{used:?}");
-        assert!(own.memory() > 0);
+        let mut busy =
+            Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("there is a shell");
+        let processes = Processes::of(busy.id());
+        let before = processes.usage().expect("it does not end by itself");
+        let used = loop {
+            let used = processes.usage().expect("it does not end by itself").since(before);
+            if used.nanos > 0 && processes.memory() > 0 {
+                break used;
+            }
+        };
+        busy.kill().expect("it is ours");
+        busy.wait().expect("it is ours");
+        assert!((0.0..=1.0).contains(&used.user_share()), "{used:?}");
     }
 }
