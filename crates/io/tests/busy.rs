@@ -7,6 +7,9 @@ mod common;
 use common::*;
 use manylane_io::Kind;
 use manylane_sched::Config;
+use std::future::poll_fn;
+use std::sync::mpsc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 fn busy() -> Config {
@@ -45,13 +48,27 @@ fn a_lane_that_never_sleeps_accepts_moves_bytes_and_is_told_of_ends(kind: Kind) 
 /// `waits` counts system calls that look or wait. With io_uring a look at a ring where nothing has come is none at all.
 fn a_lane_that_never_sleeps_looks_at_epoll_and_needs_no_call_to_look_at_a_ring(kind: Kind) {
     run_with(busy(), kind, |io| async move {
-        let here = io.here();
-        here.sleep(Duration::from_millis(1)).await; // what begins the driver is over
+        // A thread that wakes whoever asks it; meanwhile the lane looks around.
+        let (ask, asked) = mpsc::channel::<Waker>();
+        let wakes = std::thread::spawn(move || asked.into_iter().for_each(Waker::wake));
+        let woken = || {
+            let (mut has_asked, ask) = (false, ask.clone());
+            poll_fn(move |context| {
+                if std::mem::replace(&mut has_asked, true) {
+                    return Poll::Ready(());
+                }
+                ask.send(context.waker().clone()).unwrap();
+                Poll::Pending
+            })
+        };
+        woken().await; // what begins the driver is over
         let before = counted(&io).waits;
-        for _ in 0..5 {
-            here.sleep(Duration::from_millis(1)).await;
+        for _ in 0..1000 {
+            woken().await; // a lane looks at its poller after 64 looks that found something, too
         }
         let waits = counted(&io).waits - before;
+        drop(ask);
+        wakes.join().unwrap();
         match kind {
             Kind::IoUring => assert!(waits <= 5, "{waits} system calls"),
             Kind::Epoll => assert!(waits >= 5, "{waits} looks"),

@@ -363,7 +363,6 @@ fn block_on_gives_the_output_and_says_when_the_lane_was_stopped_first() {
         let here = lane.here();
         let mut poller = ThreadPoller::new();
         let output = lane.block_on(&mut poller, async move {
-            here.sleep(std::time::Duration::from_millis(2)).await;
             here.yield_now().await;
             7
         });
