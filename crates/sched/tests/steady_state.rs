@@ -50,6 +50,8 @@ async fn session(here: Here, niced: bool) {
 
 #[test]
 fn tasks_wake_ups_and_timers_take_nothing_from_the_global_allocator_after_a_while() {
+    // A busy machine makes a round late, and the first late one of a lane takes memory for its profiles: before what is counted.
+    manylane_sched::set_profiling(manylane_sched::Profiling::On);
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();
     let mut now = Time::now();
