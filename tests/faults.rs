@@ -6,11 +6,16 @@
 mod common;
 
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::unix::net::UnixDatagram;
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
@@ -35,9 +40,36 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until the program has no more descriptors than when it was quiet.
-fn all_are_back(program: &Manylane, quiet: usize) {
-    until("descriptors do not come back", || descriptors(program) <= quiet);
+/// Bytes of its pools that something is in: of tasks, buffers, messages.
+fn used(control: &Path) -> usize {
+    let mut client = UnixStream::connect(control).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"show pools\n").unwrap();
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    let total = said.lines().find(|line| line.starts_with("Total: ")).unwrap();
+    let used = total.split(", ").find_map(|part| part.split_once(" used")).unwrap();
+    used.0.parse().unwrap()
+}
+
+/// What the program has when it has nothing to do.
+struct Quiet {
+    descriptors: usize,
+    used: usize,
+    control: PathBuf,
+    _folder: Folder,
+}
+
+/// What a lane takes once, for the first large piece that it receives over io_uring, and keeps: 32 clusters.
+const LARGE_RING: usize = 32 * 16_512;
+
+/// Waits until the program has no more descriptors and no more memory than when it was quiet.
+fn all_is_back(program: &Manylane, quiet: &Quiet) {
+    until("descriptors do not come back", || descriptors(program) <= quiet.descriptors);
+    until("memory does not come back", || {
+        let more = used(&quiet.control).saturating_sub(quiet.used);
+        [0, LARGE_RING, 2 * LARGE_RING].contains(&more)
+    });
 }
 
 /// Reads a request's head.
@@ -62,8 +94,10 @@ fn good() -> SocketAddr {
 }
 
 /// A program with this configuration that has served a request, so that it has all that it keeps.
-fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, usize) {
-    let program = Manylane::start_ready(config);
+fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, Quiet) {
+    let folder = Folder::new();
+    let control = folder.0.join("control");
+    let program = Manylane::start_ready(&format!("global\n stats socket {}\n{config}", control.display()));
     let mut client = connect(address);
     client.write_all(GET).unwrap();
     let answer = read_all(&mut client);
@@ -79,8 +113,8 @@ fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, usize) {
             is(words[1], theirs) && is(words[2], ours) && words[9] != "0"
         })
     });
-    let before = descriptors(&program);
-    (program, before)
+    let quiet = Quiet { descriptors: descriptors(&program), used: used(&control), control, _folder: folder };
+    (program, quiet)
 }
 
 /// Servers that leave in the middle of their answers: each client sees that its answer is cut, and the others get theirs.
@@ -118,7 +152,7 @@ fn a_server_that_is_killed_amid_answers_cuts_those_and_no_others() {
         }
     });
     assert_eq!((whole.into_inner(), cut.into_inner()), (50, 50));
-    all_are_back(&program, quiet);
+    all_is_back(&program, &quiet);
 }
 
 /// A server that accepts and says nothing.
@@ -149,7 +183,7 @@ fn a_silent_server_costs_each_client_its_timeout_and_nobody_else_anything() {
         assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
     }
     drop(waiting);
-    all_are_back(&program, quiet);
+    all_is_back(&program, &quiet);
 }
 
 /// Servers that answer before they have read the body: the client gets the answer.
@@ -183,7 +217,7 @@ fn an_answer_that_comes_before_the_body_was_read_arrives() {
             });
         }
     });
-    all_are_back(&program, quiet);
+    all_is_back(&program, &quiet);
 }
 
 /// Clients that send a byte now and then: they are answered with 408 at the end of their time, others are served meanwhile, and memory comes back.
@@ -191,12 +225,13 @@ fn an_answer_that_comes_before_the_body_was_read_arrives() {
 fn slow_clients_hold_nobody_up_and_leave_nothing() {
     let long = std::env::var_os("MANYLANE_LONG").is_some();
     let count = if long { 10_000 } else { 300 };
-    raise_limit(2 * count as u64 + 1000);
+    raise_limit(count as u64 + 2000);
     let (socket, address) = listener();
     let config = format!(
-        "global\n nbthread 2\n maxconn {}\ndefaults\n timeout client 60s\n timeout server 60s\n timeout connect 60s\n mode http\n\
+        "global\n nbthread 2\n maxconn {}\n ulimit-n {}\n no strict-limits\ndefaults\n timeout client 60s\n timeout server 60s\n timeout connect 60s\n mode http\n\
          frontend f\n bind {}\n timeout http-request {}s\n default_backend b\nbackend b\n server s {}\n",
         count + 1000,
+        count + 2000, // they never have a server
         fd(&socket),
         if long { 20 } else { 3 },
         good()
@@ -218,7 +253,7 @@ fn slow_clients_hold_nobody_up_and_leave_nothing() {
             assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
         }
         drop(slow);
-        all_are_back(&program, quiet);
+        all_is_back(&program, &quiet);
         after.push(memory(&program));
     }
     assert!(after[1] <= after[0] + after[0] / 4, "memory grows: {after:?} kB");
@@ -250,20 +285,21 @@ fn a_program_without_descriptors_goes_on_when_there_are_some_again() {
         }
         until("descriptors are not used up", || descriptors(&program) > 50);
         drop(many);
-        all_are_back(&program, quiet);
+        all_is_back(&program, &quiet);
         let mut client = connect(address);
         client.write_all(GET).unwrap();
         assert!(read_all(&mut client).ends_with("ok"));
     }
 }
 
-/// Nobody listens at one target, one has gone, and nobody reads at the third: requests are served as if there were no logs.
+/// Nobody listens at one target, one has gone, and nobody reads at the third: requests are served as if there were no logs. When somebody reads again, what
+/// was kept for them goes.
 #[test]
 fn log_targets_that_are_gone_hold_nothing_up() {
     let (socket, address) = listener();
     let folder = Folder::new();
     let (gone, full) = (folder.0.join("gone"), folder.0.join("full"));
-    let (there, _unread) = (UnixDatagram::bind(&gone).unwrap(), UnixDatagram::bind(&full).unwrap());
+    let (there, unread) = (UnixDatagram::bind(&gone).unwrap(), UnixDatagram::bind(&full).unwrap());
     let config = format!(
         "{DEFAULTS} mode http\n log {} local0\n log {} local0\n log {} local0\n option httplog\nlisten l\n bind {}\n server s {}\n",
         nobody(),
@@ -286,5 +322,189 @@ fn log_targets_that_are_gone_hold_nothing_up() {
             });
         }
     });
-    all_are_back(&program, quiet + 3); // the sockets of the lane that did not serve the first request
+    // The lane that did not serve the first request has sockets, too, and tasks that send.
+    until("descriptors do not come back", || descriptors(&program) <= quiet.descriptors + 3);
+    let readers = [UnixDatagram::bind(&gone).unwrap(), unread];
+    readers.iter().for_each(|reader| reader.set_nonblocking(true).unwrap());
+    until("lines are kept that somebody reads", || {
+        readers.iter().for_each(|reader| while reader.recv(&mut [0; 4096]).is_ok() {});
+        used(&quiet.control) <= quiet.used + 4096
+    });
+}
+
+/// A wall clock that somebody sets: ten years on, twenty back, and to where it was. What is timed is timed as if nothing had happened, and lines have the dates of
+/// the clock.
+#[test]
+fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
+    const YEAR: i64 = 365 * 24 * 3600;
+    let folder = Folder::new();
+    let (library, clock) = (folder.0.join("wall_clock.so"), folder.0.join("clock"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/faults/wall_clock.c");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-o"])
+        .args([&library, &source]);
+    let compiled = compiler.output().expect("there is a C compiler");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    std::fs::write(&clock, 0_i64.to_ne_bytes()).unwrap();
+    let set = |jump: i64| {
+        let file = std::fs::OpenOptions::new().write(true).open(&clock).unwrap();
+        file.write_all_at(&jump.to_ne_bytes(), 0).unwrap();
+    };
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed();
+
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let silent = origin(move |mut stream| {
+        head(&stream);
+        tell.lock().unwrap().send(()).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()); // until the program gives up
+    });
+    let good = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while reader.by_ref().lines().map_while(Result::ok).any(|line| line.is_empty()) {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        }
+    });
+    let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
+    syslog.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\n log {} format iso local0\nfrontend f\n bind {}\n log-format \"at %Ts for %Ta %ST\"\n\
+         use_backend silent if {{ path /silent }}\n default_backend good\n\
+         backend silent\n timeout server 500ms\n server s {silent}\nbackend good\n server s {good}\n",
+        syslog.local_addr().unwrap(),
+        fd(&socket),
+    );
+    let _program = Manylane::start_as(&config, |command| {
+        command.env("LD_PRELOAD", &library).env("WALL_CLOCK", &clock).env("TZ", "UTC");
+    });
+
+    // By status: the year in which the line was written, when its request began, how many milliseconds that took.
+    let line = || {
+        let mut bytes = [0; 4096];
+        let length = syslog.recv(&mut bytes).unwrap();
+        let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let (before, words) = line.split_once(" at ").unwrap();
+        let year: i64 = before[..4].parse().unwrap();
+        let words: Vec<i64> = words.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        (words[2], (year, words[0], words[1]))
+    };
+    let about = |moment: i64, expected: i64| (moment - expected).abs() < 24 * 3600;
+    let is_in = |year: i64, moment: i64| (year - 1970 - moment / 31_556_952).abs() <= 1;
+    let mut kept = connect(address);
+    let (mut before, mut too_long) = (0, i64::MAX);
+    for jump in [0, 10 * YEAR, -10 * YEAR, 0] {
+        let begun = Instant::now();
+        let mut waiting = connect(address);
+        waiting.write_all(b"GET /silent HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        told.recv_timeout(PATIENCE).unwrap();
+        set(jump); // while a server is waited for, and another connection is idle
+        kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nok") {
+            let mut byte = [0];
+            kept.read_exact(&mut byte).unwrap();
+            answer.extend(byte);
+        }
+        let answer = read_all(&mut waiting);
+        let ended = begun.elapsed();
+        assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+        assert!(ended >= Duration::from_millis(500));
+
+        let lines = BTreeMap::from([line(), line()]);
+        let (then, now) = (now() + before, now() + jump);
+        let (year, began, took) = lines[&200];
+        assert!(about(began, then) || about(began, now), "began at {began}, {now} after a jump");
+        assert!(is_in(year, now), "written in {year}, {now} after a jump");
+        assert!((0..60_000).contains(&took), "{took} ms");
+        let (year, began, took) = lines[&504];
+        assert!(about(began, then), "began at {began}, {then} before a jump");
+        assert!(is_in(year, then) || is_in(year, now), "written in {year}, {now} after a jump");
+        assert!((500..60_000).contains(&took), "{took} ms");
+        too_long = too_long.min(took - ended.as_millis() as i64);
+        before = jump;
+    }
+    // The client has not closed yet, but the request is over: at least once without a pause of the machine.
+    assert!(too_long < 1000, "a request took {too_long} ms more than its client waited");
+}
+
+/// Clients that reset their connections while the server is silent in the middle of an answer: nobody waits for it any more.
+#[test]
+fn a_client_that_resets_amid_an_answer_frees_the_server() {
+    let (socket, address) = listener();
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let server = origin(move |mut stream| {
+        head(&stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nonly the beginning").unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+        let _ = tell.lock().unwrap().send(()); // nobody hears it when the test has failed
+    });
+    let config = format!(
+        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode http\n\
+         frontend f\n bind {}\n use_backend cut if {{ path /cut }}\n default_backend good\nbackend cut\n server s {server}\nbackend good\n server s {}\n",
+        fd(&socket),
+        good()
+    );
+    let (program, quiet) = started(&config, address, "HTTP/1.1 200 ");
+    for request in [
+        "GET /cut HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /cut HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
+        clients.iter_mut().for_each(|client| client.write_all(request.as_bytes()).unwrap());
+        clients.iter_mut().for_each(|client| assert!(client.peek(&mut [0]).unwrap() > 0));
+        let count = clients.len();
+        drop(clients); // closed with something unread: a reset
+        (0..count)
+            .for_each(|_| told.recv_timeout(PATIENCE).expect("a server waits for a client that has gone"));
+        all_is_back(&program, &quiet);
+    }
+}
+
+/// Without the option a client that has closed its side gets its answer: it may have nothing more to ask.
+#[test]
+fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
+    for abort in [false, true] {
+        let (socket, address) = listener();
+        let (tell, told) = mpsc::channel();
+        let (go, going) = mpsc::channel::<()>();
+        let ends = Mutex::new((tell, going));
+        let server = origin(move |mut stream| {
+            head(&stream);
+            let ends = ends.lock().unwrap();
+            ends.0.send(()).unwrap();
+            if abort {
+                let _ = stream.read_to_end(&mut Vec::new()); // until the program gives up
+            } else {
+                ends.1.recv().unwrap();
+                let _ = stream.write_all(OK);
+            }
+            let _ = ends.0.send(()); // nobody hears it when the test has failed
+        });
+        let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
+        syslog.set_read_timeout(Some(PATIENCE)).unwrap();
+        let config = format!(
+            "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode http\n log {} local0\n{}\
+             frontend f\n bind {}\n log-format \"%ST %ts\"\n default_backend b\nbackend b\n server s {server}\n",
+            syslog.local_addr().unwrap(),
+            if abort { " option abortonclose\n" } else { "" },
+            fd(&socket),
+        );
+        let _program = Manylane::start(&config);
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        told.recv_timeout(PATIENCE).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        go.send(()).unwrap();
+        let (status, ended) = if abort { ("400", "CH") } else { ("200", "--") };
+        let answer = read_all(&mut client);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        let mut line = [0; 4096];
+        let length = syslog.recv(&mut line).unwrap();
+        let line = String::from_utf8_lossy(&line[..length]).into_owned();
+        assert!(line.trim_end().ends_with(&format!("{status} {ended}")), "{line}");
+        told.recv_timeout(PATIENCE).expect("the server is left alone");
+    }
 }

@@ -125,10 +125,19 @@ impl Manylane {
     }
 
     pub fn start_with(config: &str, arguments: &[&str]) -> Self {
+        Self::start_as(config, |command| {
+            command.args(arguments);
+        })
+    }
+
+    /// With what `change` does to its command.
+    pub fn start_as(config: &str, change: impl FnOnce(&mut Command)) -> Self {
         let folder = Folder::new();
         let file = folder.file("test.cfg", config);
-        let child = command().arg("-f").arg(file).args(arguments).spawn().unwrap();
-        Self { child, _folder: folder }
+        let mut command = command();
+        command.arg("-f").arg(file);
+        change(&mut command);
+        Self { child: command.spawn().unwrap(), _folder: folder }
     }
 
     /// The same, heard: lines of its standard error come one by one.

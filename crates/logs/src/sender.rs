@@ -144,8 +144,11 @@ async fn send_datagrams(
             Err(error) if error.errno() == Some(Errno::MSGSIZE) => {
                 room.outgoing.pop_front();
             }
-            // Nobody is there: the rest would meet the same.
-            Err(_) => return Some(sent),
+            // Nobody is there: the rest would meet the same, and is not kept until the next batch.
+            Err(_) => {
+                room.outgoing.clear();
+                return Some(sent);
+            }
         }
     }
     Some(sent)

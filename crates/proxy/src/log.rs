@@ -19,7 +19,7 @@ const LONGEST: usize = 8192;
 #[derive(Debug)]
 pub(crate) struct Record {
     /// When it began, by the wall clock and by the lane's.
-    date: Timestamp,
+    pub(crate) date: Timestamp,
     begun: Time,
     /// How long it took until the request's head was there; none if it never was.
     pub(crate) request: Option<Duration>,

@@ -18,7 +18,7 @@ use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use edit::Told;
 use manylane_balance::{Index, Priority};
-use manylane_buf::Chain;
+use manylane_buf::{Chain, Segment};
 use manylane_h1::{
     Asked, Body, From, Persist, Request, Response, ResponseParser, frame_for, restrict_names, restrict_te,
     set_body, set_connection,
@@ -28,7 +28,7 @@ use manylane_net::Connection;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// What becomes of the client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -444,7 +444,13 @@ impl Session<'_> {
         }
         let attempt = Attempt { connection, hold, reused, pains };
         let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
-        let outcome = self.served(request, asking, backend, attempt, &mut received, up, chances).await;
+        let mut watched = Watched::default();
+        let outcome = self.served(request, asking, backend, attempt, &mut received, &mut watched, up, chances).await;
+        if let Some(segment) = watched.received
+            && received.push_back(segment).is_err()
+        {
+            return Ok(After::Close); // no memory, and bytes of the client are lost
+        }
         if !received.is_empty() {
             self.client.received = received;
         }
@@ -471,6 +477,7 @@ impl Session<'_> {
         backend: &Backend,
         attempt: Attempt,
         received: &mut Chain,
+        watched: &mut Watched,
         up: &mut Pump,
         chances: Chances<'_>,
     ) -> Result<Outcome, Failed> {
@@ -524,7 +531,9 @@ impl Session<'_> {
                 let parser = ResponseParser::new(limits);
                 receive(&connection, &mut from_server, parser, asked, client, asking.version, &mut response).await
             });
-            watch.over(&self.timer, pin!(going_up.beside(reading))).await
+            let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
+            let stays = going_up.while_there(reading, client, watched, leaving);
+            watch.over(&self.timer, pin!(stays)).await
         };
         let server_failed = |cause: Cause| {
             backend.counts.own().response_errors.add(1);
@@ -558,7 +567,11 @@ impl Session<'_> {
                 return Err(Failed::Answer(error.status, Termination::new(Cause::Refused, Phase::Data)));
             }
             Ok(Err(Broken::Memory)) => return Err(memory()),
-            Ok(Err(Broken::Sender | Broken::Receiver)) => {
+            Ok(Err(Broken::Receiver)) => {
+                // It may be that it has closed its side only.
+                return Err(Failed::Answer(400, Termination::new(Cause::ClientLeft, Phase::Headers)));
+            }
+            Ok(Err(Broken::Sender)) => {
                 return Err(Failed::Client);
             }
             Err(Cause::ClientSilent) => {
@@ -682,20 +695,25 @@ impl Session<'_> {
         } else {
         let drop_trailers = self.frontend.http.drop_response_trailers;
         let down_ends = Ends { io: &local.io, way: &watch.down, from: &connection, to: client, splice: splicing.down, kept: None };
-        let ended = {
+        let whole = framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| memory())?;
+        let close = async || match persist {
+            Persist::KeepAlive => Ok(()),
+            _ => flush(&down_ends).await, // the connection is closed behind it
+        };
+        let ended = if whole {
             let sending = pin!(async {
-                if framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| Broken::Memory)? {
-                    send(&down_ends, &mut back, |n| count(0, n)).await?;
-                } else {
-                    let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
-                    down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n)).await?;
-                }
-                if persist != Persist::KeepAlive {
-                    flush(&down_ends).await?; // the connection is closed behind it
-                }
-                Ok(())
+                send(&down_ends, &mut back, |n| count(0, n)).await?;
+                close().await
             });
             watch.over(&self.timer, pin!(going_up.beside(sending))).await
+        } else {
+            let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
+            let sending = pin!(async {
+                down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n)).await?;
+                close().await
+            });
+            let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
+            watch.over(&self.timer, pin!(stays)).await
         };
         let complete = matches!(ended, Ok(Ok(Ok(()))));
         self.note(|record| {
@@ -719,7 +737,10 @@ impl Session<'_> {
                 (complete, sent_all, server_persists, persist)
             }
             Ended::Tunnel(back) => {
-                let received = std::mem::take(received);
+                let mut received = std::mem::take(received);
+                if let Some(segment) = watched.received.take() {
+                    received.push_back(segment).map_err(|_| memory())?;
+                }
                 self.tunnel(backend, &connection, back, received, from_server, count).await;
                 return Ok(Outcome::CLOSE);
             }
@@ -777,22 +798,82 @@ impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
     /// # Errors
     /// What is wrong with the client, or with its body.
     async fn beside<W: Future>(&mut self, mut work: Pin<&mut W>) -> Result<W::Output, Broken> {
+        poll_fn(|context| self.poll_beside(work.as_mut(), context)).await
+    }
+
+    #[inline]
+    fn poll_beside<W: Future>(
+        &mut self,
+        work: Pin<&mut W>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<W::Output, Broken>> {
+        if self.outcome.is_none()
+            && let Poll::Ready(outcome) = self.work.as_mut().poll(context)
+        {
+            match outcome {
+                Err(broken @ (Broken::Sender | Broken::Framing(_) | Broken::Memory)) => {
+                    self.outcome = Some(Err(Broken::Sender));
+                    return Poll::Ready(Err(broken));
+                }
+                outcome => self.outcome = Some(outcome),
+            }
+        }
+        work.poll(context).map(Ok)
+    }
+
+    /// [`beside`](Self::beside), which also ends when the client leaves in this way, though nobody waits for it. What is wrong then is
+    /// that there is no [`Receiver`](Broken::Receiver).
+    async fn while_there<W: Future>(
+        &mut self,
+        mut work: Pin<&mut W>,
+        client: &Connection,
+        watched: &mut Watched,
+        leaving: Option<Leaving>,
+    ) -> Result<W::Output, Broken> {
+        let stream = client.stream().filter(|_| leaving.is_some());
+        let mut receiving = pin!(stream.map(|stream| stream.recv()));
         poll_fn(|context| {
-            if self.outcome.is_none()
-                && let Poll::Ready(outcome) = self.work.as_mut().poll(context)
+            if let Poll::Ready(output) = self.poll_beside(work.as_mut(), context) {
+                return Poll::Ready(output);
+            }
+            // As long as a body goes up, that is who hears of the client.
+            if self.outcome.is_some()
+                && watched.received.is_none()
+                && !watched.closed
+                && let Some(receiving) = receiving.as_mut().as_pin_mut()
+                && let Poll::Ready(received) = receiving.poll(context)
             {
-                match outcome {
-                    Err(broken @ (Broken::Sender | Broken::Framing(_) | Broken::Memory)) => {
-                        self.outcome = Some(Err(Broken::Sender));
-                        return Poll::Ready(Err(broken));
-                    }
-                    outcome => self.outcome = Some(outcome),
+                match received {
+                    Ok(Some(segment)) => watched.received = Some(segment),
+                    Ok(None) => watched.closed = true,
+                    Err(_) => return Poll::Ready(Err(Broken::Receiver)),
                 }
             }
-            work.as_mut().poll(context).map(Ok)
+            if watched.closed && leaving == Some(Leaving::Closed) {
+                return Poll::Ready(Err(Broken::Receiver));
+            }
+            Poll::Pending
         })
         .await
     }
+}
+
+/// What was seen of a client that is watched.
+#[derive(Default)]
+struct Watched {
+    /// A piece of what follows its request. No more is asked for.
+    received: Option<Segment>,
+    /// It has closed its side.
+    closed: bool,
+}
+
+/// How a client leaves, to those who watch it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// It takes no more.
+    Reset,
+    /// It sends no more, which may mean that it takes no more: `option abortonclose`.
+    Closed,
 }
 
 /// Why there is no head of a response.

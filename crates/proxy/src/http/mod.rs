@@ -36,6 +36,8 @@ struct Session<'a> {
     last: Option<(usize, Index)>,
     /// A connection that is this session's alone: of this backend and server.
     private: Option<(usize, Index, Idle)>,
+    /// The client has been sent its last.
+    lingers: bool,
     /// For all that it waits for.
     timer: Timer,
     /// Nothing came since then, before the request.
@@ -51,7 +53,7 @@ pub(crate) async fn begin(local: &Rc<Local>, frontend: &Frontend, listener: &Lis
     let timer = Timer::new(local.here());
     let since = local.here().now();
     let record = RefCell::new(None);
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, timer, since, scopes, record };
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, lingers: false, timer, since, scopes, record };
     session.forget();
     let goes_on = session.may_rest() || session.serve(None).await;
     session.rest(goes_on)
@@ -80,6 +82,7 @@ impl Session<'_> {
                     self.log();
                     self.requests += 1;
                     if after == After::Close {
+                        self.linger().await;
                         return false;
                     }
                 }
@@ -87,6 +90,7 @@ impl Session<'_> {
                     frontend.counts.own().request_errors.add(1);
                     self.last = None;
                     self.log();
+                    self.linger().await;
                     return false;
                 }
                 Err(NoMore::End) => return false,

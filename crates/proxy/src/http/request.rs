@@ -107,6 +107,9 @@ impl Session<'_> {
             let now = self.local.here().now();
             let mut record = Record::new(now);
             record.idle = now.since(waited_from);
+            if self.requests > 0 {
+                self.client.is_new_since(record.date, record.idle);
+            }
             self.record.replace(Some(record));
         }
     }
@@ -158,22 +161,31 @@ impl Session<'_> {
         }
     }
 
-    /// Sends the last bytes of a connection whose client may still be sending.
+    /// Sends the last that the client gets. The session [lingers](Self::linger) afterwards.
     pub(super) async fn send_last(&mut self, out: &mut Chain) {
-        let here = self.local.here();
         let connection = &self.client.connection;
         let sending = async {
             connection.send(out).await?;
-            connection.finish().await?;
-            let mut read = 0;
-            while let Some(segment) = connection.recv().await? {
-                read += segment.len();
-                if read > LINGERING.0 {
-                    break;
-                }
-            }
-            Ok::<(), manylane_net::TransferError>(())
+            connection.finish().await
         };
-        let _ = here.timeout(LINGERING.1, sending).await;
+        self.lingers = matches!(self.local.here().timeout(LINGERING.1, sending).await, Ok(Ok(())));
+    }
+
+    /// Reads on for a moment, if the client is to read something last: a connection that is closed with bytes unread takes that with it. To the log the request is over
+    /// before.
+    pub(super) async fn linger(&mut self) {
+        if !std::mem::take(&mut self.lingers) {
+            return;
+        }
+        let connection = &self.client.connection;
+        let reading = async {
+            let mut read = 0;
+            while read <= LINGERING.0
+                && let Ok(Some(segment)) = connection.recv().await
+            {
+                read += segment.len();
+            }
+        };
+        let _ = self.local.here().timeout(LINGERING.1, reading).await; // then it had its time
     }
 }

@@ -94,7 +94,7 @@ impl Rest {
             scopes.put_session(variables);
         }
         let (client, record) = (Client::wake(client), RefCell::new(None));
-        let mut session = Session { local, frontend, listener, client, requests, last, private, timer, since, scopes, record };
+        let mut session = Session { local, frontend, listener, client, requests, last, private, lingers: false, timer, since, scopes, record };
         let wait = session.woken(woken);
         (session, wait)
     }

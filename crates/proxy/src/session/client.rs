@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a client that nobody will read are taken up to here, so that it sees an end and no reset.
 const SWALLOWED: usize = 1 << 16;
@@ -164,6 +164,14 @@ impl Client {
     /// The next request begins: it is who it was.
     pub(crate) fn is_itself(&mut self) {
         (self.source, self.told) = self.own.as_deref().map_or((self.link_source, None), |own| (own.source, own.destination));
+    }
+
+    /// For the log, a connection that serves one more request was accepted when the one before had ended: that long before `date`.
+    pub(crate) fn is_new_since(&mut self, date: Timestamp, idle: Duration) {
+        let idle = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
+        let micros = date.seconds.saturating_mul(1_000_000).saturating_add(date.micros.into()).saturating_sub(idle);
+        let micros_of_second = micros.rem_euclid(1_000_000).unsigned_abs() as u32; // below a million
+        self.accepted = Timestamp { seconds: micros.div_euclid(1_000_000), micros: micros_of_second };
     }
 
     /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that it gets a reset that no router passes
