@@ -1,0 +1,306 @@
+//! Programs that others wrote, before this one and behind it: what they say to each other arrives as if nothing were in between (R-G1).
+//!
+//! What is not installed is named and left out; `scripts/setup test` installs all of it.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Folder, Manylane, fd, listener, nobody, origin};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Instant;
+
+/// Debian's, which has Debian's packages; another one that comes first in the path does not.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// A program that is ended with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn heard(command: &mut Command) -> (Self, Lines<BufReader<ChildStdout>>) {
+        let mut program = Self::start(command.stdout(Stdio::piped()));
+        let lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
+        (program, lines)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether a program is there, and works.
+fn is_there(program: &str, arguments: &[&str]) -> bool {
+    let quiet = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let works = quiet.is_ok_and(|output| output.status.success());
+    if !works {
+        eprintln!(
+            "NOT SHOWN HERE: '{program} {}' does not work: 'scripts/setup test' installs what is missing",
+            arguments.join(" ")
+        );
+    }
+    works
+}
+
+/// What a program has to say at its end, which comes within a minute or two.
+fn run(words: &[&str]) -> Output {
+    Command::new("timeout").arg("120").args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Waits until somebody listens there.
+fn listens(path: &Path) {
+    let begin = Instant::now();
+    while UnixStream::connect(path).is_err() {
+        assert!(begin.elapsed() < common::PATIENCE, "nobody listens at {}", path.display());
+        std::thread::yield_now();
+    }
+}
+
+/// A server for one test. It takes no port 0: so it gets one that is free, and another one if somebody was faster.
+fn iperf3_server() -> (Running, u16) {
+    for _ in 0..20 {
+        let port = nobody().port();
+        let mut command = Command::new("iperf3");
+        command.args([
+            "--server",
+            "--one-off",
+            "--forceflush",
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port.to_string(),
+        ]);
+        let (server, mut lines) = Running::heard(command.stderr(Stdio::null()));
+        if lines.by_ref().map_while(Result::ok).any(|line| line.contains("listening")) {
+            std::thread::spawn(move || lines.for_each(drop));
+            return (server, port);
+        }
+    }
+    panic!("iperf3 finds no port");
+}
+
+#[test]
+fn iperf3_sends_both_ways_copied_and_spliced() {
+    if !is_there("iperf3", &["--version"]) {
+        return;
+    }
+    for options in [
+        "",
+        " no option splice-auto\n",
+        " option splice-auto\n",
+        " option splice-request\n option splice-response\n",
+    ] {
+        for direction in [&[][..], &["--reverse"], &["--bidir"]] {
+            let (socket, address) = listener();
+            let (_server, port) = iperf3_server();
+            let config =
+                format!("{DEFAULTS}{options}listen l\n bind {}\n server s 127.0.0.1:{port}\n", fd(&socket));
+            let _program = Manylane::start(&config);
+            let at = address.port().to_string();
+            let words = [
+                "iperf3",
+                "--client",
+                "127.0.0.1",
+                "--port",
+                &at,
+                "--bytes",
+                "32M",
+                "--window",
+                "128K",
+                "--parallel",
+                "2",
+                "--json",
+            ];
+            let output = run(&[&words[..], direction].concat());
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(
+                output.status.success() && report["error"].is_null(),
+                "{options}{direction:?}: {}",
+                said(&output)
+            );
+            let end = &report["end"];
+            // Each side tells its end beside the data: what was on its way then is not counted, and fits the system's buffers.
+            let sums: &[&str] = match direction {
+                ["--bidir"] => &["sum_received", "sum_received_bidir_reverse"],
+                _ => &["sum_received"],
+            };
+            for sum in sums {
+                assert!(end[sum]["bytes"].as_u64() > Some(0), "{options}{direction:?}: {end}");
+            }
+        }
+    }
+}
+
+/// Text, fragments, a ping, an empty message, one of 1 MiB, compressed and not, and the code of the end, in both directions.
+#[test]
+fn a_websocket_client_and_a_websocket_server_understand_each_other() {
+    if !is_there(PYTHON, &["-c", "import websockets"]) {
+        return;
+    }
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/foreign");
+    let (_server, mut lines) = Running::heard(Command::new(PYTHON).arg(scripts.join("websocket_server.py")));
+    let port = lines.next().unwrap().unwrap();
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\n timeout tunnel 60s\nlisten l\n bind {}\n server s 127.0.0.1:{port}\n",
+        fd(&socket)
+    );
+    let _program = Manylane::start(&config);
+    let client = scripts.join("websocket_client.py");
+    let output = run(&[PYTHON, client.to_str().unwrap(), &address.port().to_string()]);
+    assert!(output.status.success(), "{}", said(&output));
+    let mut closed: Vec<String> = lines.by_ref().take(4).map(Result::unwrap).collect();
+    closed.sort();
+    assert_eq!(
+        closed,
+        ["closed 4000 enough", "closed 4001 enough", "closed 4002 enough", "closed 4003 enough"]
+    );
+}
+
+/// Bytes that compress well, and have no period that a buffer has.
+fn content() -> Vec<u8> {
+    (0..2_000_003_u32).map(|n| b"0123456789abcdef"[(n % 251 % 16) as usize]).collect()
+}
+
+/// A client, this program, nginx as a proxy, this program again, haproxy, nginx as the origin.
+#[test]
+fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
+    let haproxy = "/usr/sbin/haproxy";
+    let nginx = "/usr/sbin/nginx";
+    if !is_there("curl", &["--version"]) || !is_there(haproxy, &["-v"]) || !is_there(nginx, &["-v"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let at = |name: &str| folder.0.join(name);
+    let dir = folder.0.display().to_string();
+    let content = content();
+    std::fs::write(at("page.html"), &content).unwrap();
+    let takes = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        loop {
+            let (mut line, mut length) = (String::new(), 0);
+            while line != "\r\n" {
+                line.clear();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                    return;
+                }
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").unwrap();
+            stream.write_all(&body).unwrap();
+        }
+    });
+    // Other users' folders are not written to: nginx runs as whoever runs this test.
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {dir}/{name};\n"))
+        .concat();
+    let config = folder.file(
+        "nginx.conf",
+        &format!(
+            "daemon off; master_process off; pid {dir}/nginx.pid; error_log stderr crit;\nevents {{}}\n\
+             http {{ access_log off; {temporary} types {{ text/html html; }} gzip on; gzip_proxied any; client_max_body_size 10m;\n\
+             server {{ listen unix:{dir}/origin; root {dir}; }}\n\
+             server {{ listen unix:{dir}/between;\n location / {{ proxy_pass http://unix:{dir}/inner:; proxy_http_version 1.1; \
+             proxy_set_header Connection \"\"; proxy_set_header Accept-Encoding $http_accept_encoding; }} }} }}\n"
+        ),
+    );
+    let _nginx = Running::start(Command::new(nginx).arg("-c").arg(config));
+    let config = folder.file(
+        "haproxy.cfg",
+        &format!(
+            "{DEFAULTS} mode http\nlisten l\n bind unix@{dir}/haproxy accept-proxy\n server s unix@{dir}/origin\n"
+        ),
+    );
+    let _haproxy = Running::start(Command::new(haproxy).args(["-db", "-q", "-f"]).arg(config));
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten outer\n bind {}\n server s unix@{dir}/between\n\
+         frontend inner\n bind unix@{dir}/inner\n use_backend takes if {{ path /takes }}\n default_backend haproxy\n\
+         backend haproxy\n server s unix@{dir}/haproxy send-proxy-v2\nbackend takes\n server s {takes}\n",
+        fd(&socket),
+    ));
+    for name in ["origin", "between", "haproxy", "inner"] {
+        listens(&at(name));
+    }
+
+    let page = format!("http://{address}/page.html");
+    let curl = |words: &[&str]| {
+        let output = run(&[&["curl", "--silent", "--show-error", "--max-time", "100"], words].concat());
+        assert!(output.status.success(), "curl {words:?}: {}", said(&output));
+        output.stdout
+    };
+    let got = |name: &str| std::fs::read(at(name)).unwrap() == content;
+    let (one, two) = (at("one").display().to_string(), at("two").display().to_string());
+
+    // Twice, on one connection.
+    let connects = curl(&["-o", &one, &page, "-o", &two, &page, "-w", "%{http_code} %{num_connects}\n"]);
+    assert_eq!(String::from_utf8_lossy(&connects), "200 1\n200 0\n");
+    assert!(got("one") && got("two"));
+    curl(&["--http1.0", "-o", &one, &page]);
+    assert!(got("one"));
+    // Compressed on the way, in chunks.
+    let sizes = curl(&["--compressed", "-o", &one, "-w", "%{size_download}", &page]);
+    assert!(got("one") && String::from_utf8_lossy(&sizes).parse::<usize>().unwrap() < content.len() / 2);
+    assert_eq!(curl(&["--range", "1000-1999", &page]), content[1000..2000]);
+    let head = String::from_utf8_lossy(&curl(&["--head", &page])).to_ascii_lowercase();
+    assert!(head.contains(&format!("content-length: {}\r\n", content.len())), "{head}");
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+    assert_eq!(curl(&["-H", &format!("If-None-Match: {tag}"), "-w", "%{http_code}", &page]), b"304");
+    // An upgrade that nobody takes.
+    assert_eq!(curl(&["--http2", "-o", &one, "-w", "%{http_code}", &page]), b"200");
+    assert!(got("one"));
+    let missing = format!("http://{address}/missing");
+    assert_eq!(curl(&["-o", &one, "-w", "%{http_code}", &missing]), b"404");
+    // There and back: curl asks whether it may before it sends so much, and the second time it does not know how much it is.
+    let takes = format!("http://{address}/takes");
+    let file = at("page.html").display().to_string();
+    curl(&["-X", "POST", "-T", &file, "-o", &one, &takes]);
+    assert!(got("one"));
+    curl(&["-X", "POST", "-T", &file, "-H", "Transfer-Encoding: chunked", "-o", &two, &takes]);
+    assert!(got("two"));
+}
+
+#[test]
+fn curl_reaches_a_server_through_a_tunnel_that_it_asks_for() {
+    if !is_there("curl", &["--version"]) {
+        return;
+    }
+    let gateway = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        for (begins, answer) in [
+            ("CONNECT inner.test:80 ", "HTTP/1.1 200 Connected\r\n\r\n"),
+            ("GET /x ", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthere"),
+        ] {
+            let mut lines = reader.by_ref().lines().map_while(Result::ok);
+            assert!(lines.next().unwrap().starts_with(begins));
+            lines.take_while(|line| !line.is_empty()).for_each(drop);
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {gateway}\n",
+        fd(&socket)
+    ));
+    let proxy = format!("http://{address}");
+    let output =
+        run(&["curl", "-sS", "--max-time", "100", "--proxytunnel", "--proxy", &proxy, "http://inner.test/x"]);
+    assert_eq!(said(&output), "there");
+}
