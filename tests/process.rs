@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{DEFAULTS, Folder, Manylane, check, command, connect, echo, fd, listener, read_all};
+use common::{DEFAULTS, Folder, Manylane, check, command, connect, echo, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn a_check_ends_with_haproxys_codes() {
@@ -26,6 +27,16 @@ fn a_check_ends_with_haproxys_codes() {
     assert_eq!(silent.status.code(), Some(2));
     let warned = check("listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n", &["-dW"]);
     assert_eq!(warned.status.code(), Some(1));
+}
+
+#[test]
+fn a_check_knows_users_and_groups() {
+    let config = format!("{DEFAULTS}global\n user nobody-of-that-name\n group none-of-that-name\n");
+    let bad = check(&format!("{config}listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n"), &[]);
+    let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+    assert_eq!(bad.status.code(), Some(1), "{said}");
+    assert!(said.contains("there is no user 'nobody-of-that-name'"), "{said}");
+    assert!(said.contains("there is no group 'none-of-that-name'"), "{said}");
 }
 
 #[test]
@@ -83,6 +94,60 @@ fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_all(&mut stream), "b");
     assert_eq!(program.wait().code(), Some(0));
+}
+
+/// Each client gets whole answers until its connection is closed between two of them.
+#[test]
+fn a_soft_stop_under_load_cuts_no_answer() {
+    const BODY: usize = 20_000;
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n{}", "x".repeat(BODY));
+        while reader.by_ref().lines().map_while(Result::ok).any(|line| line.is_empty()) {
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let (socket, address) = listener();
+    let mut program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server}\n",
+        fd(&socket)
+    ));
+    let answers = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let mut client = connect(address);
+                loop {
+                    // One that goes into a connection that is being closed is not answered.
+                    if client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").is_err() {
+                        return;
+                    }
+                    let mut answer = Vec::new();
+                    let mut piece = [0; 4096];
+                    let body = |answer: &[u8]| {
+                        let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+                        head.map_or(0, |head| answer.len() - head - 4)
+                    };
+                    while body(&answer) < BODY {
+                        let length = client.read(&mut piece).unwrap_or(0);
+                        if length == 0 {
+                            assert!(answer.is_empty(), "cut after {} bytes", answer.len());
+                            return;
+                        }
+                        answer.extend(&piece[..length]);
+                    }
+                    answers.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while answers.load(Ordering::Relaxed) < 200 {
+            std::thread::yield_now();
+        }
+        program.signal(Signal::SIGUSR1);
+        assert_eq!(program.wait().code(), Some(0));
+    });
 }
 
 /// State and processor time, in hundredths of a second, of each thread.

@@ -101,6 +101,13 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
         no_reuse_port: arguments.no_reuse_port,
     };
     let generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
+    for (name, is_group) in [(&loaded.config.global.user, false), (&loaded.config.global.group, true)] {
+        if let Some(name) = name
+            && let Err(error) = system::owner(is_group, &String::from_utf8_lossy(name.value.bytes()))
+        {
+            loaded.found.alert(name.pos, error);
+        }
+    }
     let quiet = arguments.quiet || generation.process.quiet && !arguments.verbose;
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
     let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
