@@ -74,6 +74,71 @@ fn whole(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     (size > 0).then_some((at + digits + 2, size))
 }
 
+/// Bytes of framing and data of a tiny chunk at most.
+const TINY: usize = 8;
+
+/// Tiny chunks that are alike, before those that follow are compared in blocks.
+const ALIKE: usize = 8;
+
+/// A tiny chunk: where it begins, and how it is laid out.
+#[derive(Clone, Copy)]
+struct Tiny {
+    begin: usize,
+    /// Bytes of its size's line.
+    line: usize,
+    /// Bytes of data.
+    len: usize,
+}
+
+/// Reads over chunks from `at` on that are framed, byte by byte, as `tiny`, which ends there: where the first is that is not, or does not lie so far before
+/// the end. Tiny chunks come in long runs of equal ones (R-G10), and where the next begins is known here before this one was looked at.
+#[inline(always)] // one caller, and the closure in it should be part of its loop
+fn alike(bytes: &[u8], mut at: usize, tiny: Tiny, mut data: impl FnMut(usize, usize)) -> usize {
+    let Tiny { begin, line, len } = tiny;
+    let stride = at - begin;
+    let word = |at: usize| bytes.get(at..at + TINY)?.try_into().ok().map(u64::from_le_bytes);
+    let low = |bytes: usize| u64::MAX.checked_shr(64 - 8 * bytes as u32).unwrap_or(0);
+    let framing = low(stride) & !(low(len) << (8 * line));
+    let Some(first) = word(begin) else { return at };
+    for _ in 0..ALIKE {
+        if word(at).is_none_or(|word| (word ^ first) & framing != 0) {
+            return at;
+        }
+        data(at + line, len);
+        at += stride;
+    }
+    match stride {
+        6 => blocks::<48>(bytes, at, tiny, stride, data),
+        7 => blocks::<56>(bytes, at, tiny, stride, data),
+        8 => blocks::<64>(bytes, at, tiny, stride, data),
+        _ => at,
+    }
+}
+
+/// The same in blocks of `N` bytes, a multiple of the stride: a few wide comparisons for several chunks.
+#[inline(always)] // as above
+fn blocks<const N: usize>(
+    bytes: &[u8],
+    mut at: usize,
+    Tiny { begin, line, len }: Tiny,
+    stride: usize,
+    mut data: impl FnMut(usize, usize),
+) -> usize {
+    let (mut framing, mut expected) = ([0; N], [0; N]);
+    for n in (0..N).filter(|n| !(line..line + len).contains(&(n % stride))) {
+        framing[n] = u8::MAX;
+        expected[n] = bytes[begin + n % stride];
+    }
+    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<N>()) {
+        if (0..N).fold(0, |differs, n| differs | (block[n] & framing[n]) ^ expected[n]) != 0 {
+            break;
+        }
+        (at..at + N).step_by(stride).for_each(|chunk| data(chunk + line, len));
+        at += N;
+    }
+    at
+}
+
 impl Chunks {
     /// Reads over `bytes` until they end or the last chunk's line does, and hands the data to `data`, piece by piece: where it begins and
     /// how long it is. How many bytes were read, and where the last size's line that was begun in them begins.
@@ -90,7 +155,11 @@ impl Chunks {
             if state == NEXT {
                 while let Some((start, len)) = whole(bytes, at) {
                     data(start, len);
+                    let before = at;
                     at = start + len + 2;
+                    if at - before <= TINY {
+                        at = alike(bytes, at, Tiny { begin: before, line: start - before, len }, &mut data);
+                    }
                     line = at;
                 }
             }
@@ -173,6 +242,47 @@ impl Chunks {
         match self.0 {
             State::Data(left) => left,
             _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Long enough for a block.
+    const RUN: usize = 20;
+
+    type Story = (Vec<u8>, Result<bool, Problem>);
+
+    /// The data, and whether all was well up to the last chunk; read `step` bytes at a time.
+    fn story(bytes: &[u8], step: usize) -> Story {
+        let (mut chunks, mut data) = (Chunks::default(), Vec::new());
+        for part in bytes.chunks(step) {
+            match chunks.read(part, |at, len| data.extend_from_slice(&part[at..at + len])) {
+                Err((problem, _)) => return (data, Err(problem)),
+                Ok((read, _)) => assert!(read == part.len() || chunks.is_last()),
+            }
+        }
+        (data, Ok(chunks.is_last()))
+    }
+
+    /// What is read in runs is what is read byte by byte, wherever a run is broken and with whatever.
+    #[test]
+    fn runs_of_equal_chunks_are_read_as_single_bytes_are() {
+        for (line, data) in
+            [("1", "x"), ("01", "x"), ("001", "x"), ("2", "xy"), ("3", "xyz"), ("4", "wxyz"), ("0003", "xyz")]
+        {
+            let run = format!("{line}\r\n{data}\r\n").repeat(RUN) + "0\r\n";
+            assert_eq!(story(run.as_bytes(), run.len()), (data.repeat(RUN).into_bytes(), Ok(true)));
+            for at in 0..run.len() {
+                for byte in *b"\r\n01fgx; " {
+                    let mut broken = run.clone().into_bytes();
+                    broken[at] = byte;
+                    let text = String::from_utf8_lossy(&broken);
+                    assert_eq!(story(&broken, broken.len()), story(&broken, 1), "{text:?}");
+                }
+            }
         }
     }
 }
