@@ -291,6 +291,6 @@ fn transmit(fd: BorrowedFd<'_>, datagrams: &VecDeque<Outgoing>, core: &Core) -> 
     Ok(n)
 }
 
-fn last_errno() -> Errno {
+pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -17,6 +17,7 @@ pub mod options;
 mod passage;
 pub mod passing;
 mod pipe;
+mod receive;
 mod slab;
 pub mod socket;
 mod splice;

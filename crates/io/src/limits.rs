@@ -19,16 +19,24 @@ pub const SMALL_READ: usize = 2048;
 /// Bytes of a read that follows a full one: the largest cluster, so a bulk transfer costs a call each 16 KiB.
 pub const LARGE_READ: usize = manylane_buf::MAX_CLUSTER;
 
+/// Clusters of [`LARGE_READ`] that one read into a chain fills: 64 KiB are what the sender's kernel makes of a large body at once,
+/// so they arrive together, and go out together.
+pub const CLUSTERS_PER_READ: usize = 4;
+
+/// Bytes from which on io_uring sends with a call of its own, at once: what is large leaves the clusters that were just filled while
+/// they are in the cache, and those are filled again next. What is smaller rides along with all others.
+pub const SENT_AT_ONCE: usize = LARGE_READ;
+
 /// Bytes that one socket may give in one round, with epoll and to splices. A peer that sends faster than the lane reads gets its turn again in the next
-/// round, after all others. With io_uring the kernel fills what its rings hold between two looks, 512 KiB of each size, for all
-/// sockets together; [`RECEIVED_AHEAD`] bounds one socket.
+/// round, after all others. With io_uring that is so for bulk; of what is small the kernel fills what its ring holds between two
+/// looks, 512 KiB for all sockets together, and [`RECEIVED_AHEAD`] bounds one socket.
 pub const READ_PER_ROUND: usize = 256 << 10;
 
 /// Bytes that one socket may take in one round, for the same reason, with epoll. With io_uring one operation sends at most
 /// [`SEGMENTS_PER_WRITE`] segments, and the next begins with the next round.
 pub const WRITTEN_PER_ROUND: usize = 1 << 20;
 
-/// Segments that io_uring receives for a task that does not ask for them, before receiving for it is stopped: up to 1 MiB of clusters,
+/// Segments that io_uring receives for a task that does not ask for them, before receiving for it is stopped: up to 128 KiB of clusters,
 /// even if each holds one byte. What the rings hold at that moment may come on top. With epoll it is none.
 pub const RECEIVED_AHEAD: usize = 64;
 

@@ -5,6 +5,7 @@ use crate::driver::Io;
 use crate::error::{Call, Error};
 use crate::limits::SENT_AHEAD;
 use crate::listener::Early;
+use crate::receive::Place;
 use crate::slab::Key;
 use crate::waiter::Waiting;
 use manylane_buf::{Chain, Segment};
@@ -109,7 +110,26 @@ impl Stream {
     /// As [`recv`](Self::recv).
     #[inline]
     pub fn poll_recv(&self, context: &mut Context<'_>) -> Poll<Result<Option<Segment>, Error>> {
-        backend!(self.core, driver => driver.poll_recv(&self.core, self.key, self.fd.as_fd(), context))
+        let mut segment = None;
+        self.poll_receive(&mut Place::Segment(&mut segment), context).map_ok(|_| segment)
+    }
+
+    /// Puts the next bytes behind `into`; false at the end of the stream. As [`recv`](Self::recv), but it takes all that arrived already, and
+    /// with one call up to [`CLUSTERS_PER_READ`](crate::CLUSTERS_PER_READ) large clusters while full reads follow one another: for bulk, which then
+    /// goes out with one call, too.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv). When there is no memory, bytes may be lost, and the stream is of no more use.
+    #[inline]
+    pub fn recv_chain<'a>(&'a self, into: &'a mut Chain) -> impl Future<Output = Result<bool, Error>> + 'a {
+        Waiting::new(&self.core, self.key, Direction::Read, |context| {
+            self.poll_receive(&mut Place::Chain(into), context)
+        })
+    }
+
+    #[inline]
+    fn poll_receive(&self, place: &mut Place<'_>, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
+        backend!(self.core, driver => driver.poll_recv(&self.core, self.key, self.fd.as_fd(), place, context))
     }
 
     /// Whether [`recv`](Self::recv) may have something to give at once, the end of the stream included; if not, it would wait. Asks

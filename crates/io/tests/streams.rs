@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use manylane_buf::Chain;
 use manylane_io::{Kind, Shutdown};
 use rustix::event::PollFlags;
 use std::future::poll_fn;
@@ -42,6 +43,7 @@ on_both_drivers! {
     what_arrives_before_it_is_asked_for_is_not_taken_without_bound;
     a_sleeping_lane_is_woken_from_another_thread;
     a_reset_is_not_lost_when_a_stream_is_given_up;
+    bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving;
 }
 
 fn bytes_sent_are_received_in_order(kind: Kind) {
@@ -591,5 +593,53 @@ fn a_reset_is_not_lost_when_a_stream_is_given_up(kind: Kind) {
             Err(error) => Err(error),
         };
         assert_eq!(outcome.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    });
+}
+
+/// Bulk and single bytes in turns, so that each way of receiving follows the other.
+fn bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving(kind: Kind) {
+    const TURNS: usize = 4;
+    const BULK: usize = 1 << 20;
+    const GO: u8 = 255;
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        let bulk = pattern(BULK);
+        let sent = bulk.clone();
+        spawn(&io, async move {
+            for turn in 0..TURNS {
+                assert_eq!(exactly(&a, 1).await, [GO], "all of the turn before has arrived");
+                a.send(&mut chain(&sent)).await.unwrap();
+                for n in 0..20 {
+                    assert_eq!(
+                        exactly(&a, 1).await,
+                        [turn as u8],
+                        "an answer to each, so that each arrives alone"
+                    );
+                    a.send(&mut chain(&[n])).await.unwrap();
+                }
+            }
+        });
+        for turn in 0..TURNS {
+            b.send(&mut chain(&[GO])).await.unwrap();
+            let mut got = Chain::new();
+            while got.len() < BULK {
+                if turn == 1 {
+                    got.push_back(b.recv().await.unwrap().unwrap()).unwrap();
+                } else {
+                    assert!(b.recv_chain(&mut got).await.unwrap());
+                }
+            }
+            assert!(got.to_vec() == bulk, "turn {turn}");
+            for n in 0..20 {
+                b.send(&mut chain(&[turn as u8])).await.unwrap();
+                let mut got = Chain::new();
+                assert!(b.recv_chain(&mut got).await.unwrap());
+                assert_eq!(got.to_vec(), [n]);
+            }
+        }
+        for _ in 0..3 {
+            let mut got = Chain::new();
+            assert!(!b.recv_chain(&mut got).await.unwrap() && got.is_empty(), "the end, again and again");
+        }
     });
 }

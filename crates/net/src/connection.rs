@@ -76,6 +76,19 @@ impl LocalStream {
         Ok(first)
     }
 
+    async fn recv_chain(&self, into: &mut Chain) -> Result<bool, manylane_local::Error> {
+        let mut chain = match self.received.borrow_mut().take() {
+            Some(mut kept) => std::mem::take(&mut *kept),
+            None => Chain::new(),
+        };
+        if chain.is_empty() {
+            chain = self.socket.recv_chain_async(MAX_CLUSTER).await?;
+        }
+        let some = !chain.is_empty();
+        into.append_chain(&mut chain).map_err(manylane_local::Error::NoBuffers)?;
+        Ok(some)
+    }
+
     fn next_received(&self) -> Option<Segment> {
         let mut received = self.received.borrow_mut();
         let segment = received.as_mut()?.pop_front();
@@ -95,6 +108,17 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.recv().await.map_err(TransferError::Socket),
             Self::Local(local) => local.recv().await.map_err(TransferError::Local),
+        }
+    }
+
+    /// Puts the next bytes behind `into`, as many as are there, within bounds; false at the end. For bulk.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub async fn recv_chain(&self, into: &mut Chain) -> Result<bool, TransferError> {
+        match self {
+            Self::Socket(stream) => stream.recv_chain(into).await.map_err(TransferError::Socket),
+            Self::Local(local) => local.recv_chain(into).await.map_err(TransferError::Local),
         }
     }
 

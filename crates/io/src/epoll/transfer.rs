@@ -3,26 +3,27 @@
 use super::{Epoll, Source};
 use crate::core::{Core, Direction, Fd};
 use crate::error::{Call, Error};
-use crate::limits::{LARGE_READ, READ_PER_ROUND, SMALL_READ};
+use crate::limits::{READ_PER_ROUND, SMALL_READ};
+use crate::receive::Place;
 use crate::slab::Key;
 use crate::transmit::{Sent, transmit};
-use manylane_buf::{Chain, Cluster, Segment};
+use manylane_buf::Chain;
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll};
 
 impl Epoll {
-    /// The next bytes, as a segment of their own; nothing at the end of the stream. The cluster is taken when there is reason to
-    /// believe that there are bytes.
+    /// Puts the next bytes where they are wanted; false at the end of the stream. Clusters are taken when there is reason to believe that there
+    /// are bytes.
     #[inline]
     pub(crate) fn poll_recv(
         &self,
         core: &Core,
         key: Key,
         fd: Fd<'_>,
+        place: &mut Place<'_>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Segment>, Error>> {
+    ) -> Poll<Result<bool, Error>> {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key).expect("a source lives as long as its handle");
         if source.readable {
@@ -34,23 +35,21 @@ impl Epoll {
                 return Poll::Pending;
             }
             source.reader.leave(); // it may have had its share of a round, and waited for the next
-            let size = if source.large { LARGE_READ } else { SMALL_READ };
-            let Ok(mut cluster) = Cluster::alloc(size) else {
-                return Poll::Ready(Err(Error::memory(Call::Receive)));
-            };
             loop {
                 core.tallies.reads.add(1);
-                match receive(fd, &mut cluster) {
-                    Ok(0) => return Poll::Ready(Ok(None)),
-                    Ok(n) => {
-                        source.readable = n == size || source.short_reads_lie; // rule 3
-                        source.large = n == size || source.large && n > SMALL_READ;
-                        source.taken += n as u32;
-                        core.tallies.bytes_in.add(n as u64);
-                        return Poll::Ready(Ok(Some(cluster.into_segment())));
+                match place.read(fd, source.large) {
+                    Ok(read) if read.bytes == 0 => return Poll::Ready(Ok(false)),
+                    Ok(read) => {
+                        let full = read.bytes == read.room;
+                        source.readable = full || source.short_reads_lie; // rule 3
+                        source.large = full || source.large && read.bytes > SMALL_READ;
+                        source.taken += read.bytes as u32;
+                        core.tallies.bytes_in.add(read.bytes as u64);
+                        return Poll::Ready(Ok(true));
                     }
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => break source.readable = false,
+                    Err(Errno::NOMEM) => return Poll::Ready(Err(Error::memory(Call::Receive))),
                     Err(errno) => return Poll::Ready(Err(Error::system(Call::Receive, errno))),
                 }
             }
@@ -153,14 +152,4 @@ impl Epoll {
             writer.wake();
         }
     }
-}
-
-/// One read into the cluster's room. It never waits, although somebody else with a duplicate may have made the socket blocking.
-#[inline]
-fn receive(fd: Fd<'_>, cluster: &mut Cluster) -> Result<usize, Errno> {
-    let ((read, _), _) = rustix::net::recv(fd, cluster.spare_mut(), RecvFlags::DONTWAIT)?;
-    let n = read.len();
-    // SAFETY: the kernel has written the first `n` bytes of the room.
-    unsafe { cluster.commit(n) };
-    Ok(n)
 }

@@ -1,9 +1,9 @@
-//! Rings of clusters from which the kernel takes room for what it receives.
+//! A ring of clusters from which the kernel takes room for what it receives.
 //!
 //! A ring is an array that both sides know, with a tail that we move: an entry names a cluster's room. A filled one comes back
 //! by its number with a completion. Between, only the kernel writes to the room.
 
-use crate::limits::{LARGE_READ, SMALL_READ};
+use crate::limits::SMALL_READ;
 use io_uring::types::BufRingEntry;
 use io_uring::{IoUring, cqueue};
 use manylane_buf::{Cluster, Segment};
@@ -12,56 +12,47 @@ use rustix::io::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Entries of the ring of small clusters: 512 KiB. More reads than that in a round begin anew in the next.
-const SMALL: u16 = 256;
-/// Entries of the ring of large clusters: 512 KiB, taken at the first use.
-const LARGE: u16 = 32;
+/// Entries of the ring, of [`SMALL_READ`] each: 512 KiB. More reads than that in a round begin anew in the next.
+const ENTRIES: u16 = 256;
+/// The ring's number.
+pub(crate) const BUFFERS: u16 = 0;
 /// The kernel wants rings to begin on a page.
 const PAGE: usize = 4096;
 
-/// The two rings of a lane.
+/// The ring of a lane.
 pub(crate) struct Buffers {
-    rings: Option<[Ring; 2]>,
+    ring: Option<Ring>,
 }
 
 impl Buffers {
     pub(crate) fn new(uring: &IoUring) -> Result<Self, Errno> {
-        let mut small = Ring::new(uring, 0, SMALL, SMALL_READ)?;
-        let large = Ring::new(uring, 1, LARGE, LARGE_READ)?;
-        small.begin();
-        Ok(Self { rings: Some([small, large]) })
+        let mut ring = Ring::new(uring, BUFFERS, ENTRIES, SMALL_READ)?;
+        ring.refill();
+        Ok(Self { ring: Some(ring) })
     }
 
     pub(crate) fn none() -> Self {
-        Self { rings: None }
-    }
-
-    /// The number of the ring of small or large clusters, ready for use.
-    pub(crate) fn group(&mut self, large: bool) -> u16 {
-        if large && let Some([_, ring]) = &mut self.rings {
-            ring.begin();
-        }
-        u16::from(large)
+        Self { ring: None }
     }
 
     /// What a completion brought: `len` bytes in the buffer that it names, if it names one. A fresh cluster takes its place.
-    pub(crate) fn take(&mut self, large: bool, flags: u32, len: usize) -> Option<Segment> {
+    pub(crate) fn take(&mut self, flags: u32, len: usize) -> Option<Segment> {
         let number = cqueue::buffer_select(flags)?;
-        self.rings.as_mut()?[usize::from(large)].take(number, len)
+        self.ring.as_mut()?.take(number, len)
     }
 
     /// Tries again where there was no memory.
     pub(crate) fn refill(&mut self) {
-        for ring in self.rings.iter_mut().flatten() {
-            if !ring.vacant.is_empty() {
-                ring.refill();
-            }
+        if let Some(ring) = &mut self.ring
+            && !ring.vacant.is_empty()
+        {
+            ring.refill();
         }
     }
 
-    /// Whether a ring has nothing to offer, for want of memory.
-    pub(crate) fn is_dry(&self, large: bool) -> bool {
-        self.rings.as_ref().is_none_or(|rings| rings[usize::from(large)].clusters.iter().all(Option::is_none))
+    /// Whether the ring has nothing to offer, for want of memory.
+    pub(crate) fn is_dry(&self) -> bool {
+        self.ring.as_ref().is_none_or(|ring| ring.clusters.iter().all(Option::is_none))
     }
 }
 
@@ -71,7 +62,6 @@ struct Ring {
     tail: u16,
     size: usize,
     vacant: Vec<u16>,
-    begun: bool,
 }
 
 impl Ring {
@@ -91,7 +81,6 @@ impl Ring {
             tail: 0,
             size,
             vacant: (0..entries).rev().collect(),
-            begun: false,
         };
         let address = memory.as_ptr().expose_provenance() as u64;
         // SAFETY: so many entries of zeros begin there, and live until after the uring (rule 6 of the driver).
@@ -100,17 +89,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Fills it, the first time.
-    fn begin(&mut self) {
-        if !std::mem::replace(&mut self.begun, true) {
-            self.refill();
-        }
-    }
-
     fn refill(&mut self) {
-        if !self.begun {
-            return;
-        }
         while let Some(number) = self.vacant.pop() {
             if !self.offer(number) {
                 self.vacant.push(number);

@@ -10,7 +10,9 @@
 //!    asks for their cancellation, and goes when the count is 0; then its descriptor is closed.
 //! 3. **Receiving is one operation for many reads.** It takes buffers from a ring of clusters; a buffer that was filled becomes a
 //!    segment, and a fresh cluster takes its place. It is stopped when [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) segments wait for the task,
-//!    and begun again when they are gone: so a partner cannot fill our memory.
+//!    and begun again when they are gone: so a partner cannot fill our memory. After full reads in a row it ends: bulk is read,
+//!    and sent, with calls of its own, and waited for by rule 5. A ring hands its buffers out in turns, so that each is out of the cache when
+//!    it is filled; clusters that were sent a moment ago are not.
 //! 4. **Accepting likewise**, with [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD).
 //! 5. **Readiness** (datagrams, splices) is asked for one at a time, by operations that tell when a call may succeed.
 //! 6. **The ring is left empty.** The core's end cancels what is left and waits for it; should the kernel not answer, memory that it
@@ -269,15 +271,20 @@ impl Uring {
             return Poll::Ready(Err(Error::busy(call)));
         }
         if source.readiness(direction) == Readiness::Unknown {
-            let (op, events) = match direction {
-                Direction::Read => (Op::Readable, libc::POLLIN | libc::POLLRDHUP),
-                Direction::Write => (Op::Writable, libc::POLLOUT),
-            };
-            source.set_readiness(direction, Readiness::Asked);
-            let poll = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), events as u32).build();
-            self.begin(source, key, op, poll);
+            self.ask(source, key, fd, direction);
         }
         Poll::Pending
+    }
+
+    /// Asks to be told of readiness.
+    fn ask(&self, source: &mut Source, key: Key, fd: Fd<'_>, direction: Direction) {
+        let (op, events) = match direction {
+            Direction::Read => (Op::Readable, libc::POLLIN | libc::POLLRDHUP),
+            Direction::Write => (Op::Writable, libc::POLLOUT),
+        };
+        source.set_readiness(direction, Readiness::Asked);
+        let poll = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), events as u32).build();
+        self.begin(source, key, op, poll);
     }
 
     // ---- The round ----

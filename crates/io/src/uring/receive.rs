@@ -1,18 +1,19 @@
 //! Bytes in (rule 3 of the driver).
 
 use super::Uring;
-use super::source::{Op, Source};
-use crate::core::{Core, Fd};
+use super::buffers::BUFFERS;
+use super::source::{Op, Readiness, Source};
+use crate::core::{Core, Direction, Fd};
 use crate::error::{Call, Error};
-use crate::limits::{RECEIVED_AHEAD, SMALL_READ};
+use crate::limits::{READ_PER_ROUND, RECEIVED_AHEAD, SMALL_READ};
+use crate::receive::Place;
 use crate::slab::Key;
 use io_uring::{cqueue, opcode, types};
-use manylane_buf::Segment;
 use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 use std::task::{Context, Poll};
 
-/// Reads in a row that did not suit the size of the buffers, before the other size is taken.
+/// Reads in a row that did not suit the way of receiving, before the other is taken: full ones, or such as a small cluster would have held.
 const MISFITS: u8 = 4;
 
 impl Uring {
@@ -21,15 +22,17 @@ impl Uring {
         core: &Core,
         key: Key,
         fd: Fd<'_>,
+        place: &mut Place<'_>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Segment>, Error>> {
+    ) -> Poll<Result<bool, Error>> {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key).expect("a source lives as long as its handle");
-        if let Some(segment) = source.arrived.pop_front() {
-            return Poll::Ready(Ok(Some(segment)));
+        if !source.arrived.is_empty() {
+            let put = place.put(&mut source.arrived);
+            return Poll::Ready(put.map(|()| true).map_err(|_| Error::memory(Call::Receive)));
         }
         match source.ended {
-            Some(Ok(())) => return Poll::Ready(Ok(None)),
+            Some(Ok(())) => return Poll::Ready(Ok(false)),
             Some(Err(Errno::NOMEM)) => return Poll::Ready(Err(Error::memory(Call::Receive))),
             Some(Err(errno)) => return Poll::Ready(Err(Error::system(Call::Receive, errno))),
             None => {}
@@ -37,19 +40,57 @@ impl Uring {
         if source.reader.park(context.waker()).is_err() {
             return Poll::Ready(Err(Error::busy(Call::Receive)));
         }
-        if !source.receiving {
-            let mut buffers = self.buffers.borrow_mut();
-            let group = buffers.group(source.large);
-            if buffers.is_dry(source.large) {
-                source.reader.leave();
-                return Poll::Ready(Err(Error::memory(Call::Receive)));
+        if source.receiving {
+            return Poll::Pending;
+        }
+        if source.large {
+            return self.poll_bulk(core, source, key, fd, place, context);
+        }
+        if self.buffers.borrow().is_dry() {
+            source.reader.leave();
+            return Poll::Ready(Err(Error::memory(Call::Receive)));
+        }
+        core.tallies.reads.add(1);
+        source.receiving = true;
+        source.stopping = false;
+        source.misfits = 0;
+        let receive = opcode::RecvMulti::new(types::Fd(fd.as_raw_fd()), BUFFERS).build();
+        self.begin(source, key, Op::Receive, receive);
+        Poll::Pending
+    }
+
+    /// Bulk (rule 3 of the driver): with calls of its own while there is something, and told when there is again.
+    fn poll_bulk(
+        &self,
+        core: &Core,
+        source: &mut Source,
+        key: Key,
+        fd: Fd<'_>,
+        place: &mut Place<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<bool, Error>> {
+        if source.readiness(Direction::Read) == Readiness::Ready {
+            if !source.may_take(core.round.get(), READ_PER_ROUND as u32) {
+                core.defer(context.waker());
+                return Poll::Pending;
             }
-            core.tallies.reads.add(1);
-            source.receiving = true;
-            source.stopping = false;
-            source.misfits = 0;
-            let receive = opcode::RecvMulti::new(types::Fd(fd.as_raw_fd()), group).build();
-            self.begin(source, key, Op::Receive, receive);
+            match source.read_at_once(core, fd, place) {
+                Err(Errno::AGAIN) => source.set_readiness(Direction::Read, Readiness::Unknown),
+                outcome => {
+                    source.reader.leave();
+                    if source.readiness(Direction::Read) == Readiness::Unknown {
+                        self.ask(source, key, fd, Direction::Read); // now, so that it is known whether an idle connection is still good
+                    }
+                    return Poll::Ready(match outcome {
+                        Ok(n) => Ok(n > 0),
+                        Err(Errno::NOMEM) => Err(Error::memory(Call::Receive)),
+                        Err(errno) => Err(Error::system(Call::Receive, errno)),
+                    });
+                }
+            }
+        }
+        if source.readiness(Direction::Read) == Readiness::Unknown {
+            self.ask(source, key, fd, Direction::Read);
         }
         Poll::Pending
     }
@@ -57,8 +98,10 @@ impl Uring {
     /// Whether a read would find something, or has to be begun to tell.
     pub(crate) fn has_news(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
-        let quiet =
-            |source: &mut Source| source.receiving && source.arrived.is_empty() && source.ended.is_none();
+        let quiet = |source: &mut Source| {
+            let asked = source.large && source.readiness(Direction::Read) == Readiness::Asked;
+            (source.receiving || asked) && source.arrived.is_empty() && source.ended.is_none()
+        };
         !sources.get(key).is_some_and(quiet)
     }
 
@@ -72,13 +115,11 @@ impl Uring {
         flags: u32,
     ) -> bool {
         let last = !cqueue::more(flags);
-        let segment = self.buffers.borrow_mut().take(source.large, flags, result.unwrap_or(0));
+        let segment = self.buffers.borrow_mut().take(flags, result.unwrap_or(0));
         match (result, segment) {
             (Ok(n), Some(segment)) if n > 0 => {
                 core.tallies.bytes_in.add(n as u64);
-                // For sizes: a full small one, or a large one that a small one would have held.
-                let misfit = if source.large { n <= SMALL_READ } else { n == SMALL_READ };
-                source.misfits = if misfit { source.misfits.saturating_add(1) } else { 0 };
+                source.misfits = if n == SMALL_READ { source.misfits.saturating_add(1) } else { 0 };
                 if source.arrived.push_back(segment).is_err() {
                     source.ended = Some(Err(Errno::NOMEM)); // bytes are lost: the stream is over
                 }
@@ -91,7 +132,8 @@ impl Uring {
         if last {
             source.receiving = false;
             if source.misfits >= MISFITS {
-                source.large = !source.large;
+                source.large = true;
+                source.misfits = 0;
             }
         } else if !source.stopping
             && (source.arrived.segment_count() >= RECEIVED_AHEAD || source.misfits >= MISFITS)
@@ -100,5 +142,38 @@ impl Uring {
             self.cancel(Op::Receive.of(key));
         }
         true
+    }
+}
+
+impl Source {
+    /// One read into large clusters; how many bytes came. The end of the stream and errors are noted, but for `EAGAIN`.
+    fn read_at_once(&mut self, core: &Core, fd: Fd<'_>, place: &mut Place<'_>) -> Result<usize, Errno> {
+        let read = loop {
+            core.tallies.reads.add(1);
+            match place.read(fd, true) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(Errno::AGAIN),
+                outcome => break outcome,
+            }
+        };
+        match read {
+            Ok(read) => {
+                core.tallies.bytes_in.add(read.bytes as u64);
+                self.taken += read.bytes as u32;
+                self.misfits = if read.bytes <= SMALL_READ { self.misfits + 1 } else { 0 };
+                if read.bytes == 0 {
+                    self.ended = Some(Ok(()));
+                } else if self.misfits >= MISFITS {
+                    self.large = false;
+                } else if read.bytes < read.room {
+                    self.set_readiness(Direction::Read, Readiness::Unknown); // it is empty, or about to be
+                }
+                Ok(read.bytes)
+            }
+            Err(errno) => {
+                self.ended = Some(Err(errno));
+                Err(errno)
+            }
+        }
     }
 }

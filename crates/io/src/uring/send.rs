@@ -4,7 +4,7 @@ use super::Uring;
 use super::source::{Op, Source, Vectors};
 use crate::core::{Core, Fd};
 use crate::error::{Call, Error};
-use crate::limits::{SEGMENTS_PER_WRITE, SENT_AHEAD};
+use crate::limits::{SEGMENTS_PER_WRITE, SENT_AHEAD, SENT_AT_ONCE};
 use crate::slab::Key;
 use crate::transmit::transmit;
 use io_uring::{opcode, types};
@@ -21,7 +21,8 @@ static VECTORS: LazyLock<Pool<Vectors>> =
     LazyLock::new(|| Pool::new("io vectors").expect("the size is a constant above zero"));
 
 impl Uring {
-    /// Hands the chain over, and waits until at most `ahead` bytes are left.
+    /// Hands the chain over, and waits until at most `ahead` bytes are left. A large one goes out at once, as far as the socket takes it, when
+    /// nothing is before it ([`SENT_AT_ONCE`]).
     pub(crate) fn poll_send(
         &self,
         core: &Core,
@@ -32,17 +33,27 @@ impl Uring {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
         let mut sources = self.sources.borrow_mut();
-        let source = sources.get(key).expect("a source lives as long as its handle");
+        let mut source = sources.get(key).expect("a source lives as long as its handle");
         if let Some(errno) = source.broken {
             return Poll::Ready(Err(Error::system(Call::Send, errno)));
         }
         if source.writer.is_anothers(context.waker()) {
             return Poll::Ready(Err(Error::busy(Call::Send))); // before anything is taken from the chain
         }
-        if let Some(chain) = chain
-            && source.outbox.append_chain(chain).is_err()
-        {
-            return Poll::Ready(Err(Error::memory(Call::Send)));
+        if let Some(chain) = chain {
+            if chain.len() >= SENT_AT_ONCE && source.outbox.is_empty() {
+                drop(sources); // rule 2 of the core
+                let sent = transmit(fd, chain, core.tallies);
+                sources = self.sources.borrow_mut();
+                source = sources.get(key).expect("a source lives as long as its handle");
+                if let Err(errno) = sent {
+                    source.broken = Some(errno);
+                    return Poll::Ready(Err(Error::system(Call::Send, errno)));
+                }
+            }
+            if source.outbox.append_chain(chain).is_err() {
+                return Poll::Ready(Err(Error::memory(Call::Send)));
+            }
         }
         if source.outbox.is_empty() {
             return Poll::Ready(Ok(()));

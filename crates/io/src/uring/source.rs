@@ -85,9 +85,9 @@ pub(crate) struct Source {
     pub(crate) receiving: bool,
     /// The operation that receives, or accepts, was asked to end.
     pub(crate) stopping: bool,
-    /// The next receiving uses the large buffers.
+    /// Bulk comes: it is received with calls of its own.
     pub(crate) large: bool,
-    /// Reads in a row for which the other size would be right.
+    /// Reads in a row for which the other way would be right.
     pub(crate) misfits: u8,
     pub(crate) arrived: Chain,
     /// The end of the stream, or why there is none, behind what arrived.

@@ -912,10 +912,10 @@ async fn receive(
                 *place = Some(response);
                 return Ok(());
             }
-            Ok(None) => match server.recv().await {
-                Ok(Some(segment)) => input.push_back(segment).map_err(|_| NoHead::Junk(500))?,
-                Ok(None) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
-                Ok(None) | Err(_) => return Err(NoHead::Cut),
+            Ok(None) => match server.recv_chain(input).await {
+                Ok(true) => {}
+                Ok(false) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
+                Ok(false) | Err(_) => return Err(NoHead::Cut),
             },
             Err(error) => return Err(NoHead::Junk(error.status)),
         }

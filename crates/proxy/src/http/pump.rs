@@ -224,9 +224,9 @@ impl Pump {
                 continue;
             }
             way.waits(Waits::Sender, here.now());
-            match from.recv().await {
-                Ok(Some(segment)) => input.push_back(segment).map_err(|_| Broken::Memory)?,
-                Ok(None) => self.end(out)?,
+            match from.recv_chain(input).await {
+                Ok(true) => {}
+                Ok(false) => self.end(out)?,
                 Err(_) => return Err(Broken::Sender),
             }
         }

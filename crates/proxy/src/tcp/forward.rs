@@ -114,13 +114,9 @@ impl<'a> Pair<'a> {
                 break;
             }
             way.waits(Waits::Sender, here.now());
-            match from.recv().await {
-                Ok(Some(segment)) => {
-                    if chain.push_back(segment).is_err() {
-                        return Err(Broken::At(way.receiver())); // no memory
-                    }
-                }
-                Ok(None) => break,
+            match from.recv_chain(&mut chain).await {
+                Ok(true) => {}
+                Ok(false) => break,
                 Err(_) => return Err(Broken::At(way.sender)),
             }
         }

@@ -1,0 +1,101 @@
+//! A stream's bytes into clusters: into one, or into several with one call.
+
+use crate::limits::{CLUSTERS_PER_READ, LARGE_READ, SMALL_READ};
+use manylane_buf::{Chain, Cluster, Segment};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Where a task wants what it receives.
+pub(crate) enum Place<'a> {
+    /// One piece.
+    Segment(&'a mut Option<Segment>),
+    /// All that is there, behind what the chain has.
+    Chain(&'a mut Chain),
+}
+
+/// Bytes that a read brought, and how many would have fitted.
+pub(crate) struct Read {
+    pub(crate) bytes: usize,
+    pub(crate) room: usize,
+}
+
+impl Place<'_> {
+    /// One call. It never waits, although somebody else with a duplicate may have made the socket blocking.
+    #[inline]
+    pub(crate) fn read(&mut self, fd: BorrowedFd<'_>, large: bool) -> Result<Read, Errno> {
+        match self {
+            Self::Chain(chain) if large => several(fd, chain),
+            Self::Chain(chain) => {
+                let (read, segment) = one(fd, large)?;
+                if let Some(segment) = segment {
+                    chain.push_back(segment).map_err(|_| Errno::NOMEM)?;
+                }
+                Ok(read)
+            }
+            Self::Segment(place) => {
+                let (read, segment) = one(fd, large)?;
+                **place = segment;
+                Ok(read)
+            }
+        }
+    }
+
+    /// What was received before, of which there is something.
+    #[inline]
+    pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), Errno> {
+        match self {
+            Self::Segment(place) => **place = arrived.pop_front(),
+            Self::Chain(chain) => chain.append_chain(arrived).map_err(|_| Errno::NOMEM)?,
+        }
+        Ok(())
+    }
+}
+
+/// Into a cluster of its own.
+#[inline]
+fn one(fd: BorrowedFd<'_>, large: bool) -> Result<(Read, Option<Segment>), Errno> {
+    let room = if large { LARGE_READ } else { SMALL_READ };
+    let mut cluster = Cluster::alloc(room).map_err(|_| Errno::NOMEM)?;
+    let ((read, _), _) = rustix::net::recv(fd, cluster.spare_mut(), RecvFlags::DONTWAIT)?;
+    let bytes = read.len();
+    // SAFETY: the kernel has written the first bytes of the room, so many.
+    unsafe { cluster.commit(bytes) };
+    Ok((Read { bytes, room }, (bytes > 0).then(|| cluster.into_segment())))
+}
+
+/// Into as many large clusters as there are, up to [`CLUSTERS_PER_READ`].
+fn several(fd: BorrowedFd<'_>, chain: &mut Chain) -> Result<Read, Errno> {
+    let mut clusters = [const { None::<Cluster> }; CLUSTERS_PER_READ];
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; CLUSTERS_PER_READ];
+    let (mut wanted, mut room) = (0, 0);
+    for (place, vector) in clusters.iter_mut().zip(&mut vectors) {
+        let Ok(cluster) = Cluster::alloc(LARGE_READ) else { break };
+        let spare = place.insert(cluster).spare_mut();
+        *vector = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+        room += spare.len();
+        wanted += 1;
+    }
+    if wanted == 0 {
+        return Err(Errno::NOMEM);
+    }
+    // SAFETY: a header of zeros is valid: no address, no vectors, no control data.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = vectors.as_mut_ptr();
+    header.msg_iovlen = wanted;
+    // SAFETY: so many vectors are filled in, with rooms that live until after the call and that nobody else uses.
+    let bytes = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let bytes = usize::try_from(bytes).map_err(|_| crate::datagram::last_errno())?;
+    let mut left = bytes;
+    for mut cluster in clusters.into_iter().flatten() {
+        if left == 0 {
+            break;
+        }
+        let len = left.min(cluster.spare_len());
+        // SAFETY: the kernel fills one room after the other, so it has written so many bytes into this one.
+        unsafe { cluster.commit(len) };
+        left -= len;
+        chain.push_back(cluster.into_segment()).map_err(|_| Errno::NOMEM)?;
+    }
+    Ok(Read { bytes, room })
+}
