@@ -101,12 +101,17 @@ impl<'a> Scratch<'a> {
         self.build(|writer| writer.write_fmt(text).ok())
     }
 
-    /// The first half of the free bytes, for a text that grows while others are evaluated.
-    pub(crate) fn take_half(&mut self) -> &'a mut [u8] {
-        let half = self.free.len() / 2;
-        let (taken, rest) = std::mem::take(&mut self.free).split_at_mut(half);
+    /// The first `most` of the free bytes, or all of them, for a text that grows while others are evaluated. They hold anything.
+    pub fn take(&mut self, most: usize) -> &'a mut [u8] {
+        let most = most.min(self.free.len());
+        let (taken, rest) = std::mem::take(&mut self.free).split_at_mut(most);
         self.free = rest;
         taken
+    }
+
+    /// The first half of the free bytes, for a text that grows while others are evaluated.
+    pub(crate) fn take_half(&mut self) -> &'a mut [u8] {
+        self.take(self.free.len() / 2)
     }
 
     /// The next random number of the lane (SplitMix64 by Steele, Lea and Flood).
@@ -173,8 +178,53 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends a byte.
+    #[inline]
     pub fn push(&mut self, byte: u8) -> Option<()> {
-        self.put(&[byte])
+        let Some(place) = self.buffer.get_mut(self.len) else {
+            self.full = true;
+            return None;
+        };
+        *place = byte;
+        self.len += 1;
+        Some(())
+    }
+
+    /// Appends the bytes, of which those that `is_plain` is false of are written by `other`.
+    #[inline]
+    pub(crate) fn put_mapped(
+        &mut self,
+        bytes: &[u8],
+        is_plain: impl Fn(u8) -> bool,
+        other: impl Fn(u8, &mut Self) -> Option<()>,
+    ) -> Option<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let plain = rest.iter().position(|&byte| !is_plain(byte)).unwrap_or(rest.len());
+            self.put(&rest[..plain])?;
+            let Some(&byte) = rest.get(plain) else { break };
+            other(byte, self)?;
+            rest = &rest[plain + 1..];
+        }
+        Some(())
+    }
+
+    /// Appends a number in decimal digits, with zeroes before it up to so many of them, at most 20.
+    #[inline]
+    pub fn put_number(&mut self, n: i64, least: usize) -> Option<()> {
+        let mut text = [b'0'; 21];
+        let mut at = text.len();
+        let mut left = n.unsigned_abs();
+        while left > 0 {
+            at -= 1;
+            text[at] = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        at = at.min(text.len() - least.clamp(1, 20));
+        if n < 0 {
+            at -= 1;
+            text[at] = b'-';
+        }
+        self.put(&text[at..])
     }
 
     /// Appends formatted text.

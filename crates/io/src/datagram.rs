@@ -7,6 +7,7 @@ use crate::core::{Budget, Core, Direction, Nature, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
 use crate::limits::{DATAGRAMS_PER_CALL, DATAGRAMS_PER_ROUND, SEGMENTS_PER_WRITE, SMALL_READ};
+use crate::pieces;
 use crate::slab::Key;
 use crate::stream::set_nonblocking;
 use crate::waiter::Waiting;
@@ -14,6 +15,7 @@ use manylane_buf::{Chain, Cluster, Segment};
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrStorage;
 use rustix::net::{SocketAddrAny, SocketType, sockopt};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::IoSlice;
@@ -50,6 +52,8 @@ pub struct Datagrams {
     room: usize,
     received: Budget,
     sent: Budget,
+    /// Pieces may share a message: the system has not refused it.
+    together: Cell<bool>,
 }
 
 impl Io {
@@ -73,6 +77,7 @@ impl Io {
             room: SMALL_READ,
             received,
             sent,
+            together: Cell::new(true),
         })
     }
 }
@@ -117,6 +122,29 @@ impl Datagrams {
             let sent = transmit(self.fd.as_fd(), datagrams, &self.core)?;
             datagrams.drain(..sent);
             Ok(sent)
+        })
+    }
+
+    /// Sends pieces of `bytes`, each a datagram to `to`: those that end at `ends`, from the one of number `from` on; returns how many, at least one.
+    /// With one call, and over UDP neighbours of one length go through the kernel together, as far as it can do that. Dropped while it
+    /// waits, it has sent none.
+    ///
+    /// # Errors
+    /// As [`send_batch`](Self::send_batch), about the first piece.
+    ///
+    /// # Panics
+    /// When there is no such piece, or ends are not in order within `bytes`.
+    pub fn send_pieces<'a>(
+        &'a self,
+        (bytes, ends, from): (&'a [u8], &'a [usize], usize),
+        to: Option<&'a SocketAddrAny>,
+    ) -> impl Future<Output = Result<usize, Error>> + 'a {
+        let call = (Direction::Write, Call::SendDatagrams);
+        self.retry(call, move || {
+            let mut together = self.together.get();
+            let sent = pieces::transmit(self.fd.as_fd(), (bytes, ends, from), to, &mut together, &self.core);
+            self.together.set(together);
+            sent
         })
     }
 

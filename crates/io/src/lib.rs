@@ -16,6 +16,7 @@ mod open;
 pub mod options;
 mod passage;
 pub mod passing;
+mod pieces;
 mod pipe;
 mod receive;
 mod slab;

@@ -14,6 +14,7 @@ use std::time::Duration;
 on_both_drivers! {
     datagrams_keep_their_bounds_and_know_their_sender;
     many_datagrams_take_few_calls;
+    pieces_of_a_buffer_are_datagrams_whatever_their_lengths;
     a_datagram_beyond_its_room_is_marked;
     a_datagram_that_is_too_long_is_refused_and_stays;
     nothing_is_waited_for_when_nothing_is_to_be_sent;
@@ -68,6 +69,40 @@ fn many_datagrams_take_few_calls(kind: Kind) {
         let most = 100_u64.div_ceil(DATAGRAMS_PER_CALL as u64);
         let calls = (after.writes - before.writes, after.reads - before.reads);
         assert!(calls.0 <= most && calls.1 <= most, "{calls:?} calls");
+    });
+}
+
+fn pieces_of_a_buffer_are_datagrams_whatever_their_lengths(kind: Kind) {
+    run(kind, |io| async move {
+        let ((a, a_address), (mut b, address)) = (socket(&io), socket(&io));
+        b.set_room(4096);
+        let lengths = [5, 5, 5, 3, 7, 7, 0, 0, 7, 3000, 3000, 1, 1, 1, 1, 1400, 1400, 900];
+        let mut bytes = pattern(20_000);
+        let ends: Vec<usize> = lengths
+            .iter()
+            .scan(0, |end, length| {
+                *end += length;
+                Some(*end)
+            })
+            .collect();
+        bytes.truncate(*ends.last().unwrap());
+        let to = SocketAddrAny::from(address);
+        let before = own_report(&io);
+        let mut from = 0;
+        while from < ends.len() {
+            from += a.send_pieces((&bytes, &ends, from), Some(&to)).await.unwrap();
+        }
+        let after = own_report(&io);
+        assert_eq!(after.bytes_out - before.bytes_out, bytes.len() as u64);
+        let mut got = Vec::new();
+        while got.len() < ends.len() {
+            b.recv_batch(&mut got).await.unwrap();
+        }
+        for (n, datagram) in got.iter().enumerate() {
+            let start = if n == 0 { 0 } else { ends[n - 1] };
+            assert_eq!(datagram.bytes.to_vec(), bytes[start..ends[n]], "piece {n}");
+            assert_eq!(SocketAddr::try_from(datagram.from.clone().unwrap()).unwrap(), a_address);
+        }
     });
 }
 

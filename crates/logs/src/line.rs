@@ -184,9 +184,7 @@ impl Line<'_> {
         into.extend_from_slice(&self.text[..self.text.len().min(room)]);
         into.truncate(begin + length);
         for byte in &mut into[begin..] {
-            if matches!(*byte, b'\n' | b'\r' | 0) {
-                *byte = b' ';
-            }
+            *byte = if matches!(*byte, b'\n' | b'\r' | 0) { b' ' } else { *byte }; // without a branch: many bytes at once
         }
     }
 }

@@ -35,7 +35,8 @@ impl Batch {
         self.ends.clear();
     }
 
-    pub(crate) fn lines(&self) -> impl Iterator<Item = &[u8]> {
+    #[cfg(test)]
+    fn lines(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
@@ -81,20 +82,29 @@ impl Outbox {
         if target.sample.as_ref().is_some_and(|sample| !self.is_sampled(sample)) {
             return false;
         }
-        scratch.clear();
-        line.write(scratch, clock, target.format, level, target.facility, target.length);
         let batch = &mut *self.filling.borrow_mut();
-        if batch.ends.len() == MOST_LINES || batch.bytes.len() + scratch.len() > MOST_BYTES {
+        if batch.ends.len() == MOST_LINES {
             self.lose(1);
             return false;
         }
-        if target.framing == Some(Framing::OctetCount) {
+        let counted = target.framing == Some(Framing::OctetCount);
+        let begin = batch.bytes.len();
+        let into = if counted { &mut *scratch } else { &mut batch.bytes };
+        if counted {
+            into.clear();
+        }
+        line.write(into, clock, target.format, level, target.facility, target.length);
+        if counted {
             batch.bytes.extend_from_slice(scratch.len().to_string().as_bytes());
             batch.bytes.push(b' ');
             batch.bytes.extend_from_slice(scratch);
         } else {
-            batch.bytes.extend_from_slice(scratch);
             batch.bytes.push(b'\n');
+        }
+        if batch.bytes.len() > MOST_BYTES {
+            batch.bytes.truncate(begin);
+            self.lose(1);
+            return false;
         }
         batch.ends.push(batch.bytes.len());
         if let Some(waker) = self.waker.take() {

@@ -3,12 +3,11 @@
 use crate::outbox::{Batch, Outbox};
 use crate::target::Way;
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
-use manylane_io::{Datagrams, Io, Outgoing, Stream, tcp_socket};
+use manylane_io::{Datagrams, Io, Stream, tcp_socket};
 use manylane_sched::{BlockingPool, Here};
 use manylane_sync::{Arc, Mutex};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, socket_with};
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -22,16 +21,15 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPool>) {
     let mut datagrams = None;
     let mut stream = None;
-    let mut room = Room { outgoing: VecDeque::with_capacity(64), ends: Vec::with_capacity(64) };
     while let Some(mut batch) = outbox.next().await {
         let sent = match &outbox.target.way {
             Way::Datagrams(address) => {
                 let open = || socket(address.address_family(), SocketType::DGRAM);
-                send_datagrams(&mut datagrams, open, Some(address), &batch, &mut room, &io).await
+                send_datagrams(&mut datagrams, open, Some(address), &batch, &io).await
             }
             Way::Connected(fd) => {
                 let open = || fd.try_clone().map_err(|_| Errno::MFILE);
-                send_datagrams(&mut datagrams, open, None, &batch, &mut room, &io).await
+                send_datagrams(&mut datagrams, open, None, &batch, &io).await
             }
             Way::Tcp(address) => match connected(&mut stream, async || {
                 io.connect(tcp_socket(address).ok()?, *address).await.ok()
@@ -81,74 +79,25 @@ async fn connected(
     stream.as_ref()
 }
 
-/// What is on its way, in memory that is used again for each batch.
-struct Room {
-    outgoing: VecDeque<Outgoing>,
-    /// Ends of the lines of one cluster.
-    ends: Vec<usize>,
-}
-
-impl Room {
-    /// The lines as datagrams over few clusters. None: no memory.
-    fn fill(&mut self, batch: &Batch, to: Option<&SocketAddrAny>) -> Option<()> {
-        self.outgoing.clear();
-        let mut lines = batch.lines().peekable();
-        while let Some(line) = lines.next() {
-            if line.len() > MAX_CLUSTER {
-                let mut bytes = Chain::new();
-                for part in line.chunks(MAX_CLUSTER) {
-                    bytes.push_back(Cluster::with(part).ok()?.into_segment()).ok()?;
-                }
-                self.outgoing.push_back(Outgoing { bytes, to: to.cloned() });
-                continue;
-            }
-            // As many of the next lines as fit beside it.
-            let mut cluster = Cluster::alloc(MAX_CLUSTER).ok()?;
-            cluster.put(line);
-            self.ends.clear();
-            self.ends.push(line.len());
-            while let Some(line) = lines.next_if(|line| line.len() <= cluster.spare_len()) {
-                cluster.put(line);
-                self.ends.push(cluster.len());
-            }
-            let segment = cluster.into_segment();
-            let mut start = 0;
-            for &end in &self.ends {
-                let bytes = segment.slice(start..end).ok()?.into();
-                self.outgoing.push_back(Outgoing { bytes, to: to.cloned() });
-                start = end;
-            }
-        }
-        Some(())
-    }
-}
-
 /// Lines that were sent; none when the target cannot be reached. One that is too long for its way is left out alone.
 async fn send_datagrams(
     socket: &mut Option<Datagrams>,
     open: impl FnOnce() -> Result<OwnedFd, Errno>,
     to: Option<&SocketAddrAny>,
     batch: &Batch,
-    room: &mut Room,
     io: &Io,
 ) -> Option<usize> {
     if socket.is_none() {
         *socket = io.datagrams(open().ok()?).ok();
     }
     let socket = socket.as_ref()?;
-    room.fill(batch, to)?;
-    let mut sent = 0;
-    while !room.outgoing.is_empty() {
-        match socket.send_batch(&mut room.outgoing).await {
-            Ok(some) => sent += some,
-            Err(error) if error.errno() == Some(Errno::MSGSIZE) => {
-                room.outgoing.pop_front();
-            }
-            // Nobody is there: the rest would meet the same, and is not kept until the next batch.
-            Err(_) => {
-                room.outgoing.clear();
-                return Some(sent);
-            }
+    let (mut sent, mut from) = (0, 0);
+    while from < batch.ends.len() {
+        match socket.send_pieces((&batch.bytes, &batch.ends, from), to).await {
+            Ok(some) => (sent, from) = (sent + some, from + some),
+            Err(error) if error.errno() == Some(Errno::MSGSIZE) => from += 1,
+            // Nobody is there: the rest would meet the same.
+            Err(_) => return Some(sent),
         }
     }
     Some(sent)

@@ -7,7 +7,7 @@ use crate::session;
 use crate::termination::{Cause, Termination};
 use manylane_balance::Index;
 use manylane_config::tree::Mode;
-use manylane_expr::{Format, LogFacts, Timestamp};
+use manylane_expr::{Format, LogFacts, Timestamp, Writer};
 use manylane_logs::{Level, Line};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,37 +53,29 @@ pub(crate) fn refused(log: &FrontendLog, facts: &Facts<'_>, why: &str) {
         Some(name) => name.to_string(),
         None => (facts.listener.index + 1).to_string(),
     };
-    let mut text = [0; LONGEST];
-    let length = facts.with(Moment::default(), |env, scratch| {
-        let mut writer = manylane_expr::Writer::new(&mut text);
+    facts.with(Moment::default(), |env, scratch| {
+        let mut writer = Writer::new(scratch.take(LONGEST));
         log.refused.write(env, scratch, &mut writer);
         let _ = writer.print(format_args!("/{place}: {why}")); // what does not fit is cut
-        writer.len()
+        send(log, facts, level, writer.written(), b"");
     });
-    send(log, facts, level, &text[..length], b"");
 }
 
 /// Writes a line of `format` with its structured data, to all targets of a frontend.
 fn say(log: &FrontendLog, facts: &Facts<'_>, moment: Moment<'_>, level: Level, format: &Format) {
-    let mut text = [0; LONGEST];
-    let mut room;
-    let write = |format: &Format, into: &mut [u8]| {
-        facts.with(moment, |env, scratch| {
-            let mut writer = manylane_expr::Writer::new(into);
-            format.write(env, scratch, &mut writer); // what does not fit is cut
-            writer.len()
-        })
-    };
-    let structured: &[u8] = match &log.structured {
-        None => b"",
-        Some(format) => {
-            room = [0; LONGEST];
-            let length = write(format, &mut room);
-            &room[..length]
+    facts.with(moment, |env, scratch| {
+        // In the lane's scratch, which needs no zeroes. What does not fit is cut.
+        let mut structured = Writer::new(match log.structured {
+            Some(_) => scratch.take(LONGEST),
+            None => &mut [],
+        });
+        if let Some(format) = &log.structured {
+            format.write(env, scratch, &mut structured);
         }
-    };
-    let length = write(format, &mut text);
-    send(log, facts, level, &text[..length], structured);
+        let mut text = Writer::new(scratch.take(LONGEST));
+        format.write(env, scratch, &mut text);
+        send(log, facts, level, text.written(), structured.written());
+    });
 }
 
 /// Hands a line to all targets of a frontend.
@@ -91,7 +83,7 @@ fn send(log: &FrontendLog, facts: &Facts<'_>, level: Level, text: &[u8], structu
     let line = Line {
         level,
         tag: log.tag.as_bytes(),
-        pid: std::process::id(),
+        pid: facts.local.pid,
         host: facts.local.generation.logs.host.as_bytes(),
         structured,
         time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),

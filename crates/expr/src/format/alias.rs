@@ -71,40 +71,44 @@ pub struct LogFacts<'a> {
     pub no_server: &'a [u8],
 }
 
+impl LogFacts<'static> {
+    const NONE: Self = Self {
+        request_date: Timestamp { seconds: 0, micros: 0 },
+        handshake: 0,
+        idle: 0,
+        request: -1,
+        queue: -1,
+        connect: -1,
+        response: -1,
+        data: -1,
+        active: 0,
+        total: 0,
+        user: 0,
+        bytes_read: 0,
+        bytes_uploaded: 0,
+        partial: false,
+        status: -1,
+        termination: *b"----",
+        request_cookie: None,
+        response_cookie: None,
+        process_connections: 0,
+        frontend_connections: 0,
+        backend_connections: 0,
+        server_connections: 0,
+        retries: 0,
+        redispatched: false,
+        server_queue: 0,
+        backend_queue: 0,
+        log_count: 0,
+        request_count: 0,
+        process_id: 0,
+        no_server: b"<NOSRV>",
+    };
+}
+
 impl Default for LogFacts<'_> {
     fn default() -> Self {
-        Self {
-            request_date: Timestamp::default(),
-            handshake: 0,
-            idle: 0,
-            request: -1,
-            queue: -1,
-            connect: -1,
-            response: -1,
-            data: -1,
-            active: 0,
-            total: 0,
-            user: 0,
-            bytes_read: 0,
-            bytes_uploaded: 0,
-            partial: false,
-            status: -1,
-            termination: *b"----",
-            request_cookie: None,
-            response_cookie: None,
-            process_connections: 0,
-            frontend_connections: 0,
-            backend_connections: 0,
-            server_connections: 0,
-            retries: 0,
-            redispatched: false,
-            server_queue: 0,
-            backend_queue: 0,
-            log_count: 0,
-            request_count: 0,
-            process_id: 0,
-            no_server: b"<NOSRV>",
-        }
+        LogFacts::NONE
     }
 }
 
@@ -260,12 +264,14 @@ impl Alias {
 
     /// Writes it. Outside of log lines what only they know is missing.
     pub(super) fn write(self, env: &Env<'_>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
-        let none = LogFacts::default();
-        let log = env.log.unwrap_or(&none);
+        let log = env.log.unwrap_or(&LogFacts::NONE);
         let text = |text: Option<&[u8]>, out: &mut Writer<'_>| put_text(text, flags, usage, out);
-        let int = |n: i64, out: &mut Writer<'_>| out.print(format_args!("{n}"));
+        let int = |n: i64, out: &mut Writer<'_>| out.put_number(n, 1);
         let total = |n: i64, out: &mut Writer<'_>| {
-            out.print(format_args!("{}{n}", if log.partial { "+" } else { "" }))
+            if log.partial {
+                out.push(b'+')?;
+            }
+            out.put_number(n, 1)
         };
         let line = env.stream.request_line;
         match self {
@@ -313,7 +319,7 @@ impl Alias {
             A::Date => precise(env, env.client.accepted, out),
             A::RequestDate => precise(env, log.request_date, out),
             A::Unix => put_int(env.client.accepted.seconds, flags, out),
-            A::Millis => out.print(format_args!("{:03}", env.client.accepted.micros / 1000)),
+            A::Millis => out.put_number(i64::from(env.client.accepted.micros / 1000), 3),
             A::Active => total(log.active, out),
             A::Total => total(log.total, out),
             A::User => total(log.user, out),
@@ -333,7 +339,10 @@ impl Alias {
             A::BackendQueue => int(log.backend_queue, out),
             A::ServerQueue => int(log.server_queue, out),
             A::Retries => {
-                out.print(format_args!("{}{}", if log.redispatched { "+" } else { "" }, log.retries))
+                if log.redispatched {
+                    out.push(b'+')?;
+                }
+                out.put_number(log.retries, 1)
             }
             A::LogCount => int(i64::try_from(log.log_count).unwrap_or(i64::MAX), out),
             A::RequestCount => put_int(i64::try_from(log.request_count).unwrap_or(i64::MAX), flags, out),
@@ -383,7 +392,8 @@ fn local(env: &Env<'_>, moment: Timestamp, format: &[u8], out: &mut Writer<'_>) 
 
 fn precise(env: &Env<'_>, moment: Timestamp, out: &mut Writer<'_>) -> Option<()> {
     local(env, moment, b"%d/%b/%Y:%H:%M:%S", out)?;
-    out.print(format_args!(".{:03}", moment.micros / 1000))
+    out.push(b'.')?;
+    out.put_number(i64::from(moment.micros / 1000), 3)
 }
 
 fn put_ip(addr: Option<SocketAddr>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
@@ -391,6 +401,14 @@ fn put_ip(addr: Option<SocketAddr>, flags: Flags, usage: Use, out: &mut Writer<'
         Some(IpAddr::V4(ip)) if flags.hex => out.print(format_args!("{:08X}", ip.to_bits())),
         Some(IpAddr::V6(ip)) if flags.hex => out.print(format_args!("{:032X}", ip.to_bits())),
         Some(ip) if flags.quote => out.print(format_args!("\"{ip}\"")),
+        Some(IpAddr::V4(ip)) => {
+            let [first, others @ ..] = ip.octets();
+            out.put_number(first.into(), 1)?;
+            others.into_iter().try_for_each(|n| {
+                out.push(b'.')?;
+                out.put_number(n.into(), 1)
+            })
+        }
         Some(ip) => out.print(format_args!("{ip}")),
         None => put_text(None, flags, usage, out),
     }
@@ -425,12 +443,13 @@ fn put_encoded(parts: &[&[u8]], flags: Flags, out: &mut Writer<'_>) -> Option<()
     if flags.quote {
         out.push(b'"')?;
     }
-    for &byte in parts.iter().copied().flatten() {
-        match byte {
-            b'\\' | b']' if flags.escape => out.put(&[b'\\', byte])?,
-            b'"' | b'#' | 0..32 | 127.. => put_code(b'#', byte, out)?,
-            _ => out.push(byte)?,
-        }
+    let is_marked = |byte| flags.escape && matches!(byte, b'\\' | b']');
+    for part in parts {
+        out.put_mapped(
+            part,
+            |byte| !matches!(byte, b'"' | b'#' | 0..32 | 127..) && !is_marked(byte),
+            |byte, out| if is_marked(byte) { out.put(&[b'\\', byte]) } else { put_code(b'#', byte, out) },
+        )?;
     }
     if flags.quote {
         out.push(b'"')?;
@@ -439,10 +458,11 @@ fn put_encoded(parts: &[&[u8]], flags: Flags, out: &mut Writer<'_>) -> Option<()
 }
 
 fn put_field(value: &[u8], out: &mut Writer<'_>) -> Option<()> {
-    value.iter().try_for_each(|&byte| match byte {
-        b'"' | b'#' | b'{' | b'|' | b'}' | 0..32 | 127.. => put_code(b'#', byte, out),
-        _ => out.push(byte),
-    })
+    out.put_mapped(
+        value,
+        |byte| !matches!(byte, b'"' | b'#' | b'{' | b'|' | b'}' | 0..32 | 127..),
+        |byte, out| put_code(b'#', byte, out),
+    )
 }
 
 /// `{one|two}`; nothing when nothing is captured by configuration.

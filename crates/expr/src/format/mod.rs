@@ -295,16 +295,21 @@ fn put_text(text: Option<&[u8]>, flags: Flags, usage: Use, out: &mut Writer<'_>)
     }
     match (text, usage) {
         (Some(text), _) => {
-            for &byte in text {
-                if flags.escape && matches!(byte, b'"' | b'\\' | b']') {
-                    out.push(b'\\')?;
-                }
-                match usage {
-                    Use::Log if byte.is_ascii_control() => put_code(b'#', byte, out)?,
-                    Use::Header if byte.is_ascii_control() => put_code(b'%', byte, out)?,
-                    _ => out.push(byte)?,
-                }
-            }
+            let is_marked = |byte| flags.escape && matches!(byte, b'"' | b'\\' | b']');
+            out.put_mapped(
+                text,
+                |byte| !byte.is_ascii_control() && !is_marked(byte),
+                |byte, out| {
+                    if is_marked(byte) {
+                        out.push(b'\\')?;
+                    }
+                    match usage {
+                        Use::Log if byte.is_ascii_control() => put_code(b'#', byte, out),
+                        Use::Header if byte.is_ascii_control() => put_code(b'%', byte, out),
+                        _ => out.push(byte),
+                    }
+                },
+            )?;
         }
         (None, Use::Log) if !flags.quote => out.push(b'-')?,
         (None, _) => {}
@@ -322,5 +327,5 @@ fn put_code(sign: u8, byte: u8, out: &mut Writer<'_>) -> Option<()> {
 
 /// A number in the form that the flags ask for.
 fn put_int(n: i64, flags: Flags, out: &mut Writer<'_>) -> Option<()> {
-    if flags.hex { out.print(format_args!("{n:04X}")) } else { out.print(format_args!("{n}")) }
+    if flags.hex { out.print(format_args!("{n:04X}")) } else { out.put_number(n, 1) }
 }

@@ -248,7 +248,7 @@ impl Facts<'_> {
         LogFacts {
             request_date: memory.begun.get(),
             request_count: memory.number.get(),
-            process_id: std::process::id(),
+            process_id: self.local.pid,
             status: memory.response.get().map_or(-1, |(_, status)| status.into()),
             process_connections: current,
             frontend_connections: current,

@@ -38,6 +38,8 @@ pub struct Local {
     pub(crate) stopping: Event,
     /// The lane's access to what is published; one for all generations.
     reader: Rc<RefCell<Reader>>,
+    /// The process, whose number each log line has: to ask for it is a call.
+    pub(crate) pid: u32,
     /// Lines on their way.
     pub(crate) logs: LaneLogs,
     /// Where expressions write.
@@ -84,6 +86,7 @@ impl Local {
         let zone = jiff::tz::TimeZone::system();
         let logs = LaneLogs::new(io.here(), io.clone(), blocking(), zone, targets);
         let local = Rc::new(Self {
+            pid: std::process::id(),
             logs,
             io,
             generation,

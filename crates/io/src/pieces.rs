@@ -1,0 +1,151 @@
+//! Pieces of one buffer, each a datagram.
+//!
+//! UDP's segmentation offload takes pieces of one length as one message, which goes through the kernel once and is cut at its end: what arrives, on a
+//! network too, are the datagrams that would have arrived without it.
+
+use crate::core::Core;
+use crate::datagram::last_errno;
+use crate::limits::DATAGRAMS_PER_CALL;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrAny};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Pieces that one message may be cut into: the kernel's own limit of Linux 4.18 to 6.8, where it was raised.
+const SEGMENTS: usize = 64;
+/// Longer pieces are not put together: a segment has to fit the way's packets, which are of 1500 bytes on most, with what is around it.
+const LONGEST: usize = 1400;
+
+/// The control message that tells the length of segments.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Cut {
+    header: libc::cmsghdr,
+    length: u16,
+    padding: [u8; 6],
+}
+
+/// Ends of the run of pieces that are sent as one message: the first, and those behind it that are as long, the last of which may be shorter.
+fn run(ends: &[usize], start: usize) -> usize {
+    let length = ends[0] - start;
+    if length == 0 || length > LONGEST {
+        return 1;
+    }
+    let (mut count, mut before) = (1, ends[0]);
+    for &end in ends.iter().take(SEGMENTS).skip(1) {
+        let this = end - before;
+        if this == 0 || this > length || end - start > usize::from(u16::MAX) - 1000 {
+            break;
+        }
+        count += 1;
+        before = end;
+        if this < length {
+            break;
+        }
+    }
+    count
+}
+
+/// One `sendmmsg` of the pieces of `bytes` that end at `ends`, from the one of number `from` on; how many were sent. `together` is whether pieces
+/// may share a message, and says so no more when the system has refused that.
+pub(crate) fn transmit(
+    fd: BorrowedFd<'_>,
+    (bytes, ends, from): (&[u8], &[usize], usize),
+    to: Option<&SocketAddrAny>,
+    together: &mut bool,
+    core: &Core,
+) -> Result<usize, Errno> {
+    let is_udp =
+        to.is_some_and(|to| matches!(to.address_family(), AddressFamily::INET | AddressFamily::INET6));
+    loop {
+        let joins = *together && is_udp;
+        let mut counts = [0; DATAGRAMS_PER_CALL];
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; DATAGRAMS_PER_CALL];
+        let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; DATAGRAMS_PER_CALL];
+        let mut cuts = [const { MaybeUninit::<Cut>::uninit() }; DATAGRAMS_PER_CALL];
+        let (mut wanted, mut at) = (0, from);
+        let mut start = if from == 0 { 0 } else { ends[from - 1] };
+        while wanted < DATAGRAMS_PER_CALL && at < ends.len() {
+            let count = if joins { run(&ends[at..], start) } else { 1 };
+            let end = ends[at + count - 1];
+            let piece = &bytes[start..end];
+            let base = piece.as_ptr().cast_mut().cast();
+            // SAFETY: a header of zeros is valid: no address, no vectors, no control data.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_iov =
+                vectors[wanted].write(libc::iovec { iov_base: base, iov_len: piece.len() });
+            header.msg_hdr.msg_iovlen = 1;
+            if let Some(to) = to {
+                header.msg_hdr.msg_name = to.as_ptr().cast_mut().cast();
+                header.msg_hdr.msg_namelen = to.addr_len();
+            }
+            if count > 1 {
+                // SAFETY: a header of zeros is valid; it is filled in next.
+                let mut cut = unsafe { std::mem::zeroed::<Cut>() };
+                // SAFETY: a computation on a number.
+                cut.header.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as usize;
+                cut.header.cmsg_level = libc::SOL_UDP;
+                cut.header.cmsg_type = libc::UDP_SEGMENT;
+                cut.length = (ends[at] - start) as u16; // at most LONGEST
+                header.msg_hdr.msg_control = std::ptr::from_mut(cuts[wanted].write(cut)).cast();
+                header.msg_hdr.msg_controllen = size_of::<Cut>();
+            }
+            headers[wanted].write(header);
+            counts[wanted] = count;
+            (wanted, at, start) = (wanted + 1, at + count, end);
+        }
+        core.tallies.writes.add(1);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: `wanted` headers are filled in; what they point to lives until after the call, and is only read.
+        let n = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), wanted as u32, flags) };
+        match usize::try_from(n).map_err(|_| last_errno()) {
+            Ok(n) => {
+                let sent: usize = counts[..n].iter().sum();
+                let begin = if from == 0 { 0 } else { ends[from - 1] };
+                if sent > 0 {
+                    core.tallies.bytes_out.add((ends[from + sent - 1] - begin) as u64);
+                }
+                return Ok(sent);
+            }
+            // The kernel, the device or the way cannot do it, or knows smaller packets.
+            Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP | Errno::NOPROTOOPT)
+                if counts[0] > 1 =>
+            {
+                *together = false;
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(lengths: &[usize]) -> Vec<usize> {
+        let ends: Vec<usize> = lengths
+            .iter()
+            .scan(0, |end, length| {
+                *end += length;
+                Some(*end)
+            })
+            .collect();
+        let (mut at, mut start, mut found) = (0, 0, Vec::new());
+        while at < ends.len() {
+            let count = run(&ends[at..], start);
+            found.push(count);
+            (at, start) = (at + count, ends[at + count - 1]);
+        }
+        found
+    }
+
+    #[test]
+    fn pieces_of_one_length_are_one_message_and_a_shorter_one_ends_it() {
+        assert_eq!(runs(&[5, 5, 5, 3, 3, 7, 6, 6]), [4, 1, 2, 1]);
+        assert_eq!(runs(&[0, 0, 4, 0, 4]), [1, 1, 1, 1, 1], "an empty datagram is one of its own");
+        assert_eq!(runs(&[LONGEST + 1, LONGEST + 1, LONGEST, LONGEST]), [1, 1, 2]);
+        assert_eq!(runs(&[9; 2 * SEGMENTS + 1]), [SEGMENTS, SEGMENTS, 1]);
+        let most = (usize::from(u16::MAX) - 1000) / LONGEST;
+        assert_eq!(runs(&vec![LONGEST; most + 1]), [most, 1]);
+    }
+}
