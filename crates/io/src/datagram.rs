@@ -52,8 +52,8 @@ pub struct Datagrams {
     room: usize,
     received: Budget,
     sent: Budget,
-    /// Pieces may share a message: the system has not refused it.
-    together: Cell<bool>,
+    /// Whether pieces may share a message, once that is known.
+    together: Cell<Option<bool>>,
 }
 
 impl Io {
@@ -77,7 +77,7 @@ impl Io {
             room: SMALL_READ,
             received,
             sent,
-            together: Cell::new(true),
+            together: Cell::new(None),
         })
     }
 }
@@ -141,9 +141,9 @@ impl Datagrams {
     ) -> impl Future<Output = Result<usize, Error>> + 'a {
         let call = (Direction::Write, Call::SendDatagrams);
         self.retry(call, move || {
-            let mut together = self.together.get();
+            let mut together = self.together.get().unwrap_or_else(|| pieces::may_share(self.fd.as_fd()));
             let sent = pieces::transmit(self.fd.as_fd(), (bytes, ends, from), to, &mut together, &self.core);
-            self.together.set(together);
+            self.together.set(Some(together));
             sent
         })
     }

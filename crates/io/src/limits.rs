@@ -16,7 +16,7 @@ pub const MOST_ACCEPTS_PER_ROUND: u32 = 4096;
 /// Bytes of a first read, and of those that follow a short one: a request's head and most responses.
 pub const SMALL_READ: usize = 2048;
 
-/// Bytes of a read that follows a full one: the largest cluster, so a bulk transfer costs a call each 16 KiB.
+/// Bytes of a read that follows a full one: the largest cluster, of which a read into a chain fills [`CLUSTERS_PER_READ`].
 pub const LARGE_READ: usize = manylane_buf::MAX_CLUSTER;
 
 /// Clusters of [`LARGE_READ`] that one read into a chain fills: 64 KiB are what the sender's kernel makes of a large body at once,

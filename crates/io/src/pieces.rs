@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::datagram::last_errno;
 use crate::limits::DATAGRAMS_PER_CALL;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrAny};
+use rustix::net::SocketAddrAny;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -46,6 +46,15 @@ fn run(ends: &[usize], start: usize) -> usize {
     count
 }
 
+/// Whether the system knows of segmentation for this socket. One that does not would pass over the control message, and send several pieces as one.
+pub(crate) fn may_share(fd: BorrowedFd<'_>) -> bool {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    let place = (&raw mut value).cast();
+    // SAFETY: the place is of that length and lives until after the call.
+    unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, place, &raw mut len) == 0 }
+}
+
 /// One `sendmmsg` of the pieces of `bytes` that end at `ends`, from the one of number `from` on; how many were sent. `together` is whether pieces
 /// may share a message, and says so no more when the system has refused that.
 pub(crate) fn transmit(
@@ -55,10 +64,8 @@ pub(crate) fn transmit(
     together: &mut bool,
     core: &Core,
 ) -> Result<usize, Errno> {
-    let is_udp =
-        to.is_some_and(|to| matches!(to.address_family(), AddressFamily::INET | AddressFamily::INET6));
     loop {
-        let joins = *together && is_udp;
+        let joins = *together;
         let mut counts = [0; DATAGRAMS_PER_CALL];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; DATAGRAMS_PER_CALL];
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; DATAGRAMS_PER_CALL];

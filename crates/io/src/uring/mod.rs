@@ -1,8 +1,8 @@
 //! The io_uring driver: operations handed to the kernel in batches, their outcomes taken in batches.
 //!
 //! System calls: `io_uring_setup`, `io_uring_register` for the ring's descriptor and the buffers, then one `io_uring_enter` a round,
-//! and none in rounds without anything to hand over or to take. Needs Linux 6.1 (deferred task work); where the kernel lacks
-//! something or forbids the calls, the driver is refused when it is made.
+//! and none in rounds without anything to hand over or to take; for bulk `recv`, `recvmsg`, `send` and `sendmsg` (rule 3). Needs Linux 6.1
+//! (deferred task work); where the kernel lacks something or forbids the calls, the driver is refused when it is made.
 //!
 //! 1. **What the kernel works on is in a source's entry** or in the buffer rings, never in a future: chains that are sent stay in
 //!    the entry's outbox, addresses and vectors in boxes of it, until the completion has come.
