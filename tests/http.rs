@@ -488,3 +488,49 @@ fn requests_are_balanced_by_what_the_file_names() {
         assert_eq!(seen.lock().unwrap().len(), 1, "{balance}");
     }
 }
+
+/// An origin that answers one request with its name.
+fn named_http(name: &'static str) -> SocketAddr {
+    origin(move |stream| {
+        let mut reader = BufReader::new(stream);
+        if !head(&mut reader).is_empty() {
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{name}",
+                name.len()
+            );
+            let _ = reader.get_mut().write_all(answer.as_bytes());
+        }
+    })
+}
+
+/// R-G1: cookies of servers that have none of their own are made of a secret and the server's address.
+#[test]
+fn dynamic_cookies_keep_a_client_at_its_server() {
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n cookie SRV insert dynamic\n dynamic-cookie-key secret\n server a {}\n \
+         server b {}\n server own {} cookie own weight 0\n",
+        fd(&socket),
+        named_http("a"),
+        named_http("b"),
+        named_http("own")
+    ));
+    let ask = |cookie: &str| {
+        let mut client = connect(address);
+        write!(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{cookie}\r\n").unwrap();
+        read_all(&mut client)
+    };
+    for _ in 0..4 {
+        let first = ask("");
+        let cookie = first
+            .lines()
+            .find_map(|line| line.to_lowercase().strip_prefix("set-cookie: srv=").map(str::to_owned));
+        let cookie = cookie.unwrap_or_else(|| panic!("no cookie in {first}"));
+        let value = cookie.strip_suffix("; path=/").unwrap();
+        assert!(value.len() == 16 && value.bytes().all(|byte| byte.is_ascii_hexdigit()), "{first}");
+        let second = ask(&format!("Cookie: SRV={value}\r\n"));
+        assert_eq!(second.lines().last(), first.lines().last(), "the same server");
+        assert!(!second.to_lowercase().contains("set-cookie"), "{second}");
+    }
+    assert!(ask("Cookie: SRV=own\r\n").ends_with("own"));
+}

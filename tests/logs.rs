@@ -199,3 +199,33 @@ fn rules_log_and_say_how_often_servers_are_tried() {
     assert_eq!(syslog.line().trim_end(), "/log -1 0 --");
     assert_eq!(syslog.line().trim_end(), "/log 503 1 SC");
 }
+
+/// What haproxy 2.6 does not have: `do-log` in rules of `tcp-request` and `tcp-response`.
+#[test]
+fn rules_for_connections_and_contents_log_what_is_known_by_then() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode tcp\n log {} format raw local0\n\
+         frontend f\n bind {}\n log-format \"%b %s %B %[var(sess.at)]\"\n \
+         tcp-request connection set-var(sess.at) str(connection)\n tcp-request connection do-log\n \
+         tcp-request session set-var(sess.at) str(session)\n tcp-request session do-log if {{ src 127.0.0.1 }}\n \
+         tcp-request session do-log if {{ src 192.0.2.1 }}\n \
+         tcp-request content set-var(sess.at) str(content)\n tcp-request content do-log\n default_backend b\n\
+         backend b\n server s {}\n tcp-response inspect-delay 9s\n \
+         tcp-response content set-var(sess.at) str(response) if {{ res.len gt 0 }}\n tcp-response content do-log\n",
+        syslog.address(),
+        fd(&socket),
+        origin(|mut stream| stream.write_all(b"hello").unwrap())
+    ));
+    assert_eq!(read_all(&mut connect(address)), "hello");
+    for expected in [
+        "f <NOSRV> 0 connection",
+        "f <NOSRV> 0 session",
+        "f <NOSRV> 0 content",
+        "b s 0 response",
+        "b s 5 response",
+    ] {
+        assert_eq!(syslog.line().trim_end(), expected);
+    }
+}

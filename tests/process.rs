@@ -42,7 +42,7 @@ fn a_check_knows_users_and_groups() {
 #[test]
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
-        (" maxconnrate 5\n", "maxconnrate"),
+        (" maxpipes 5\n", "maxpipes"),
         (" tune.vars.txn-max-size 1k\n", "tune.vars.txn-max-size"),
         ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
         ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),
@@ -308,4 +308,34 @@ fn a_watchdog_looks_at_the_lanes_with_the_limit_of_the_file() {
         assert!(said.contains("'warn-blocked-traffic-after' expects a time from 1 ms to 1000 ms"), "{said}");
         assert_eq!(outcome.status.code(), Some(1));
     }
+}
+
+/// `cpu-map`: the thread that it names runs where it says, and the others where they did.
+#[test]
+fn lanes_are_kept_to_the_processors_that_the_file_gives_them() {
+    let allowed = |path: String| -> String {
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.expect("the system tells it").trim().to_owned()
+    };
+    let own = allowed("/proc/self/status".to_owned());
+    let last: String = own.rsplit([',', '-']).next().unwrap().to_owned();
+    let (socket, _) = listener();
+    let config = DEFAULTS.replace("nbthread 2", &format!("nbthread 3\n cpu-map 1/2 {last}"));
+    let program =
+        Manylane::start_ready(&format!("{config}listen l\n bind {}\n server s {}\n", fd(&socket), echo()));
+    let tasks = format!("/proc/{}/task", program.pid());
+    let mut seen = 0;
+    for task in std::fs::read_dir(&tasks).unwrap() {
+        let task = task.unwrap().path();
+        let name = std::fs::read_to_string(task.join("comm")).unwrap();
+        let expected = match name.trim() {
+            "lane 1" => &last,
+            "lane 2" => &own,
+            _ => continue,
+        };
+        assert_eq!(allowed(task.join("status").display().to_string()), *expected, "{name}");
+        seen += 1;
+    }
+    assert_eq!(seen, 2);
 }

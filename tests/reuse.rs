@@ -36,7 +36,11 @@ fn numbered() -> (SocketAddr, Arc<AtomicUsize>) {
 
 /// Asks once; the number of the server's connection.
 fn ask(client: &mut TcpStream) -> u32 {
-    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    ask_for(client, "/")
+}
+
+fn ask_for(client: &mut TcpStream, path: &str) -> u32 {
+    write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut reader = BufReader::new(client);
     let (mut line, mut length) = (String::new(), 0);
     while line != "\r\n" {
@@ -165,4 +169,38 @@ fn idle_connections_are_purged() {
     while open.load(Ordering::SeqCst) > 0 {
         std::thread::yield_now(); // the test's own time limit ends a wait without end
     }
+}
+
+/// What haproxy 2.6 does not have: `set-bc-tos`. Also where connections are a client's own.
+#[test]
+fn connections_whose_packets_are_marked_otherwise_are_others() {
+    let rules = " http-reuse always\n";
+    let marks = " http-request set-bc-tos 0x10 if { path /low }\n http-request set-bc-tos path,length,mul(8) if { path /sum }\n";
+    for (option, expected) in [("", [1, 2, 1, 2, 1, 3]), (" send-proxy", [1, 2, 3, 4, 5, 6])] {
+        let (server, _) = numbered();
+        let (socket, address) = listener();
+        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let _program = Manylane::start(&format!(
+            "{config} mode http\n{rules}listen l\n bind {}\n{marks} server s {server}{option}\n",
+            fd(&socket)
+        ));
+        let mut client = connect(address);
+        let got = ["/", "/low", "/", "/low", "/", "/sum"].map(|path| ask_for(&mut client, path));
+        assert_eq!(got, expected, "{option}");
+    }
+}
+
+/// As with HAProxy, the client gets the whole response all the same.
+#[test]
+fn a_rule_closes_a_connection_behind_its_response() {
+    let (server, _) = numbered();
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let _program = Manylane::start(&format!(
+        "{config} mode http\nlisten l\n bind {}\n tcp-response content close if {{ capture.req.uri /close }}\n server s {server}\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    let got = ["/", "/close", "/", "/", "/close", "/close"].map(|path| ask_for(&mut client, path));
+    assert_eq!(got, [1, 1, 2, 2, 2, 3]);
 }

@@ -154,9 +154,8 @@ fn what_would_have_no_effect_is_refused_by_name() {
     for (mode, line, name) in [
         ("tcp", " tcp-request content use-service lua.x", "tcp-request content use-service"),
         ("tcp", " tcp-request content track-sc0 src", "tcp-request content track-sc0"),
-        ("http", " tcp-request content reject if { req.len gt 0 }", "req.len"),
         ("tcp", " log stderr format raw local0\n log-format \"%[req.payload(0,1)]\"", "req.payload"),
-        ("http", " http-request set-bc-mark 1", "http-request set-bc-mark"),
+        ("http", " http-request set-bandwidth-limit x", "http-request set-bandwidth-limit"),
         ("http", " http-request add-map(/dev/null) a b", "http-request add-map"),
         ("http", " http-request deny if { fe_sess_rate gt 10 }", "fe_sess_rate"),
         ("http", " http-request deny if { avg_queue(b) gt 10 }", "avg_queue"),
@@ -193,10 +192,15 @@ fn mistakes_in_rules_are_told_with_their_place() {
         (" acl a pth_beg /x", 8, "path_beg"),
         (" http-request set-header x %[srcc]", 30, "src"),
         (" use_backend b if nothing", 19, "nothing"),
+        (" http-request set-fc-tos 0x100", 26, "a number from 0 to 255"),
+        (" http-request set-fc-mark 5000000000", 27, "a number from 0 to 4294967295"),
+        (" http-request set-bc-mark", 2, "expects a number or an expression"),
+        (" http-request set-bc-tos nosuch", 26, "nosuch"),
+        (" tcp-request content do-log now", 29, "takes no arguments"),
         (
-            " http-request set-bc-mark 1",
+            " http-request set-bandwidth-limit x",
             2,
-            "'http-request set-bc-mark' is a keyword of HAProxy that this program refuses",
+            "'http-request set-bandwidth-limit' is a keyword of HAProxy that this program refuses",
         ),
     ] {
         let outcome = check(

@@ -36,6 +36,14 @@ impl Algorithm {
     pub const fn is_static(&self) -> bool {
         matches!(self, Self::StaticRr | Self::Hash(HashType { method: HashMethod::Map, .. }))
     }
+
+    /// How keys are hashed; where none are, as usual.
+    pub const fn hash_function(&self) -> HashFunction {
+        match self {
+            Self::Hash(kind) | Self::Maglev(kind) => kind.function,
+            _ => HashType::MAP.function,
+        }
+    }
 }
 
 /// `hash-type`

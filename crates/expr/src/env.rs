@@ -29,6 +29,8 @@ pub struct Data<'a> {
     pub complete: bool,
     /// Length that the message announces, when it does.
     pub announced: Option<u64>,
+    /// They are a message's body, and its head is apart; else all that came.
+    pub is_body: bool,
 }
 
 impl Data<'_> {

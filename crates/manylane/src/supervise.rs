@@ -136,6 +136,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
             Err(error) => return Ending::Failed(format!("lane {number} cannot be started: {error}")),
         }
     }
+    place(&work.generation, 0); // now that there are the others, who would have inherited it
     let here = lane.here();
     let ending = lane.block_on(&mut driver, supervise(here, work, started));
     local.remove();
@@ -152,6 +153,7 @@ fn start_lane(number: usize, work: &Work, supervisor: Remote) -> std::io::Result
     let (generation, choice) = (work.generation.clone(), work.driver);
     std::thread::Builder::new().name(format!("lane {number}")).spawn(move || {
         let failed = |error: String| tell(supervisor, Event::Failed(format!("lane {number}: {error}")));
+        place(&generation, number); // before it has memory
         let mut lane = match Lane::new(config(&generation)) {
             Ok(lane) => lane,
             Err(error) => return failed(error.to_string()),
@@ -167,6 +169,19 @@ fn start_lane(number: usize, work: &Work, supervisor: Remote) -> std::io::Result
         }
         local.remove();
     })
+}
+
+/// Keeps the calling thread, which is that lane's, on the processors that `cpu-map` gives it. Where that cannot be, it is told and the lane runs
+/// anywhere.
+fn place(generation: &Generation, lane: usize) {
+    if let Some(cpus) = generation.process.cpu_map.of(lane)
+        && let Err(error) = manylane_sched::keep_to(cpus)
+    {
+        say::warning(format_args!(
+            "thread {} cannot run on the processors that 'cpu-map' gives it: {error}.",
+            lane + 1
+        ));
+    }
 }
 
 /// A thread that waits for signals and tells them.

@@ -5,7 +5,7 @@ use crate::connection::{Connection, LocalStream};
 use crate::endpoint::Endpoint;
 use crate::error::{Purpose, Refused, SocketError, Step};
 use crate::listen;
-use crate::options::{ConnectOptions, Present, Source};
+use crate::options::{ConnectOptions, Packets, Present, Source};
 use manylane_io::options::SocketOption;
 use manylane_io::passing::send_descriptor;
 use manylane_io::socket::{self, AddressFamily, Shape, SocketAddrAny};
@@ -56,7 +56,22 @@ impl Connector {
         client: Option<SocketAddr>,
         deadline: Option<Time>,
     ) -> Result<Connection, SocketError> {
-        let attempts = self.attempts(io, to, client);
+        self.connect_marked(io, to, client, Packets::default(), deadline).await
+    }
+
+    /// The same; its packets are marked as `packets` says, from the first on, where the system allows it.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_marked(
+        &self,
+        io: &Io,
+        to: &Endpoint,
+        client: Option<SocketAddr>,
+        packets: Packets,
+        deadline: Option<Time>,
+    ) -> Result<Connection, SocketError> {
+        let attempts = self.attempts(io, to, client, packets);
         let outcome = match deadline {
             None => attempts.await,
             Some(deadline) => {
@@ -70,7 +85,13 @@ impl Connector {
         outcome.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
-    async fn attempts(&self, io: &Io, to: &Endpoint, client: Option<SocketAddr>) -> Result<Connection, Refused> {
+    async fn attempts(
+        &self,
+        io: &Io,
+        to: &Endpoint,
+        client: Option<SocketAddr>,
+        packets: Packets,
+    ) -> Result<Connection, Refused> {
         let (family, address) = match (to, to.system()?) {
             (_, Some(system)) => system,
             (Endpoint::SocketPair(number), None) => return pass(io, *number),
@@ -90,6 +111,7 @@ impl Connector {
             left -= 1;
             let attempt = async {
                 let socket = self.socket(family, client)?;
+                packets.mark(socket.as_fd());
                 let connected = io.connect(socket, address.clone()).await;
                 connected.map(Connection::Socket).map_err(|error| (Step::Connect, errno(error)))
             };

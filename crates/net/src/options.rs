@@ -4,8 +4,10 @@
 //! keyword; differences are said at the field. On Linux a connection starts with its listener's options, so those of a listener
 //! are set once and cost nothing for each connection.
 
+use manylane_io::options::{SocketOption, set_option};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Connections that may wait to be accepted, if nothing else is said. The system bounds it by `net.core.somaxconn`.
@@ -111,6 +113,30 @@ impl Default for CommonOptions {
             congestion_control: None,
             mark: None,
             tos: None,
+        }
+    }
+}
+
+/// How packets of one connection are marked from some moment on: `set-fc-mark` and its like. What is none stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Packets {
+    /// As [`CommonOptions::mark`].
+    pub mark: Option<u32>,
+    /// As [`CommonOptions::tos`].
+    pub tos: Option<u8>,
+}
+
+impl Packets {
+    /// Marks what `socket` sends from here on, as far as the system allows it: who may not set marks has none. A system call for the mark,
+    /// two for the type of service; none for what is not said.
+    pub fn mark(self, socket: BorrowedFd<'_>) {
+        if let Some(mark) = self.mark {
+            let _ = set_option(socket, SocketOption::Mark, mark.cast_signed());
+        }
+        if let Some(tos) = self.tos {
+            // Of its own kind of packets a socket takes it; an IPv6 one may carry IPv4, too.
+            let _ = set_option(socket, SocketOption::Tos, tos.into());
+            let _ = set_option(socket, SocketOption::TrafficClass, tos.into());
         }
     }
 }

@@ -5,11 +5,11 @@
 mod common;
 
 use common::{Folder, assert_option, endpoint, ip, on_lane};
-use manylane_io::options::{SocketOption, congestion_control, reset_on_close};
+use manylane_io::options::{SocketOption, congestion_control, option, reset_on_close};
 use manylane_io::{Errno, Io, socket};
 use manylane_net::{
     AcceptError, CommonOptions, ConnectOptions, Connection, Connector, Endpoint, Expected, KeepAlive,
-    ListenOptions, Present, SPLICE_FROM, SocketError, Source, SplicePolicy, Step, listen,
+    ListenOptions, Packets, Present, SPLICE_FROM, SocketError, Source, SplicePolicy, Step, listen,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -64,6 +64,32 @@ fn a_connection_has_every_option() {
         // The server sends no larger segments than it was told.
         let largest = manylane_io::options::option(served.as_fd(), SocketOption::MaxSegment).unwrap();
         assert!(largest <= 1000, "{largest}");
+    });
+}
+
+/// Who lacks the privilege for marks has none, and the connection all the same.
+#[test]
+fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {
+    let listeners: Vec<_> =
+        ["127.0.0.1:0", "[::1]:0"].into_iter().filter_map(|at| TcpListener::bind(at).ok()).collect();
+    let to: Vec<_> = listeners.iter().map(|listener| Endpoint::Ip(listener.local_addr().unwrap())).collect();
+    on_lane(|io| async move {
+        let connector = Connector::new(ConnectOptions::default());
+        for to in to {
+            let packets = Packets { mark: Some(7), tos: Some(0x28) };
+            let marked = connector.connect_marked(&io, &to, None, packets, None).await.unwrap();
+            let marked = marked.stream().unwrap();
+            let v6 = matches!(&to, Endpoint::Ip(address) if address.is_ipv6());
+            let of_service = if v6 { SocketOption::TrafficClass } else { SocketOption::Tos };
+            assert_option(marked, of_service, 0x28);
+            let mark = option(marked.as_fd(), SocketOption::Mark);
+            assert!([Ok(7), Ok(0)].contains(&mark), "{mark:?}");
+            Packets { mark: None, tos: Some(0x08) }.mark(marked.as_fd());
+            assert_option(marked, of_service, 0x08);
+            assert_eq!(option(marked.as_fd(), SocketOption::Mark), mark, "what is not said stays");
+            let next = connector.connect(&io, &to, None, None).await.unwrap();
+            assert_option(next.stream().unwrap(), of_service, 0);
+        }
     });
 }
 

@@ -140,6 +140,13 @@ pub(super) fn rows() -> Vec<Keyword> {
             "keeps a client at its server by a cookie",
         )
         .built(parse::cookie),
+        args(
+            "dynamic-cookie-key",
+            DLB,
+            [text("secret")],
+            "the secret in the cookies that 'cookie dynamic' makes",
+        )
+        .built(setting!(dynamic_cookie_key, word)),
         own(
             "source",
             DLB,

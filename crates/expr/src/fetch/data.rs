@@ -8,6 +8,7 @@ use crate::place::{Direction, Places};
 use crate::sample::{Absent, Fetched, Sample, Type, Value, found};
 use crate::scratch::Scratch;
 use manylane_buf::Chain;
+use manylane_http::Head;
 
 type Side = Option<Direction>;
 
@@ -82,7 +83,7 @@ pub(super) const ROWS: &[Row] = rows! {
         |_| made(D::BodyLen(Direction::Request));
     "req.body_size", &[], 0, Int, REQUEST, "bytes that the request's body has or is said to have",
         |_| made(D::BodySize(Direction::Request));
-    "req.len", &[], 0, Int, REQUEST, "bytes of the client that are here", |_| made(D::Len(REQ));
+    "req.len", &[], 0, Int, REQUEST, "bytes of the client that are here, in HTTP mode of the request", |_| made(D::Len(REQ));
     "req.payload", &[Int, Int], 2, Bin, REQUEST, "the client's bytes from an offset on, of that length or all (0)",
         |a| payload(a, REQ);
     "req.payload_lv", &[Int, Int, Str], 2, Bin, REQUEST, "the client's bytes whose length stands before them",
@@ -96,7 +97,7 @@ pub(super) const ROWS: &[Row] = rows! {
         |_| made(D::Hello(tls_hello::Part::ServerName));
     "req.ssl_ver", &[], 0, Int, REQUEST, "the version of a TLS ClientHello in the bytes, major times 65536 plus minor",
         |_| made(D::Hello(tls_hello::Part::Version));
-    "req_len", &[], 0, Int, REQUEST, "bytes of the client that are here", |_| made(D::Len(REQ));
+    "req_len", &[], 0, Int, REQUEST, "bytes of the client that are here, in HTTP mode of the request", |_| made(D::Len(REQ));
     "req_proto_http", &[], 0, Bool, STREAM, "whether the client speaks HTTP", |_| made(D::IsHttp);
     "req_ssl_hello_type", &[], 0, Int, REQUEST, "1 when the bytes are a TLS ClientHello, 2 for a ServerHello",
         |_| made(D::Hello(tls_hello::Part::Kind));
@@ -110,7 +111,7 @@ pub(super) const ROWS: &[Row] = rows! {
         |_| made(D::BodyLen(Direction::Response));
     "res.body_size", &[], 0, Int, RESPONSE, "bytes that the response's body has or is said to have",
         |_| made(D::BodySize(Direction::Response));
-    "res.len", &[], 0, Int, RESPONSE, "bytes of the server that are here", |_| made(D::Len(RES));
+    "res.len", &[], 0, Int, RESPONSE, "bytes of the server that are here, in HTTP mode of the response", |_| made(D::Len(RES));
     "res.payload", &[Int, Int], 2, Bin, RESPONSE, "the server's bytes from an offset on, of that length or all (0)",
         |a| payload(a, RES);
     "res.payload_lv", &[Int, Int, Str], 2, Bin, RESPONSE, "the server's bytes whose length stands before them",
@@ -200,8 +201,14 @@ impl DataFetch {
                 found(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
             }
             Self::Len(side) => {
-                let data = of(side);
-                Ok(Sample { value: Value::Int(data.len() as i64), may_change: may_grow(env, data) })
+                let side = side.unwrap_or(env.direction);
+                let data = env.data(side);
+                let head = env.head(side).filter(|_| data.is_body || data.bytes.is_none()).map_or(0, size);
+                Ok(Sample { value: Value::Int((head + data.len()) as i64), may_change: may_grow(env, data) })
+            }
+            // Bytes of a message whose head is apart have no place in what was received.
+            Self::Payload { side, .. } | Self::PayloadLv { side, .. } if of(side).is_body => {
+                Err(Absent::Never)
             }
             Self::Payload { side, offset, len } => {
                 let data = of(side);
@@ -251,6 +258,8 @@ impl DataFetch {
                     None => found(Value::Bool(false)),
                 }
             }
+            // Where there is a request, there is no ClientHello.
+            Self::Hello(_) if env.request_data.is_body => Err(Absent::Never),
             Self::Hello(part) => {
                 let data = env.request_data;
                 let bytes = contiguous(data, 0, usize::MAX, scratch).unwrap_or_default();
@@ -262,6 +271,17 @@ impl DataFetch {
             }
         }
     }
+}
+
+/// Bytes of a head as HTTP/1 writes it.
+fn size(head: &Head) -> usize {
+    let line = match head.status() {
+        0 => head.method().len() + head.target().len() + b"  HTTP/1.1\r\n".len(),
+        _ => head.reason().len() + b"HTTP/1.1 200 \r\n".len(),
+    };
+    let fields: usize =
+        head.fields().map(|field| field.name.len() + field.value.len() + b": \r\n".len()).sum();
+    line + fields + b"\r\n".len()
 }
 
 /// Whether the bytes begin with an HTTP/1 request whose head is complete; `None` while that is not known.

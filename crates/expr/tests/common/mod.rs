@@ -178,7 +178,7 @@ impl World {
 
     /// Runs `work` with an environment and a scratch.
     pub fn with<R>(&mut self, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
-        let data = |bytes, complete| Data { bytes: Some(bytes), complete, announced: None };
+        let data = |bytes, complete| Data { bytes: Some(bytes), complete, announced: None, is_body: false };
         if self.process.is_none() {
             self.process = Some(ProcessVariables::new(&self.variable_names));
         }

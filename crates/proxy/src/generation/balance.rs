@@ -7,6 +7,7 @@ use manylane_balance::key::{self, UriKey};
 use manylane_balance::{
     Affinity, Algorithm, Balancer, HashMethod, HashType, Key, Options, ServerSpec, Servers,
 };
+use manylane_buf::Chain;
 use manylane_config::lex::Word;
 use manylane_http::Head;
 use std::net::SocketAddr;
@@ -23,10 +24,12 @@ pub enum BalanceKey {
     Source,
     /// A part of the target.
     Uri(UriKey),
-    /// A parameter of the query.
-    Parameter(Box<[u8]>),
+    /// A parameter of the query; if it is not there, of a form in the body of a POST, where `check_post` says so.
+    Parameter(Box<[u8]>, bool),
     /// A header field; of a host name only the main part.
     Header(Box<[u8]>, bool),
+    /// What the expression of [`Rules::balance`](super::Rules::balance) gives.
+    Expression,
 }
 
 impl BalanceKey {
@@ -40,12 +43,26 @@ impl BalanceKey {
             (Algorithm::Random { .. }, _) => "random",
             (Algorithm::Ewma { .. }, _) => "ewma",
             (Algorithm::Maglev(_), _) => "maglev",
-            (Algorithm::Hash(_), Self::None) => "hash",
+            (Algorithm::Hash(_), Self::None | Self::Expression) => "hash",
             (Algorithm::Hash(_), Self::Source) => "source",
             (Algorithm::Hash(_), Self::Uri(_)) => "uri",
-            (Algorithm::Hash(_), Self::Parameter(_)) => "url_param",
+            (Algorithm::Hash(_), Self::Parameter(..)) => "url_param",
             (Algorithm::Hash(_), Self::Header(..)) => "hdr",
         }
+    }
+
+    /// Whether a request's body is waited for, to look for it there.
+    pub(crate) fn wants_body(&self) -> bool {
+        matches!(self, Self::Parameter(_, true))
+    }
+
+    /// Of a body: `check_post`.
+    pub(crate) fn of_body(&self, function: HashFunction, body: &Chain) -> Key<'static> {
+        let Self::Parameter(name, true) = self else { return Key::None };
+        let Ok(mut body) = body.share() else { return Key::None };
+        let length = body.len();
+        let found = body.pull_up(length).ok().and_then(|body| key::url_param(body, name));
+        found.map_or(Key::None, |value| Key::Number(function.hash(value)))
     }
 
     /// In TCP mode, where only addresses are known.
@@ -59,10 +76,10 @@ impl BalanceKey {
     /// Of a request.
     pub(crate) fn of_request<'h>(&self, source: Option<SocketAddr>, head: &'h Head) -> Key<'h> {
         let bytes = match self {
-            Self::None => None,
+            Self::None | Self::Expression => None,
             Self::Source => return self.of_connection(source),
             Self::Uri(part) => part.of(head.target()),
-            Self::Parameter(name) => head.query().and_then(|query| key::url_param(query, name)),
+            Self::Parameter(name, _) => head.query().and_then(|query| key::url_param(query, name)),
             Self::Header(name, main) => {
                 head.value(&**name).map(|value| if *main { key::domain_only(value) } else { value })
             }
@@ -117,7 +134,7 @@ fn algorithm(
     if mode == Mode::Tcp
         && matches!(
             algorithm,
-            tree::Algorithm::Uri | tree::Algorithm::UrlParam | tree::Algorithm::Hdr | tree::Algorithm::Hash
+            tree::Algorithm::Uri | tree::Algorithm::UrlParam | tree::Algorithm::Hdr
         )
     {
         let message = "this 'balance' needs 'mode http'; falling back to 'balance roundrobin'";
@@ -133,27 +150,19 @@ fn algorithm(
         tree::Algorithm::Ewma => (Algorithm::Ewma { draws: 2 }, BalanceKey::None),
         tree::Algorithm::Source => (Algorithm::Hash(kind), BalanceKey::Source),
         tree::Algorithm::Maglev if words.is_empty() => (Algorithm::Maglev(kind), BalanceKey::Source),
-        tree::Algorithm::Maglev => {
-            refuse.keyword(set.pos, "balance maglev", "expressions are not built yet");
-            (Algorithm::RoundRobin, BalanceKey::None)
-        }
+        tree::Algorithm::Maglev => (Algorithm::Maglev(kind), BalanceKey::Expression),
         tree::Algorithm::Uri => (Algorithm::Hash(kind), BalanceKey::Uri(uri(words, refuse))),
         tree::Algorithm::UrlParam => {
             let [name, more @ ..] = &words[..] else { return (Algorithm::RoundRobin, BalanceKey::None) };
-            if let Some(word) = more.first() {
-                refuse.keyword(word.pos(), "balance url_param check_post", "it is not built yet");
-            }
-            (Algorithm::Hash(kind), BalanceKey::Parameter(name.bytes().into()))
+            // The table has seen that it can only be 'check_post'. Its number means nothing any more.
+            (Algorithm::Hash(kind), BalanceKey::Parameter(name.bytes().into(), !more.is_empty()))
         }
         tree::Algorithm::Hdr => {
             let [name, more @ ..] = &words[..] else { return (Algorithm::RoundRobin, BalanceKey::None) };
             let main = more.iter().any(|word| *word == *"use_domain_only");
             (Algorithm::Hash(kind), BalanceKey::Header(name.bytes().to_ascii_lowercase().into(), main))
         }
-        tree::Algorithm::Hash => {
-            refuse.keyword(set.pos, "balance hash", "expressions are not built yet");
-            (Algorithm::RoundRobin, BalanceKey::None)
-        }
+        tree::Algorithm::Hash => (Algorithm::Hash(kind), BalanceKey::Expression),
     }
 }
 

@@ -144,6 +144,10 @@ pub struct Cookie {
     pub postonly: bool,
     /// `preserve`
     pub preserve: bool,
+    /// `maxidle`: so many seconds after it was sent it is as if it were not there.
+    pub most_idle: Option<i64>,
+    /// `maxlife`: so many seconds after the first one was sent.
+    pub most_life: Option<i64>,
     /// What follows the value in `Set-Cookie`: `; path=/` and so on.
     pub attributes: Box<[u8]>,
 }
@@ -233,7 +237,7 @@ pub(super) fn http<'c>(
         send_name: settings.http_send_name_header.as_ref().map(|set| set.value.bytes().into()),
         prefer_last: on(Toggle::PREFER_LAST_SERVER),
         persist: on(Toggle::PERSIST),
-        cookie: settings.cookie.as_ref().and_then(|set| cookie(set, refuse)),
+        cookie: settings.cookie.as_ref().map(cookie),
         retry_on: retry_on(settings, refuse),
     }
 }
@@ -247,7 +251,7 @@ fn address_field(header: &AddressHeader, usual: &[u8]) -> AddressField {
     }
 }
 
-fn cookie(set: &Set<tree::Cookie>, refuse: &mut Refuse<'_>) -> Option<Cookie> {
+fn cookie(set: &Set<tree::Cookie>) -> Cookie {
     let tree::Cookie {
         name,
         mode,
@@ -257,18 +261,13 @@ fn cookie(set: &Set<tree::Cookie>, refuse: &mut Refuse<'_>) -> Option<Cookie> {
         preserve,
         httponly,
         secure,
-        dynamic,
+        dynamic: _, // of the servers
         domains,
         attributes,
         maxidle,
         maxlife,
     } = &set.value;
-    if *dynamic {
-        refuse.keyword(set.pos, "cookie dynamic", "it is not built yet");
-    }
-    if maxidle.or(*maxlife).is_some_and(|time: Duration| !time.is_zero()) {
-        refuse.keyword(set.pos, "cookie maxidle/maxlife", "it is not built yet");
-    }
+    let seconds = |time: &Option<Duration>| time.map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
     let mut tail = String::from("; path=/");
     for domain in domains {
         tail.push_str(&format!("; domain={}", text(domain)));
@@ -282,15 +281,17 @@ fn cookie(set: &Set<tree::Cookie>, refuse: &mut Refuse<'_>) -> Option<Cookie> {
     for attribute in attributes {
         tail.push_str(&format!("; {}", text(attribute)));
     }
-    Some(Cookie {
+    Cookie {
         name: name.bytes().into(),
         mode: *mode,
         indirect: *indirect,
         nocache: *nocache,
         postonly: *postonly,
         preserve: *preserve,
+        most_idle: seconds(maxidle).filter(|time| *time > 0),
+        most_life: seconds(maxlife).filter(|time| *time > 0),
         attributes: tail.into_bytes().into(),
-    })
+    }
 }
 
 fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {

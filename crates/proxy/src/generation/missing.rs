@@ -8,7 +8,7 @@ pub(super) fn in_rules(mode: Mode) -> Missing {
     match mode {
         Mode::Http => |name, looks| match looks {
             // Log lines come too late for them.
-            Looks::Data if name.contains("body") => None,
+            Looks::Data => None,
             Looks::Message if name == "req.body_param" => None,
             // What ends a request is not known while its rules run.
             Looks::Alias if LATE.contains(&name) => Some("it is known when the line is logged, not while rules run"),
@@ -64,12 +64,8 @@ fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
             _ => None,
         },
         Looks::Data => match name {
-            "wait_end" | "req.proto_http" | "req_proto_http" | "req.body" | "req.body_len" | "req.body_size"
-            | "req.payload" | "req.payload_lv" => None,
-            name if name.starts_with("req") || name.starts_with("payload") => {
-                Some("in HTTP mode it is not built yet")
-            }
-            _ => Some("bodies of responses are not shown to expressions yet"),
+            "wait_end" | "req.proto_http" | "req_proto_http" => None,
+            _ => Some("messages are gone when lines are logged"),
         },
         Looks::Connection => match name {
             "bc_dst" | "bc_dst_port" | "bc_src" | "bc_src_port" => {

@@ -6,6 +6,7 @@
 
 mod balance;
 mod bind;
+mod cpu_map;
 mod http;
 mod log;
 mod missing;
@@ -16,22 +17,25 @@ mod rules;
 mod server;
 mod spelling;
 mod users;
+mod variables;
 
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
+pub use cpu_map::CpuMap;
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{FrontendLog, Logs};
 pub use process::{Owner, Process, RuntimeSocket};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};
 pub use rules::{
-    Action, Addressed, Captures, Change, ConnectionAction, ContentAction, Expressions, Listed, MOST_CAPTURES, Made,
-    NameMatch, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Target, TimeoutOf,
+    Action, Addressed, Captures, Change, ConnectionAction, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES,
+    Made, NameMatch, Packets, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Target, TimeoutOf,
 };
 pub use users::Userlist;
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 
 use crate::places::Places;
+use crate::rate::Rate;
 use manylane_config::diag::Diagnostics;
 use manylane_config::tree::{Config, Mode};
 use manylane_expr::Zone;
@@ -63,6 +67,8 @@ pub struct Generation {
     pub zone: Zone,
     /// `maxconn` of `global`.
     pub places: Places,
+    /// `maxconnrate` and `maxsessrate`
+    pub rate: Option<Rate>,
 }
 
 /// What the command line says beside the file.
@@ -103,12 +109,14 @@ impl Generation {
             refuse.keyword(section.name.pos(), "ring", "it is not built yet");
         }
         let mut logs = Logs::new(global, &mut refuse);
-        let mut proxies = proxies::proxies(config, &process, &mut logs, &mut refuse);
+        let zone = Zone::system();
+        let mut proxies = proxies::proxies(config, &process, &zone, &mut logs, &mut refuse);
         if process.no_reuse_port {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
             listeners.for_each(|listener| listener.options.reuse_port = false);
         }
         let places = Places::new(process.maxconn.unwrap_or(0));
+        let rate = Rate::new(process.most_connections_a_second);
         let expressions = proxies.expressions.take().expect("the proxies were read");
         Self {
             process,
@@ -119,9 +127,10 @@ impl Generation {
             userlists,
             spellings,
             makes_ids_early: rules::mentions(config, b"unique-id") || rules::mentions(config, b"%ID"),
-            zone: Zone::system(),
+            zone,
             logs,
             places,
+            rate,
         }
     }
 

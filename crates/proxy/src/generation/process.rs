@@ -1,6 +1,7 @@
 //! `global`: what holds for the whole process.
 
 use super::bind::{self, Listener};
+use super::cpu_map::{CpuMap, cpu_map};
 use super::refuse::Refuse;
 use manylane_config::table::Tune;
 use manylane_config::tree::{Bind, Global, HardStop, Set, Settings};
@@ -30,8 +31,12 @@ pub struct Process {
     pub lanes: Option<usize>,
     /// `thread-hard-limit`
     pub most_lanes: Option<usize>,
+    /// `cpu-map`
+    pub cpu_map: CpuMap,
     /// `maxconn`
     pub maxconn: Option<u32>,
+    /// `maxconnrate` and `maxsessrate`: how many connections are accepted in a second; 0 for any.
+    pub most_connections_a_second: u32,
     /// `ulimit-n`
     pub descriptors: Option<u32>,
     /// `fd-hard-limit`
@@ -208,13 +213,13 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         ulimit_n,
         unix_bind: _, // joined to the listeners by `bind`
         user,
-        variables,
+        variables: _, // read with the rules, which share their names
         warn_blocked_after,
         zero_warning,
     } = global;
-    let lanes = "groups of lanes and their processors are not set by the file yet";
+    let lanes = "there is one group of lanes";
     refuse.set(close_spread_time, "close-spread-time", "it is not built yet");
-    for statement in cpu_placement.iter().chain(thread_group) {
+    for statement in thread_group {
         refuse.keyword(statement.pos, statement.keyword, lanes);
     }
     if thread_groups.is_some_and(|groups| groups.value > 1) {
@@ -227,18 +232,13 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     }
     refuse.set(dns_accept_family, "dns-accept-family", "names are resolved at the start only, to any family");
     refuse.on(h1_accept_payload, "h1-accept-payload-with-any-method", "it is not built yet");
-    refuse.set(maxconnrate, "maxconnrate", "it is not built yet");
     refuse.set(maxpipes, "maxpipes", "each lane keeps a bounded number of pipes of its own");
-    refuse.set(maxsessrate, "maxsessrate", "it is not built yet");
-    refuse.idle(numa_cpu_mapping, "numa-cpu-mapping", "lanes are not bound to processors");
+    refuse.idle(numa_cpu_mapping, "numa-cpu-mapping", "lanes are kept to processors by 'cpu-map' only");
     refuse.idle(profiling_memory, "profiling.memory", "the use of memory is always counted: see 'show pools'");
     refuse.on(disable_zero_copy, "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides");
     refuse.idle(server_state_base, "server-state-base", "no server state file is read yet");
     refuse.set(server_state_file, "server-state-file", "it is not built yet");
     refuse.on(set_dumpable, "set-dumpable", "it is not built yet");
-    for statement in variables {
-        refuse.keyword(statement.pos, statement.keyword, "variables of the process are not built yet");
-    }
     if let Some(Set { value, pos, .. }) = warn_blocked_after
         && !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(value)
     {
@@ -258,7 +258,15 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         group: owner(group, gid),
         lanes: nbthread.map(|set| set.value as usize),
         most_lanes,
+        cpu_map: cpu_map(cpu_placement, refuse),
         maxconn: maxconn.map(|set| set.value),
+        // A connection is a session here as soon as it is accepted, so the smaller one holds for both.
+        most_connections_a_second: [maxconnrate, maxsessrate]
+            .into_iter()
+            .filter_map(|set| set.as_ref().map(|set| set.value))
+            .filter(|most| *most > 0)
+            .min()
+            .unwrap_or(0),
         descriptors: ulimit_n.map(|set| set.value),
         most_descriptors: fd_hard_limit.map(|set| set.value),
         strict_limits: strict_limits.is_none_or(|set| set.value),

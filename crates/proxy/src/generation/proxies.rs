@@ -14,6 +14,7 @@ use crate::rate::Rate;
 use manylane_balance::{Balancer, Depot, ShelfLimits};
 use manylane_config::table::{Timeout, Toggle};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
+use manylane_expr::Zone;
 use manylane_net::SplicePolicy;
 use manylane_stats::CounterGroup;
 use manylane_sync::Arc;
@@ -196,6 +197,7 @@ pub(super) struct Proxies {
 pub(super) fn proxies(
     config: &Config,
     process: &Process,
+    zone: &Zone,
     logs: &mut Logs,
     refuse: &mut Refuse<'_>,
 ) -> Proxies {
@@ -213,7 +215,7 @@ pub(super) fn proxies(
     for proxy in config.proxies.iter().filter(started) {
         one(proxy, config, process, &names, &mut reader, logs, &mut ids, &mut all, refuse);
     }
-    all.expressions = Some(reader.finish());
+    all.expressions = Some(reader.finish(zone, refuse));
     all
 }
 
@@ -328,7 +330,8 @@ fn one<'c>(
             server.id = ids.next(None);
         }
         let (balancer, key) = balance::balancer(settings, mode, &built, refuse);
-        let http = http::http(proxy, Side::Back, reader, process, config, refuse);
+        let mut http = http::http(proxy, Side::Back, reader, process, config, refuse);
+        http.buffer_request |= key.wants_body();
         all.backends.push(Backend {
             number: all.backends.len(),
             balancer,
@@ -414,6 +417,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         default_backend: _,
         default_server: _, // is in the servers
         disabled: _,
+        dynamic_cookie_key: _, // of the servers
         error_files: _,
         error_log_format: _, // read with the logs
         errorfiles: _,

@@ -184,12 +184,17 @@ pub(super) fn server(
         namespace: namespace.as_ref().map(|set| text(&set.value)),
         common,
     };
+    let place = place(address, init_addr, refuse);
     Server {
         number,
         index,
         id: id.map_or(0, |set| set.value),
         name: text(name),
-        place: place(address, init_addr, refuse),
+        cookie: match cookie {
+            Some(set) => Some(set.value.bytes().into()),
+            None => dynamic_cookie(settings, &place),
+        },
+        place,
         connect,
         header,
         weight: weight.map_or(1, |set| set.value.min(256) as u16),
@@ -199,7 +204,6 @@ pub(super) fn server(
         minconn: minconn.map_or(0, |set| set.value),
         maxqueue: maxqueue.map_or(0, |set| set.value),
         slowstart: slowstart.map_or(Duration::ZERO, |set| set.value),
-        cookie: cookie.as_ref().map(|set| set.value.bytes().into()),
         max_reuse: max_reuse.and_then(|set| u32::try_from(set.value).ok()),
         pool_max: pool_max_conn.and_then(|set| u32::try_from(set.value).ok()),
         pool_low: pool_low_conn.map_or(0, |set| set.value),
@@ -361,4 +365,34 @@ fn place(
     let why = failure.unwrap_or_else(|| "no method of 'init-addr' gives an address".into());
     refuse.found.alert(address.pos, format!("'server' : {why}"));
     ServerPlace::Nowhere
+}
+/// `cookie dynamic`: the cookie of a server that has none of its own, as HAProxy makes it, so that a client keeps to its server whichever of
+/// several proxies it comes by. XXH64 of the secret, the address and the port, four bytes of it, in network order.
+fn dynamic_cookie(settings: &Settings, place: &ServerPlace) -> Option<Box<[u8]>> {
+    settings.cookie.as_ref().filter(|set| set.value.dynamic)?;
+    let secret = &settings.dynamic_cookie_key.as_ref()?.value;
+    let ServerPlace::At(Endpoint::Ip(address)) = place else { return None };
+    Some(cookie_of(secret.bytes(), *address).into_bytes().into())
+}
+
+fn cookie_of(secret: &[u8], address: std::net::SocketAddr) -> String {
+    let mut bytes = secret.to_vec();
+    match address.ip() {
+        std::net::IpAddr::V4(v4) => bytes.extend(v4.octets()),
+        std::net::IpAddr::V6(v6) => bytes.extend(v6.octets()),
+    }
+    bytes.extend(u32::from(address.port()).to_be_bytes());
+    format!("{:016x}", xxhash_rust::xxh64::xxh64(&bytes, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dynamic_cookies_are_those_of_haproxy() {
+        for (address, cookie) in [("127.0.0.1:8991", "8d8ce7165dd7a2f6"), ("[::1]:8991", "a0c02c4f7207d119")] {
+            assert_eq!(cookie_of(b"s3cret", address.parse().unwrap()), cookie, "{address}");
+        }
+    }
 }

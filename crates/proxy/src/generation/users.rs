@@ -3,6 +3,7 @@
 use super::refuse::Refuse;
 use manylane_config::source::Pos;
 use manylane_config::tree::{self, User};
+use md5::{Digest, Md5};
 use sha_crypt::Params;
 use std::collections::HashMap;
 
@@ -15,6 +16,12 @@ const MOST_ROUNDS: u32 = 50_000;
 
 /// Bytes of a salt that count.
 const SALT: usize = 16;
+
+/// Bytes of a salt of MD5 that count.
+const SALT_OF_MD5: usize = 8;
+
+/// Bytes of a password at most, as in crypt(3) of most systems: hashing takes longer with each of them.
+const LONGEST: usize = 512;
 
 /// The users of a list.
 #[derive(Debug, Default)]
@@ -44,9 +51,10 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// A method of crypt(3), after Ulrich Drepper's *Unix crypt using SHA-256 and SHA-512*.
+/// A method of crypt(3), after Ulrich Drepper's *Unix crypt using SHA-256 and SHA-512*; the one of MD5 is Poul-Henning Kamp's of FreeBSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
+    Md5,
     Sha256,
     Sha512,
 }
@@ -64,9 +72,11 @@ impl Password {
     fn is(&self, password: &[u8]) -> bool {
         match self {
             Self::Plain(own) => same(own, password),
+            Self::Hash { .. } if password.len() > LONGEST => false,
             Self::Hash { method, rounds, salt, hash } => {
                 let Ok(params) = Params::new(*rounds) else { return false }; // it was checked
                 let made = match method {
+                    Method::Md5 => md5_crypt(password, salt),
                     Method::Sha256 => encode(&sha_crypt::sha256_crypt(password, salt, params), (10, 31)),
                     Method::Sha512 => encode(&sha_crypt::sha512_crypt(password, salt, params), (21, 63)),
                 };
@@ -79,9 +89,9 @@ impl Password {
     fn hashed(text: &[u8]) -> Result<Self, String> {
         let refused = |what: &str| Err(format!("{what}; use a hash of SHA-512, as 'mkpasswd -m sha-512' makes"));
         let (method, rest) = match text {
+            [b'$', b'1', b'$', rest @ ..] => (Method::Md5, rest),
             [b'$', b'5', b'$', rest @ ..] => (Method::Sha256, rest),
             [b'$', b'6', b'$', rest @ ..] => (Method::Sha512, rest),
-            [b'$', b'1', b'$', ..] => return refused("hashes of MD5 are not read"),
             [b'$', b'2', ..] => return refused("hashes of bcrypt are not read"),
             [b'$', b'y', ..] => return refused("hashes of yescrypt are not read"),
             _ => return refused("the passwords of the old crypt(3), of 13 characters, are not read"),
@@ -90,7 +100,7 @@ impl Password {
         let mut part = || parts.next().ok_or_else(|| "the hash is cut off".to_owned());
         let mut salt = part()?;
         let mut rounds = ROUNDS;
-        if let Some(number) = salt.strip_prefix(b"rounds=") {
+        if let Some(number) = salt.strip_prefix(b"rounds=").filter(|_| method != Method::Md5) {
             let number = std::str::from_utf8(number).ok().and_then(|number| number.parse::<u64>().ok());
             let number = number.ok_or_else(|| "'rounds=' is followed by a number".to_owned())?;
             if number > u64::from(MOST_ROUNDS) {
@@ -103,13 +113,15 @@ impl Password {
         }
         let hash = part()?;
         let length = match method {
+            Method::Md5 => 22,
             Method::Sha256 => 43,
             Method::Sha512 => 86,
         };
         if hash.len() != length {
             return Err(format!("the hash has {} characters, and such ones have {length}", hash.len()));
         }
-        Ok(Self::Hash { method, rounds, salt: salt[..salt.len().min(SALT)].into(), hash: hash.into() })
+        let most = if method == Method::Md5 { SALT_OF_MD5 } else { SALT };
+        Ok(Self::Hash { method, rounds, salt: salt[..salt.len().min(most)].into(), hash: hash.into() })
     }
 }
 
@@ -118,28 +130,65 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
+/// The hash of MD5 in the way of crypt(3), as text. Its thousand rounds take a fraction of a millisecond.
+fn md5_crypt(password: &[u8], salt: &[u8]) -> Vec<u8> {
+    let inner: [u8; 16] = Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize().into();
+    let mut first = Md5::new().chain_update(password).chain_update(b"$1$").chain_update(salt);
+    for start in (0..password.len()).step_by(inner.len()) {
+        first.update(&inner[..inner.len().min(password.len() - start)]);
+    }
+    // A byte for each bit of the length, the lowest first.
+    let mut length = password.len();
+    while length > 0 {
+        first.update(if length & 1 == 1 { &[0][..] } else { &password[..1] });
+        length >>= 1;
+    }
+    let mut hash: [u8; 16] = first.finalize().into();
+    for round in 0..1000 {
+        let (begin, end) = if round % 2 == 1 { (password, &hash[..]) } else { (&hash[..], password) };
+        let mut next = Md5::new().chain_update(begin);
+        if round % 3 != 0 {
+            next.update(salt);
+        }
+        if round % 7 != 0 {
+            next.update(password);
+        }
+        hash = next.chain_update(end).finalize().into();
+    }
+    let mut text = Vec::new();
+    for number in 0..5 {
+        let third = if number == 4 { 5 } else { number + 12 };
+        digits(&mut text, [hash[number], hash[number + 6], hash[third]], 4);
+    }
+    digits(&mut text, [0, 0, hash[11]], 2);
+    text
+}
+
+/// Three bytes as `count` digits of six bits, the lowest first.
+fn digits(text: &mut Vec<u8>, bytes: [u8; 3], count: usize) {
+    const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut bits = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
+    for _ in 0..count {
+        text.push(DIGITS[(bits & 63) as usize]);
+        bits >>= 6;
+    }
+}
+
 /// Writes a hash in the way of crypt(3): groups of three bytes of which each lies `apart` from the one before, turned by one from group to
 /// group, and at the end what is left from byte `last` on.
 fn encode(hash: &[u8], (apart, last): (usize, usize)) -> Vec<u8> {
-    const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut text = Vec::new();
-    let mut group = |bytes: [u8; 3], digits: usize| {
-        let mut bits = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
-        for _ in 0..digits {
-            text.push(DIGITS[(bits & 63) as usize]);
-            bits >>= 6;
-        }
-    };
     let turn = if apart == 10 { 2 } else { 1 };
     for number in 0..apart {
         let triple = [number, number + apart, number + 2 * apart];
         // The group that begins with the first, the second or the third of the three.
         let first = number * turn % 3;
-        group([hash[triple[first]], hash[triple[(first + 1) % 3]], hash[triple[(first + 2) % 3]]], 4);
+        let bytes = [hash[triple[first]], hash[triple[(first + 1) % 3]], hash[triple[(first + 2) % 3]]];
+        digits(&mut text, bytes, 4);
     }
     match hash.get(last - 1) {
-        Some(&before) if last == 31 => group([0, hash[31], before], 3),
-        _ => group([0, 0, hash[last]], 2),
+        Some(&before) if last == 31 => digits(&mut text, [0, hash[31], before], 3),
+        _ => digits(&mut text, [0, 0, hash[last]], 2),
     }
     text
 }
@@ -202,10 +251,32 @@ mod tests {
         }
     }
 
+    /// Made by another program.
+    #[test]
+    fn hashes_of_md5_are_known() {
+        for (hash, password) in [
+            ("$1$saltstri$YMyguxXMBpd2TEZ.vS/3q1", "Hello world!"),
+            (
+                "$1$ab$R2ku6e1onewyZrMhRr3Z..",
+                "a password that is longer than sixteen bytes, and longer than sixty-four, too",
+            ),
+            ("$1$x$fwjfZtMwarkdetsjiQreU1", ""),
+        ] {
+            let known = Password::hashed(hash.as_bytes()).unwrap_or_else(|why| panic!("{hash}: {why}"));
+            assert!(known.is(password.as_bytes()), "{hash}");
+            assert!(!known.is(b"Hello world"), "{hash}");
+        }
+        // Only eight bytes of the salt count, and no password is as long as this.
+        let long = "$1$saltstri$YMyguxXMBpd2TEZ.vS/3q1";
+        let known = Password::hashed(long.replace("$saltstri$", "$saltstringlong$").as_bytes()).unwrap();
+        assert!(known.is(b"Hello world!"));
+        assert!(!known.is(&[b'x'; LONGEST + 1]));
+    }
+
     #[test]
     fn other_hashes_are_refused_with_a_reason() {
         for (hash, why) in [
-            ("$1$salt$qJH7.N4xYta3aEG/dfqo/0", "MD5"),
+            ("$1$salt$qJH7", "22"),
             ("$2b$12$aaaaaaaaaaaaaaaaaaaaaa", "bcrypt"),
             ("$y$j9T$salt$hash", "yescrypt"),
             ("rl.3StKT.4T8M", "old crypt"),

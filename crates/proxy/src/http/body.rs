@@ -68,5 +68,5 @@ pub(super) fn data<'a>(request: &Request, up: &'a Pump) -> Data<'a> {
         Body::Length(length) => Some(length),
         _ => None,
     };
-    Data { bytes: Some(up.data()), complete: up.is_done(), announced }
+    Data { bytes: Some(up.data()), complete: up.is_done(), announced, is_body: true }
 }

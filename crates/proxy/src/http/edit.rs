@@ -102,6 +102,58 @@ pub(super) struct Told {
     pub(super) server: Option<Index>,
     /// There was such a cookie.
     pub(super) there: bool,
+    /// It counts as if it were not there: the letter for the log, `E` for too long idle, `O` for too old.
+    pub(super) late: Option<u8>,
+    /// When it was sent, in seconds since 1970; 0 if it does not say so.
+    sent: i64,
+    /// When the first one was sent, likewise.
+    first: i64,
+}
+
+/// Cookies that are dated further in the future are ignored: no clock is that wrong. In seconds.
+const A_DAY: i64 = 86_400;
+
+/// Digits of dates in cookies, as in base64.
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// A date in a cookie: five digits of a number of four seconds each, rounded up.
+fn date(seconds: i64) -> [u8; 5] {
+    let fours = (seconds + 3) >> 2;
+    std::array::from_fn(|n| DIGITS[(fours >> (6 * (4 - n)) & 63) as usize])
+}
+
+/// The seconds of a date; 0 if it is none.
+fn dated(text: &[u8]) -> i64 {
+    let Some(digits) = text.get(..5) else { return 0 };
+    let fours = digits.iter().try_fold(0, |fours: i64, digit| {
+        let digit = DIGITS.iter().position(|known| known == digit)?;
+        Some(fours << 6 | digit as i64)
+    });
+    fours.unwrap_or(0) << 2
+}
+
+impl Told {
+    /// Reads the dates behind the first bar of a cookie, and judges by them at `now`.
+    fn dated(&mut self, dates: &[u8], cookie: &Cookie, now: i64) {
+        let mut dates = dates.split(|&byte| byte == b'|');
+        let mut date = || dates.next().map_or(0, dated);
+        (self.sent, self.first) = (date(), date());
+        let over = |date: i64, most: Option<i64>| {
+            date > 0 && most.is_some_and(|most| now - date > most || date - now > A_DAY)
+        };
+        self.late = match () {
+            () if over(self.first, cookie.most_life) => Some(b'O'),
+            () if over(self.sent, cookie.most_idle) => Some(b'E'),
+            () => return,
+        };
+        (self.sent, self.first) = (0, 0);
+    }
+
+    /// Whether the dates of a right cookie have to be sent anew at `now`.
+    fn ages(&self, cookie: &Cookie, now: i64) -> bool {
+        (cookie.most_idle.is_some() || self.sent > 0) && self.sent < now
+            || cookie.most_life.is_some() != (self.first > 0)
+    }
 }
 
 /// One cookie of a `Cookie` field: where it begins, its name and its value.
@@ -113,7 +165,7 @@ fn cookies(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 /// Which server a request's cookie names.
-pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend) -> Told {
+pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) -> Told {
     let mut told = Told::default();
     for value in head.values(Known::COOKIE) {
         for (name, value) in cookies(value) {
@@ -127,9 +179,17 @@ pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend) -> Told {
                     Some(end) => &value[..end],
                     None => continue,
                 },
-                // Dates may follow behind a bar.
-                _ => value.split(|&byte| byte == b'|').next().unwrap_or(value),
+                _ => match value.iter().position(|&byte| byte == b'|') {
+                    Some(bar) => {
+                        told.dated(&value[bar + 1..], cookie, now);
+                        &value[..bar]
+                    }
+                    None => value,
+                },
             };
+            if told.late.is_some() {
+                continue;
+            }
             told.server = backend.balancer.servers().by_cookie(named);
         }
     }
@@ -183,7 +243,8 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
 }
 
 /// Has the client keep to its server, where it does not already. The letter for the log says what became of the server's cookie: `N`
-/// it set none and none was added, `P` it was passed on, `D` taken out, `I` added, `R` rewritten.
+/// it set none and none was added, `P` it was passed on, `D` taken out, `I` added, `U` only its dates are new, `R` rewritten.
+#[allow(clippy::too_many_arguments)] // what came, and what is known of it
 pub(super) fn keep(
     head: &mut Head,
     cookie: &Cookie,
@@ -192,6 +253,7 @@ pub(super) fn keep(
     right: bool,
     post: bool,
     ignored: bool,
+    now: i64,
 ) -> Result<u8, EditError> {
     let by_server = head.values(Known::SET_COOKIE).any(|line| sets(line, &cookie.name));
     let as_it_was = if by_server { b'P' } else { b'N' };
@@ -205,16 +267,26 @@ pub(super) fn keep(
             if by_server {
                 head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &cookie.name));
             }
-            if right && told.there && !by_server {
+            let has_it = right && told.there;
+            if has_it && !by_server && !told.ages(cookie, now) {
                 return Ok(b'N');
             }
             let mut line = Bytes::new();
-            for part in [&*cookie.name, b"=", value, &cookie.attributes] {
+            for part in [&*cookie.name, b"=", value] {
                 line.put(part);
             }
+            if cookie.most_idle.or(cookie.most_life).is_some() {
+                line.put(b"|");
+                line.put(&date(now));
+            }
+            if cookie.most_life.is_some() {
+                line.put(b"|");
+                line.put(&date(if told.first > 0 { told.first } else { now }));
+            }
+            line.put(&cookie.attributes);
             head.add_field(Known::SET_COOKIE, line.as_slice())?;
             uncached(head, cookie)?;
-            Ok(b'I')
+            Ok(if has_it && !by_server { b'U' } else { b'I' })
         }
         Some(mode @ (CookieMode::Rewrite | CookieMode::Prefix)) => {
             let mut at = head.find(Known::SET_COOKIE, None);
@@ -246,4 +318,64 @@ fn sets(line: &[u8], name: &[u8]) -> bool {
 
 fn uncached(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
     if cookie.nocache { head.add_field(Known::CACHE_CONTROL, b"private") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cookie(most_idle: Option<i64>, most_life: Option<i64>) -> Cookie {
+        Cookie {
+            name: b"SRV"[..].into(),
+            mode: Some(CookieMode::Insert),
+            indirect: false,
+            nocache: false,
+            postonly: false,
+            preserve: false,
+            most_idle,
+            most_life,
+            attributes: b"; path=/"[..].into(),
+        }
+    }
+
+    #[test]
+    fn dates_are_written_as_haproxy_does() {
+        assert_eq!(&date(1_795_291_774), b"awH6g");
+        assert_eq!(dated(b"awH6g"), 1_795_291_776, "to four seconds");
+        assert_eq!((dated(b"awH6"), dated(b"aw-6g"), dated(b"")), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_cookie_counts_until_it_is_idle_or_old_for_too_long() {
+        const NOW: i64 = 1_795_291_776;
+        let judged = |idle: Option<i64>, life: Option<i64>, sent: i64, first: i64| {
+            let mut told = Told { there: true, ..Told::default() };
+            let text = [&date(sent)[..], b"|", &date(first)].concat();
+            told.dated(&text, &cookie(idle, life), NOW);
+            told.late
+        };
+        assert_eq!(judged(Some(60), None, NOW - 60, NOW - 600), None);
+        assert_eq!(judged(Some(60), None, NOW - 64, NOW - 64), Some(b'E'));
+        assert_eq!(judged(None, Some(60), NOW - 64, NOW - 64), Some(b'O'));
+        assert_eq!(judged(Some(60), Some(60), NOW - 64, NOW - 64), Some(b'O'));
+        assert_eq!(judged(None, None, NOW - 64_000, NOW - 64_000), None);
+        assert_eq!(judged(Some(60), None, NOW + A_DAY, NOW), None);
+        assert_eq!(judged(Some(60), None, NOW + A_DAY + 4, NOW), Some(b'E'));
+    }
+
+    #[test]
+    fn dates_are_sent_anew_when_they_are_over_missing_or_too_many() {
+        const NOW: i64 = 1_795_291_776;
+        let ages = |idle: Option<i64>, life: Option<i64>, sent: i64, first: i64| {
+            Told { sent, first, ..Told::default() }.ages(&cookie(idle, life), NOW)
+        };
+        assert!(!ages(None, None, 0, 0));
+        assert!(ages(Some(60), None, 0, 0), "it has none");
+        assert!(!ages(Some(60), None, NOW, 0));
+        assert!(ages(Some(60), None, NOW - 4, 0));
+        assert!(ages(None, Some(60), NOW, 0));
+        assert!(!ages(None, Some(60), NOW, NOW - 40));
+        assert!(ages(None, None, NOW - 40, 0), "none is wanted");
+        assert!(ages(Some(60), None, NOW, NOW), "the second is not wanted");
+    }
 }

@@ -9,22 +9,22 @@ use super::pump::{Broken, Ends, Kept, Pump, flush, send};
 use super::look::{Incoming, Look};
 use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
-use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Target};
-use crate::rules::{Answer, Content, End, Moment, any_holds, content};
+use crate::generation::{Backend, BalanceKey, CloseMode, ContentAction, Reuse, Rule, Target};
+use crate::rules::{Answer, Content, End, Moment, any_holds, content, key};
 use crate::run::{Idle, Local};
-use crate::session::Client;
+use crate::session::{Client, now};
 use crate::server::{self, Attempt, Hold, Shelved, Tried, Wanted};
 use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use edit::Told;
-use manylane_balance::{Index, Priority};
+use manylane_balance::{Index, Key, Priority};
 use manylane_buf::{Chain, Segment};
 use manylane_h1::{
     Asked, Body, From, Persist, Request, Response, ResponseParser, frame_for, restrict_names, restrict_te,
     set_body, set_connection,
 };
-use manylane_http::{EditError, Head, Method, Version};
-use manylane_net::Connection;
+use manylane_http::{EditError, Method, Version};
+use manylane_net::{Connection, Packets};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -219,7 +219,8 @@ impl Session<'_> {
         }
         let request_data = data(request, up);
         let moment = Moment { request: Some(&request.head), request_data, backend, ..Moment::default() };
-        let decided = content(&self.facts(), moment, rules);
+        let decided = content(&self.facts(), moment, rules, &|| self.log_now());
+        self.mark();
         if !matches!(decided, Content::Reject | Content::Drop) {
             self.readdress();
             return true;
@@ -267,7 +268,7 @@ impl Session<'_> {
     ) -> Result<(), EditError> {
         let head = &mut request.head;
         if let Some(cookie) = &backend.http.cookie {
-            asking.told = edit::told(head, cookie, backend);
+            asking.told = edit::told(head, cookie, backend, now().seconds);
             self.persist(head, asking, backend);
             edit::hide(head, cookie)?;
         }
@@ -331,7 +332,8 @@ impl Session<'_> {
     }
 
     /// Which server the request goes to.
-    fn wanted<'k>(&self, head: &'k Head, asking: &Asking, backend: &Backend) -> Wanted<'k> {
+    fn wanted<'k>(&self, request: &'k Request, up: &Pump, asking: &Asking, backend: &Backend) -> Wanted<'k> {
+        let head = &request.head;
         let servers = backend.balancer.servers();
         let serves = |index: &Index| servers[*index].state().serves_its_own();
         let obeyed = backend.http.persist || asking.forced;
@@ -344,7 +346,8 @@ impl Session<'_> {
         let by_rule = if backend.rules.use_server.is_empty() {
             None
         } else {
-            let moment = Moment { request: Some(head), backend: Some(backend), ..Moment::default() };
+            let request_data = data(request, up);
+            let moment = Moment { request: Some(head), request_data, backend: Some(backend), ..Moment::default() };
             let named = |name: &[u8]| servers.by_name(std::str::from_utf8(name).ok()?).map(Index::get);
             Target::choose(&backend.rules.use_server, &self.facts(), moment, named)
                 .and_then(|number| servers.index(number))
@@ -352,7 +355,7 @@ impl Session<'_> {
         };
         let persistent = by_cookie.or(by_rule);
         Wanted {
-            key: backend.key.of_request(self.client.source, head),
+            key: self.balanced_by(request, up, backend),
             server: persistent.or(by_habit),
             avoid: None,
             persistent: persistent.is_some(),
@@ -360,6 +363,23 @@ impl Session<'_> {
                 class: self.scopes.memory.priority_class.get(),
                 offset: self.scopes.memory.priority_offset.get(),
             },
+            packets: self.scopes.memory.server_packets.get(),
+        }
+    }
+
+    /// What the algorithm is given.
+    fn balanced_by<'k>(&self, request: &'k Request, up: &Pump, backend: &Backend) -> Key<'k> {
+        if backend.key == BalanceKey::Expression {
+            let request_data = data(request, up);
+            let moment =
+                Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
+            return key(&self.facts(), moment, backend);
+        }
+        match backend.key.of_request(self.client.source, &request.head) {
+            Key::None if backend.key.wants_body() && request.head.method_kind() == Method::Post => {
+                backend.key.of_body(backend.balancer.algorithm().hash_function(), up.data())
+            }
+            key => key,
         }
     }
 
@@ -367,13 +387,13 @@ impl Session<'_> {
     fn take_idle(
         local: &Local,
         backend: &Backend,
-        private: &mut Option<(usize, Index, Idle)>,
+        private: Option<(usize, Index, Idle)>,
         key: Option<u64>,
         first: bool,
         hold: &Hold,
     ) -> Shelved {
         let index = hold.index();
-        if let Some((number, server, idle)) = private.take()
+        if let Some((number, server, idle)) = private
             && number == backend.number
             && server == index
             && idle.is_quiet()
@@ -404,11 +424,13 @@ impl Session<'_> {
     ) -> Result<After, Failed> {
         let local = self.local;
         let first = self.requests == 0 || tried.retries > 0;
-        let wanted = self.wanted(&request.head, asking, backend);
-        let persistent = wanted.persistent;
+        let wanted = self.wanted(request, up, asking, backend);
+        let Wanted { persistent, packets, .. } = wanted;
         let private = &mut self.private;
         let mut shelf = |hold: &Hold, client: &Client| {
-            Self::take_idle(local, backend, private, Local::key(hold.server(), client), first, hold)
+            let key = Local::key(hold.server(), client, packets);
+            let private = private.take().filter(|_| packets == Packets::default());
+            Self::take_idle(local, backend, private, key, first, hold)
         };
         let at_once = match tried.last {
             None => server::at_once(local, backend, &self.client, &wanted, &mut shelf),
@@ -459,9 +481,10 @@ impl Session<'_> {
             self.send_last(&mut Chain::new()).await; // the server answered early: let the client read that
         }
         if let Some(idle) = idle {
-            let key = Local::key(&backend.servers[index.get()], &self.client);
+            let key = Local::key(&backend.servers[index.get()], &self.client, packets);
             match key.filter(|_| backend.http.reuse != Reuse::Never) {
                 Some(key) => local.keep(backend, index, key, idle),
+                None if packets != Packets::default() => {} // the next request's packets may be others
                 None => self.private = Some((backend.number, index, idle)),
             }
         }
@@ -584,15 +607,23 @@ impl Session<'_> {
         if again(on.statuses.contains(&response.head.status())) {
             return Err(Failed::Again { persistent: chances.persistent });
         }
+        let mut closes = false; // a rule wants the server's connection closed when the response was passed on
         if !backend.rules.response_content.is_empty() {
+            let mut seen = Look::new(response.body, From::Server, limits);
+            if backend.rules.reads_data {
+                let _ = seen.begin(&from_server); // what is wrong with it is found again when it is forwarded
+            }
             let moment = Moment {
                 request: Some(&request.head),
                 response: Some(&response.head),
+                response_data: seen.data(),
                 backend: Some(backend),
                 server: Some(hold.server()),
                 ..Moment::default()
             };
-            let decided = content(&self.facts(), moment, &backend.rules.response_content);
+            let decided = content(&self.facts(), moment, &backend.rules.response_content, &|| self.log_now());
+            closes = decided == Content::Close;
+            self.mark();
             if matches!(decided, Content::Reject | Content::Drop) {
                 self.note(|record| record.status = Some(response.head.status()));
                 if decided == Content::Drop {
@@ -608,7 +639,7 @@ impl Session<'_> {
             record.response = Some(here.now().since(begun));
             record.status = Some(response.head.status());
             if backend.http.cookie.is_some() {
-                record.cookies[0] = match (asking.told.there, asking.told.server) {
+                let usual = match (asking.told.there, asking.told.server) {
                     (false, _) => b'N',
                     (true, None) => b'I',
                     (true, Some(_)) if asking.ignored => b'U',
@@ -619,6 +650,7 @@ impl Session<'_> {
                     }
                     (true, Some(_)) => b'D',
                 };
+                record.cookies[0] = asking.told.late.unwrap_or(usual);
             }
         });
 
@@ -654,7 +686,8 @@ impl Session<'_> {
         }
         let server_persists = said.persists(response_head.version())
             && !matches!(body, Body::UntilClose | Body::Tunnel)
-            && asking.mode == CloseMode::KeepAlive;
+            && asking.mode == CloseMode::KeepAlive
+            && !closes;
         let wished = if asking.keep { Persist::KeepAlive } else { Persist::Close };
         let (framed, persist) = frame_for(body, asking.version, wished);
         let post = asking.method == Method::Post;
@@ -663,7 +696,7 @@ impl Session<'_> {
             .and_then(|()| set_body(response_head, body, framed))
             .and_then(|()| match &backend.http.cookie {
                 Some(cookie) => {
-                    let set = edit::keep(response_head, cookie, hold.server(), asking.told, asking.right, post, asking.ignored)?;
+                    let set = edit::keep(response_head, cookie, hold.server(), asking.told, asking.right, post, asking.ignored, now().seconds)?;
                     self.note(|record| record.cookies[1] = set);
                     Ok(())
                 }

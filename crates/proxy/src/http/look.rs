@@ -46,7 +46,7 @@ impl Look {
 
     /// What expressions see.
     pub(super) fn data(&self) -> Data<'_> {
-        Data { bytes: Some(&self.data), complete: self.is_enough(0), announced: self.announced }
+        Data { bytes: Some(&self.data), complete: self.is_enough(0), announced: self.announced, is_body: true }
     }
 
     /// Whether nothing more is waited for: all is here, or `least` bytes, or as many as may be.

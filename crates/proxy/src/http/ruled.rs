@@ -99,6 +99,7 @@ impl Session<'_> {
                 let moment = Moment { backend, request_data: data(request, up), ..Moment::default() };
                 apply(&self.facts(), moment, &mut walk, &mut request.head)
             };
+            self.mark();
             match verdict {
                 Ok(Verdict::Continue) => break,
                 Ok(Verdict::Pause(time)) => self.local.here().sleep(time).await,
@@ -152,6 +153,11 @@ impl Session<'_> {
         if memory.source.get().is_some() || memory.destination.get().is_some() {
             self.client.is_said_to_be(memory.source.get(), memory.destination.get());
         }
+    }
+
+    /// From here on packets to the client are marked as the rules say.
+    pub(super) fn mark(&self) {
+        self.client.mark(self.scopes.memory.client_packets.take());
     }
 
     /// A rule of a request has decided for an answer.
@@ -228,6 +234,7 @@ impl Session<'_> {
                 let moment = Moment { response_data: incoming.seen.data(), ..moment };
                 apply(&self.facts(), moment, &mut walk, head)
             };
+            self.mark();
             match verdict {
                 Ok(Verdict::Continue) => return Ok(()),
                 Ok(Verdict::Pause(time)) => self.local.here().sleep(time).await,

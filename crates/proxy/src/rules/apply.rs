@@ -6,6 +6,7 @@ use super::normalize::NoTarget;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
 use crate::generation::{Action, Change, ConnectionAction, NameMatch, Replaced, Rule, Target};
+use crate::log::Record;
 use manylane_expr::{Condition, Format, Writer};
 use manylane_http::{EditError, Head, Version};
 use std::time::Duration;
@@ -115,6 +116,12 @@ pub(crate) fn connection(facts: &Facts<'_>, rules: &[Rule<ConnectionAction>]) ->
             ConnectionAction::Reject => return Entrance::Rejected,
             ConnectionAction::SilentDrop => return Entrance::Dropped,
             ConnectionAction::ExpectProxy => greeted = true,
+            ConnectionAction::DoLog => {
+                let now = facts.local.here().now();
+                if let Some(log) = &facts.frontend.log {
+                    Record::new(now).write(log, facts, None, None, now);
+                }
+            }
             ConnectionAction::Set(setting) => set(facts, moment, setting),
         }
     }

@@ -20,8 +20,14 @@ pub(crate) enum Content {
     Close,
 }
 
-/// What `rules` decide about what is there at `moment`. Rules that come before one that waits are done again with it.
-pub(crate) fn content(facts: &Facts<'_>, moment: Moment<'_>, rules: &[Rule<ContentAction>]) -> Content {
+/// What `rules` decide about what is there at `moment`. Rules that come before one that waits are done again with it. `log` writes a line of
+/// what is known by now.
+pub(crate) fn content(
+    facts: &Facts<'_>,
+    moment: Moment<'_>,
+    rules: &[Rule<ContentAction>],
+    log: &dyn Fn(),
+) -> Content {
     for rule in rules {
         let verdict = match &rule.condition {
             None => Verdict::Pass,
@@ -37,6 +43,7 @@ pub(crate) fn content(facts: &Facts<'_>, moment: Moment<'_>, rules: &[Rule<Conte
             ContentAction::Reject => return Content::Reject,
             ContentAction::SilentDrop => return Content::Drop,
             ContentAction::Close => return Content::Close,
+            ContentAction::DoLog => log(),
             ContentAction::Set(Setting::Capture(expression, _)) if may_change(facts, moment, expression) => {
                 return Content::Wait;
             }

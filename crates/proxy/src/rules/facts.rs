@@ -410,6 +410,9 @@ mod tests {
         for address in [&memory.source, &memory.destination] {
             address.set(Some(([192, 0, 2, 1], 80).into()));
         }
+        for packets in [&memory.client_packets, &memory.server_packets] {
+            packets.set(manylane_net::Packets { mark: Some(1), tos: Some(1) });
+        }
         assert_ne!(format!("{scopes:?}"), fresh);
         spare.put(scopes);
         assert_eq!(format!("{:?}", spare.take()), fresh);

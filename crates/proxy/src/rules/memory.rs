@@ -8,6 +8,7 @@ use manylane_buf::Segment;
 use manylane_expr::{RequestLine, Timestamp};
 use manylane_http::{Head, Known, List, Version};
 use manylane_logs::Level;
+use manylane_net::Packets;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -107,6 +108,10 @@ pub(crate) struct Memory {
     pub(crate) source: Cell<Option<SocketAddr>>,
     /// `set-dst`, `set-dst-port`
     pub(crate) destination: Cell<Option<SocketAddr>>,
+    /// `set-fc-mark`, `set-fc-tos`: until the connection is told.
+    pub(crate) client_packets: Cell<Packets>,
+    /// `set-bc-mark`, `set-bc-tos`
+    pub(crate) server_packets: Cell<Packets>,
 }
 
 /// The version as log lines and captures have it.
@@ -133,6 +138,8 @@ impl Memory {
         self.no_repetition.take();
         self.source.take();
         self.destination.take();
+        self.client_packets.take();
+        self.server_packets.take();
     }
 
     /// The first line was no request's.

@@ -3,7 +3,7 @@
 use super::facts::{Facts, Moment};
 use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
-use crate::generation::{Addressed, Change, Made, Setting, TimeoutOf};
+use crate::generation::{Addressed, Change, Figure, Made, Packets, Setting, TimeoutOf};
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -51,6 +51,24 @@ pub(super) fn set(facts: &Facts<'_>, moment: Moment<'_>, setting: &Setting) {
         }
         Setting::Nice(nice) => {
             let _ = facts.local.here().set_nice(*nice); // its range was checked
+        }
+        Setting::Packets(what, figure) => {
+            let made = match figure {
+                Figure::Fixed(n) => Some(*n),
+                Figure::Of(expression) => number(expression).and_then(|n| u32::try_from(n).ok()),
+            };
+            if let Some(n) = made.filter(|n| *n <= what.most()) {
+                let cell = match what {
+                    Packets::ClientMark | Packets::ClientTos => &memory.client_packets,
+                    Packets::ServerMark | Packets::ServerTos => &memory.server_packets,
+                };
+                let mut packets = cell.get();
+                match what {
+                    Packets::ClientMark | Packets::ServerMark => packets.mark = Some(n),
+                    Packets::ClientTos | Packets::ServerTos => packets.tos = Some(n as u8), // not above `most`
+                }
+                cell.set(packets);
+            }
         }
         Setting::Capture(expression, slot) => capture(facts, moment, expression, *slot),
     }

@@ -13,7 +13,7 @@ use super::Local;
 use crate::generation::{Backend, Generation, Server, ServerPlace};
 use crate::session::Client;
 use manylane_balance::{Giver, Index, hand};
-use manylane_net::{Connection, Present};
+use manylane_net::{Connection, Packets, Present};
 use manylane_sched::{Class, Remote, TaskKind};
 use manylane_sync::Arc;
 use std::future::poll_fn;
@@ -62,7 +62,7 @@ fn hasher() -> &'static RandomState {
 
 impl Local {
     /// What a connection to `server` for this client is good for. None: for this client alone.
-    pub(crate) fn key(server: &Server, client: &Client) -> Option<u64> {
+    pub(crate) fn key(server: &Server, client: &Client, packets: Packets) -> Option<u64> {
         if server.header.is_some() {
             return None; // it tells of its client
         }
@@ -80,11 +80,11 @@ impl Local {
             ServerPlace::At(_) | ServerPlace::Nowhere => None,
         };
         let index = server.index as u64;
-        if from.is_none() && to.is_none() {
+        if from.is_none() && to.is_none() && packets == Packets::default() {
             return Some(index);
         }
         let mut hash = hasher().build_hasher();
-        (index, from, to).hash(&mut hash);
+        (index, from, to, packets).hash(&mut hash);
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
     }
 

@@ -117,7 +117,7 @@ impl Ticket {
     /// As soon as there is a place at each door.
     async fn enter(here: Here, generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
         let ticket = Self { generation, frontend, listener };
-        if let Some(rate) = &ticket.counted().0.rate {
+        for rate in [&ticket.counted().0.rate, &ticket.generation.rate].into_iter().flatten() {
             // The lane's clock is the machine's, the same on all lanes.
             while let Err(wait) = rate.enter(here.now().since(Time::ZERO)) {
                 here.sleep(wait).await;

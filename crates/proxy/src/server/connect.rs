@@ -8,7 +8,7 @@ use crate::run::{Idle, Local};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Algorithm, Index};
-use manylane_net::{Connection, Endpoint, Step};
+use manylane_net::{Connection, Endpoint, Packets, Step};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -204,7 +204,7 @@ async fn tries(
         }
         local.make_room(backend);
         let (source, to) = (client.source, client.destination_of(hold.server()));
-        let trying = one(local, backend, &hold, source, to);
+        let trying = one(local, backend, &hold, (source, to), wanted.packets);
         let cause = match waiting(backend, client, trying).await? {
             Ok(connection) => {
                 counts.connects.add(1);
@@ -266,8 +266,8 @@ async fn one(
     local: &Rc<Local>,
     backend: &Backend,
     hold: &Hold,
-    source: Option<std::net::SocketAddr>,
-    destination: std::net::SocketAddr,
+    (source, destination): (Option<std::net::SocketAddr>, std::net::SocketAddr),
+    packets: Packets,
 ) -> Result<Connection, Cause> {
     let server = hold.server();
     let of_client;
@@ -284,7 +284,7 @@ async fn one(
     };
     let deadline = backend.timeouts.connect.map(|time| local.here().now() + time);
     let connector = &local.connectors[server.number];
-    connector.connect(&local.io, endpoint, source, deadline).await.map_err(|error| match error.step() {
+    connector.connect_marked(&local.io, endpoint, source, packets, deadline).await.map_err(|error| match error.step() {
         Step::Time => Cause::ServerSilent,
         Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory left
         _ => Cause::ServerLeft,

@@ -3,6 +3,7 @@
 use crate::generation::{Backend, Server};
 use crate::run::Local;
 use manylane_balance::{Algorithm, Index, Input, Key, NoPick, Priority, Turn};
+use manylane_net::Packets;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -37,6 +38,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) avoid: Option<Index>,
     /// `server` is wanted by a cookie or a rule: not left for another before its time.
     pub(crate) persistent: bool,
+    /// How packets to it are marked.
+    pub(crate) packets: Packets,
 }
 
 /// Picks in vain, because others were faster, before a stream queues for any server.

@@ -4,7 +4,7 @@ use crate::generation::{Server, ServerPlace};
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_io::{Io, SocketAddrAny, socket};
-use manylane_net::{Connection, Incoming};
+use manylane_net::{Connection, Incoming, Packets};
 use manylane_pool::{AllocError, Pool, Pooled};
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -172,6 +172,15 @@ impl Client {
         let micros = date.seconds.saturating_mul(1_000_000).saturating_add(date.micros.into()).saturating_sub(idle);
         let micros_of_second = micros.rem_euclid(1_000_000).unsigned_abs() as u32; // below a million
         self.accepted = Timestamp { seconds: micros.div_euclid(1_000_000), micros: micros_of_second };
+    }
+
+    /// Marks what is sent to it from here on.
+    pub(crate) fn mark(&self, packets: Packets) {
+        if packets != Packets::default()
+            && let Some(stream) = self.connection.stream()
+        {
+            packets.mark(stream.as_fd());
+        }
     }
 
     /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that it gets a reset that no router passes

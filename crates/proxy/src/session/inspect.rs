@@ -21,6 +21,8 @@ pub(crate) struct Inspected<'a> {
     pub(crate) delay: Option<Duration>,
     pub(crate) backend: Option<&'a Backend>,
     pub(crate) server: Option<&'a Server>,
+    /// Writes a line of what is known by now.
+    pub(crate) log: &'a dyn Fn(),
 }
 
 /// Has rules look at what `connection` sends, until they decide. What came is in `received`, which is not emptied.
@@ -93,7 +95,7 @@ fn decide(
     complete: bool,
     in_time: bool,
 ) -> Content {
-    let data = Data { bytes: Some(received), complete, announced: None };
+    let data = Data { bytes: Some(received), complete, announced: None, is_body: false };
     let moment = Moment {
         backend: what.backend,
         server: what.server,
@@ -105,12 +107,12 @@ fn decide(
         Direction::Request => {
             let request = request(received);
             let moment = Moment { request: request.as_ref(), request_data: data, ..moment };
-            content(facts, moment, what.rules)
+            content(facts, moment, what.rules, what.log)
         }
         Direction::Response => {
             let response = response(received);
             let moment = Moment { response: response.as_ref(), response_data: data, ..moment };
-            content(facts, moment, what.rules)
+            content(facts, moment, what.rules, what.log)
         }
     }
 }

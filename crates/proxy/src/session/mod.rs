@@ -189,7 +189,9 @@ fn rule(
         return Some(false);
     }
     let facts = Facts { local, frontend, listener, peers: client.peers(), first_request: true, scopes };
-    match rules::connection(&facts, rules) {
+    let entrance = rules::connection(&facts, rules);
+    client.mark(scopes.memory.client_packets.take());
+    match entrance {
         Entrance::Accepted { greeted } => {
             // What they say holds for the connection; what comes later goes by it.
             client.is_told(scopes.memory.source.take(), scopes.memory.destination.take()).ok()?;

@@ -5,9 +5,9 @@ mod forward;
 pub(crate) use forward::Pair;
 
 use crate::flow::{Patience, Splicing};
-use crate::generation::{Backend, ContentAction, Frontend, Listener, Rule, Target};
+use crate::generation::{Backend, BalanceKey, ContentAction, Frontend, Listener, Rule, Server, Target};
 use crate::log::Record;
-use crate::rules::{Content, Facts, Moment, Scopes};
+use crate::rules::{Content, Facts, Moment, Scopes, key};
 use crate::run::Local;
 use crate::server::{self, Attempt, Shelved, Tried, Wanted};
 use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
@@ -76,7 +76,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
 
 /// What rules may look at before there is a server: the bytes that are here.
 fn moment<'a>(head: Option<&'a Head>, client: &'a Client) -> Moment<'a> {
-    let data = Data { bytes: Some(&client.received), complete: true, announced: None };
+    let data = Data { bytes: Some(&client.received), complete: true, announced: None, is_body: false };
     Moment { request: head, request_data: data, ..Moment::default() }
 }
 
@@ -94,6 +94,13 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
+    /// `do-log`: a line of what is known by now.
+    fn log_now(&self, backend: Option<&Backend>, server: Option<&Server>) {
+        if let Some(log) = &self.frontend.log {
+            self.record.write(log, self.facts, backend, server, self.local.here().now());
+        }
+    }
+
     /// The head of a request that the client's bytes begin with, if somebody is to look at it.
     fn head(&self, wanted: bool, client: &Client) -> Option<Head> {
         looks_like_request(&client.received).filter(|_| wanted)
@@ -101,15 +108,18 @@ impl Stream<'_> {
 
     /// Has rules look at what the client sends. How the stream ends, if they refuse it.
     async fn inspect(
-        &mut self,
+        &self,
         rules: &[Rule<ContentAction>],
         delay: Option<Duration>,
         backend: Option<&Backend>,
         client: &mut Client,
     ) -> Result<(), Termination> {
-        let what = Inspected { rules, delay, backend, server: None };
+        let log = || self.log_now(backend, None);
+        let what = Inspected { rules, delay, backend, server: None, log: &log };
         let Client { connection, received, .. } = client;
-        match inspect(self.facts, &what, Direction::Request, connection, received).await {
+        let decided = inspect(self.facts, &what, Direction::Request, connection, received).await;
+        client.mark(self.facts.scopes.memory.client_packets.take());
+        match decided {
             Ok(decided @ (Content::Reject | Content::Drop)) => {
                 self.frontend.counts.own().requests_denied.add(1);
                 if let Some(backend) = backend {
@@ -148,11 +158,17 @@ impl Stream<'_> {
         {
             return ended;
         }
-        let key = backend.key.of_connection(client.source);
+        let key = if backend.key == BalanceKey::Expression {
+            let head = self.head(true, client);
+            key(self.facts, Moment { backend: Some(backend), ..moment(head.as_ref(), client) }, backend)
+        } else {
+            backend.key.of_connection(client.source)
+        };
         let server = self.by_rule(backend, client);
         let memory = &self.facts.scopes.memory;
         let priority = Priority { class: memory.priority_class.get(), offset: memory.priority_offset.get() };
-        let wanted = Wanted { key, server, persistent: server.is_some(), priority, ..Wanted::default() };
+        let packets = memory.server_packets.get();
+        let wanted = Wanted { key, server, persistent: server.is_some(), priority, packets, ..Wanted::default() };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
         let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, |_, _| Shelved::Nothing).await {
             Ok(attempt) => attempt,
@@ -209,15 +225,19 @@ impl Stream<'_> {
                 bytes_out.add(down);
             }
         };
+        let log = || self.log_now(Some(backend), Some(server));
         let what = Inspected {
             rules: &backend.rules.response_content,
             delay: backend.common.inspect_response,
             backend: Some(backend),
             server: Some(server),
+            log: &log,
         };
         let looked = async {
             let mut received = Chain::new();
-            match inspect(self.facts, &what, Direction::Response, &connection, &mut received).await {
+            let decided = inspect(self.facts, &what, Direction::Response, &connection, &mut received).await;
+            client.mark(memory.client_packets.take());
+            match decided {
                 Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
                 Ok(Content::Drop) => {
                     client.vanish();

@@ -119,6 +119,18 @@ pub fn pin_to(cpu: usize) -> Result<(), PinError> {
     sched_setaffinity(None, &set).map_err(|error| PinError { cpu, error: error.into() })
 }
 
+/// Keeps the calling thread, and threads that it starts from here on, on those of `cpus` that there are.
+///
+/// # Errors
+/// The system's: the process may use none of them.
+pub fn keep_to(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+        set.set(cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 /// The NUMA nodes and their processors.
 fn nodes(root: &Path) -> Vec<(usize, Vec<usize>)> {
     let Ok(entries) = fs::read_dir(root.join("sys/devices/system/node")) else { return Vec::new() };
@@ -235,6 +247,20 @@ mod tests {
         );
         let placement = Placement::read_from(&tree.0, &[0, 1]);
         assert_eq!((placement.lanes.len(), placement.quota), (1, Some(200)));
+    }
+
+    #[test]
+    fn a_thread_is_kept_to_those_of_some_processors_that_there_are() {
+        let usable = || Placement::read().expect("the system tells the mask").usable;
+        std::thread::spawn(move || {
+            let before = usable();
+            keep_to(&(0..100_000).collect::<Vec<_>>()).expect("some of them are there");
+            assert!((1..=CpuSet::MAX_CPU).contains(&usable()) && usable() >= before);
+            keep_to(&[100_000]).expect_err("there is none of them");
+            assert!(usable() >= before, "it runs where it ran");
+        })
+        .join()
+        .expect("kept");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum ConnectionAction {
     SilentDrop,
     /// `expect-proxy layer4`: a header of the PROXY protocol comes first.
     ExpectProxy,
+    /// A line of what is known by now.
+    DoLog,
     Set(Setting),
 }
 
@@ -32,6 +34,8 @@ pub enum ContentAction {
     SilentDrop,
     /// The server's connection ends.
     Close,
+    /// A line of what is known by now.
+    DoLog,
     /// The next rule follows.
     Set(Setting),
 }
@@ -50,6 +54,8 @@ pub enum Setting {
     PriorityOffset(Expression),
     Retries(Expression),
     Nice(i16),
+    /// How packets are marked.
+    Packets(Packets, Figure),
     /// Into this slot of the frontend's.
     Capture(Expression, usize),
 }
@@ -114,6 +120,35 @@ pub enum Change {
     Fixed(Duration),
     /// So many milliseconds.
     Of(Expression),
+}
+
+/// A number.
+#[derive(Debug)]
+pub enum Figure {
+    /// This one.
+    Fixed(u32),
+    /// The one that an expression gives.
+    Of(Expression),
+}
+
+/// Whose packets, and what of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the words of the rules
+pub enum Packets {
+    ClientMark,
+    ClientTos,
+    ServerMark,
+    ServerTos,
+}
+
+impl Packets {
+    /// The largest number that it takes.
+    pub(crate) fn most(self) -> u32 {
+        match self {
+            Self::ClientMark | Self::ServerMark => u32::MAX,
+            Self::ClientTos | Self::ServerTos => u8::MAX.into(),
+        }
+    }
 }
 
 /// Which timeout.

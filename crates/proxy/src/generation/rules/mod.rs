@@ -9,19 +9,20 @@ mod setting;
 use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
 pub use kinds::{
-    Action, Addressed, Change, ConnectionAction, ContentAction, Listed, Made, NameMatch, Redirect, RedirectKind,
-    Replaced, Reply, ReplyBody, Setting, TimeoutOf,
+    Action, Addressed, Change, ConnectionAction, ContentAction, Figure, Listed, Made, NameMatch, Packets, Redirect,
+    RedirectKind, Replaced, Reply, ReplyBody, Setting, TimeoutOf,
 };
 
 use super::missing;
 use super::refuse::Refuse;
+use super::variables;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::Ruleset;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
-    Acls, Compiler, Condition, Error, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
-    References, ServerId, Use, UserlistId, VariableNames,
+    Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
+    References, ServerId, Use, UserlistId, VariableNames, Zone,
 };
 use std::collections::HashMap;
 
@@ -63,12 +64,15 @@ pub struct Rules {
     pub use_backend: Vec<Rule<Target>>,
     /// `use-server`: the servers' numbers in their backend.
     pub use_server: Vec<Rule<Target>>,
+    /// `balance hash` and `balance maglev`: by what streams are balanced.
+    pub balance: Option<Expression>,
 }
 
 impl Rules {
     /// Whether a backend with these looks at streams of TCP mode.
     pub fn looks_at_streams(&self) -> bool {
         !(self.content.is_empty() && self.response_content.is_empty() && self.use_server.is_empty())
+            || self.balance.is_some()
     }
 }
 
@@ -179,9 +183,14 @@ impl<'c> RuleReader<'c> {
     }
 
     /// What is left when all rules are read.
-    pub(super) fn finish(self) -> Expressions {
+    pub(super) fn finish(mut self, zone: &Zone, refuse: &mut Refuse<'_>) -> Expressions {
+        let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
+        compiler.missing = missing::in_rules(Mode::Tcp);
+        let set = variables::read(&self.directory.config.global.variables, &mut compiler, refuse);
+        let process = ProcessVariables::new(&self.names);
+        variables::set(&set, &process, zone);
         Expressions {
-            process: ProcessVariables::new(&self.names),
+            process,
             names: self.names,
             references: self.references,
         }
@@ -268,10 +277,10 @@ impl<'c> RuleReader<'c> {
                 }
                 Ruleset::TcpRequestContent => {
                     let place = if front { Places::FRONT_CONTENT } else { Places::BACK_CONTENT };
-                    rules.content.extend(reader.content(rule, place, http));
+                    rules.content.extend(reader.content(rule, place));
                 }
                 Ruleset::TcpResponseContent if back => {
-                    rules.response_content.extend(reader.content(rule, Places::BACK_RESPONSE_CONTENT, http));
+                    rules.response_content.extend(reader.content(rule, Places::BACK_RESPONSE_CONTENT));
                 }
                 Ruleset::HttpRequest | Ruleset::Redirect if http => {
                     let place = at(Places::FRONT_REQUEST, Places::BACK_REQUEST);
@@ -317,6 +326,9 @@ impl<'c> RuleReader<'c> {
         for (action, condition) in persist {
             let condition = reader.condition(&Some(condition.clone()), Places::USE_SERVER);
             rules.persist.extend(condition.map(|condition| Rule { condition, action }));
+        }
+        if back {
+            rules.balance = reader.balance(&proxy.settings);
         }
         rules.reads_data = compiler.reads_data;
         for warning in compiler.take_warnings() {
@@ -409,8 +421,8 @@ impl Reader<'_, '_, '_> {
         Some(Rule { condition, action })
     }
 
-    fn content(&mut self, rule: &tree::Rule, place: Places, http: bool) -> Option<Rule<ContentAction>> {
-        let action = self.content_action(rule, place, http)?;
+    fn content(&mut self, rule: &tree::Rule, place: Places) -> Option<Rule<ContentAction>> {
+        let action = self.content_action(rule, place)?;
         let condition = self.condition(&rule.condition, place)?;
         Some(Rule { condition, action })
     }
@@ -434,6 +446,22 @@ impl Reader<'_, '_, '_> {
         let condition = self.condition(&rule.condition, place);
         let action = self.action(rule, place)?;
         Some(Rule { condition: condition?, action })
+    }
+
+    /// The expression of `balance hash` or `balance maglev`.
+    fn balance(&mut self, settings: &tree::Settings) -> Option<Expression> {
+        let balance = &settings.balance.as_ref()?.value;
+        match (balance.algorithm, &balance.words[..]) {
+            (tree::Algorithm::Hash | tree::Algorithm::Maglev, [expression]) => {
+                self.expression(std::slice::from_ref(expression), Places::USE_SERVER)
+            }
+            (tree::Algorithm::Hash | tree::Algorithm::Maglev, [_, more, ..]) => {
+                let message = "'balance' takes one expression, without blanks in it";
+                self.refuse.found.alert(more.pos(), message);
+                None
+            }
+            _ => None,
+        }
     }
 
     fn not_built<T>(&mut self, rule: &tree::Rule) -> Option<T> {

@@ -1,7 +1,7 @@
 //! Actions of `tcp-request` and `tcp-response`, and what rules of all lists may set.
 
 use super::captures::makes_slots;
-use super::{Addressed, Change, ConnectionAction, ContentAction, Made, Reader, Setting, TimeoutOf};
+use super::{Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, Setting, TimeoutOf};
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
 use manylane_config::tree;
@@ -22,7 +22,8 @@ impl Reader<'_, '_, '_> {
             ("accept", []) => ConnectionAction::Accept,
             ("reject", []) => ConnectionAction::Reject,
             ("silent-drop", []) => ConnectionAction::SilentDrop,
-            ("accept" | "reject" | "silent-drop", [word, ..]) => return self.wrong(rule, word.pos(), "takes no arguments"),
+            ("do-log", []) => ConnectionAction::DoLog,
+            ("accept" | "reject" | "silent-drop" | "do-log", [word, ..]) => return self.wrong(rule, word.pos(), "takes no arguments"),
             ("expect-proxy", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectProxy,
             ("expect-proxy", _) => return self.wrong(rule, rule.pos, "expects 'layer4' and nothing else"),
             _ => return self.not_built(rule),
@@ -30,7 +31,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Actions of `tcp-request content` and `tcp-response content`.
-    pub(super) fn content_action(&mut self, rule: &tree::Rule, place: Places, http: bool) -> Option<ContentAction> {
+    pub(super) fn content_action(&mut self, rule: &tree::Rule, place: Places) -> Option<ContentAction> {
         if let Some(setting) = self.setting(rule, place) {
             return setting.map(ContentAction::Set);
         }
@@ -38,12 +39,9 @@ impl Reader<'_, '_, '_> {
             ("accept", []) => ContentAction::Accept,
             ("reject", []) => ContentAction::Reject,
             ("silent-drop", []) => ContentAction::SilentDrop,
-            ("close", []) if !http => ContentAction::Close,
-            ("close", []) => {
-                self.refuse.keyword(rule.pos, "tcp-response content close", "in HTTP mode it is not built yet");
-                return None;
-            }
-            ("accept" | "reject" | "silent-drop" | "close", [word, ..]) => {
+            ("do-log", []) => ContentAction::DoLog,
+            ("close", []) => ContentAction::Close,
+            ("accept" | "reject" | "silent-drop" | "close" | "do-log", [word, ..]) => {
                 return self.wrong(rule, word.pos(), "takes no arguments");
             }
             _ => return self.not_built(rule),
@@ -70,12 +68,19 @@ impl Reader<'_, '_, '_> {
                 Ok(nice) => Some(Setting::Nice(nice as i16)),
                 Err(_) => self.wrong(rule, number.pos(), "expects a number from -1024 to 1024"),
             },
+            // The server's connection is there before its bytes are.
+            ("set-bc-mark" | "set-bc-tos", [_, ..]) if rule.list != Ruleset::TcpResponseContent => {
+                self.packets(rule, arguments, place)
+            }
+            ("set-fc-mark" | "set-mark" | "set-fc-tos" | "set-tos", [_, ..]) => self.packets(rule, arguments, place),
+            ("set-bc-mark" | "set-bc-tos", []) => self.wrong(rule, rule.pos, "expects a number or an expression"),
             ("capture", [sample @ .., how, number]) if !sample.is_empty() => {
                 self.capture(rule, sample, how, number, place)
             }
             (
                 "unset-var(" | "set-src" | "set-src-port" | "set-dst" | "set-dst-port" | "set-log-level" | "set-timeout"
-                | "set-priority-class" | "set-priority-offset" | "set-retries" | "set-nice" | "capture",
+                | "set-priority-class" | "set-priority-offset" | "set-retries" | "set-nice" | "set-fc-mark" | "set-mark"
+                | "set-fc-tos" | "set-tos" | "capture",
                 _,
             ) => self.wrong(rule, rule.pos, "has not the arguments that it takes"),
             _ => return None,
@@ -94,6 +99,33 @@ impl Reader<'_, '_, '_> {
                 None
             }
         }
+    }
+
+    /// A number, also a hexadecimal one behind `0x`, or an expression.
+    fn packets(&mut self, rule: &tree::Rule, words: &[Word], place: Places) -> Option<Setting> {
+        let what = match rule.action {
+            "set-bc-mark" => Packets::ServerMark,
+            "set-bc-tos" => Packets::ServerTos,
+            "set-fc-tos" | "set-tos" => Packets::ClientTos,
+            _ => Packets::ClientMark,
+        };
+        let figure = match words {
+            [word] if word.bytes().first().is_some_and(u8::is_ascii_digit) => {
+                let number = word.text().and_then(|text| match text.strip_prefix("0x") {
+                    Some(digits) => u32::from_str_radix(digits, 16).ok(),
+                    None => text.parse().ok(),
+                });
+                match number.filter(|number| *number <= what.most()) {
+                    Some(number) => Figure::Fixed(number),
+                    None => {
+                        let message = format!("expects a number from 0 to {}, also as 0x and hexadecimal digits", what.most());
+                        return self.wrong(rule, word.pos(), &message);
+                    }
+                }
+            }
+            words => Figure::Of(self.expression(words, place)?),
+        };
+        Some(Setting::Packets(what, figure))
     }
 
     fn level(&mut self, rule: &tree::Rule, word: &Word) -> Option<Option<Level>> {

@@ -1,0 +1,209 @@
+//! `cpu-map`: the processors that lanes are kept to.
+
+use super::refuse::Refuse;
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
+use manylane_config::tree::Statement;
+
+/// Lanes at most.
+const LANES: usize = 1024;
+/// Processors at most: as many as the system's sets have room for.
+const PROCESSORS: usize = 1024;
+
+/// Which processors each lane is kept to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuMap {
+    /// By lane, from 0; nothing for those that run anywhere.
+    lanes: Vec<Vec<usize>>,
+}
+
+impl CpuMap {
+    /// The processors of a lane, in order; none: it runs where the process may.
+    pub fn of(&self, lane: usize) -> Option<&[usize]> {
+        self.lanes.get(lane).map(|cpus| &cpus[..]).filter(|cpus| !cpus.is_empty())
+    }
+
+    /// A line's words. Those of later lines take the place of earlier ones.
+    fn add(&mut self, words: &[Word]) -> Result<(), (Pos, String)> {
+        let [lanes, processors @ ..] = words else { return Ok(()) }; // the table counts them
+        let wrong = |word: &Word, message: &str| Err((word.pos(), format!("'{}' {message}", word.shown())));
+        let text = lanes.text().unwrap_or_default();
+        let (auto, text) = match text.strip_prefix("auto:") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (group, own) = match text.split_once('/') {
+            Some((group, own)) => (group, Some(own)),
+            None => (text, None),
+        };
+        let (Some(group), Some(mut own)) = (Numbers::read(group, 1, 64), Numbers::read(own.unwrap_or("all"), 1, LANES))
+        else {
+            return wrong(lanes, "expects a group and lanes: numbers from 1, ranges, 'odd', 'even' or 'all', as in '1/1-4'");
+        };
+        let mut cpus = Numbers { list: Vec::new(), open: false };
+        for word in processors {
+            for part in word.text().unwrap_or_default().split(',') {
+                let Some(more) = Numbers::of_processors(part) else {
+                    return wrong(word, "expects numbers of processors, from 0, or ranges such as '0-3'");
+                };
+                cpus.list.extend(more.list);
+                cpus.open |= more.open;
+            }
+        }
+        cpus.list.sort_unstable();
+        cpus.list.dedup();
+        if auto {
+            let most = cpus.list.len();
+            own.cut(most);
+            cpus.cut(own.list.len());
+            if own.list.len() != cpus.list.len() {
+                let message = format!(
+                    "gives one processor to each lane, and there are {} lanes and {} processors",
+                    own.list.len(),
+                    cpus.list.len()
+                );
+                return wrong(lanes, &message);
+            }
+        }
+        // There is one group; what is said of others is ignored, as are lanes that there are not.
+        if group.list.contains(&1) {
+            for (n, lane) in own.list.iter().enumerate() {
+                if self.lanes.len() < *lane {
+                    self.lanes.resize(*lane, Vec::new());
+                }
+                self.lanes[lane - 1] = if auto { vec![cpus.list[n]] } else { cpus.list.clone() };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A set of numbers.
+struct Numbers {
+    /// In order.
+    list: Vec<usize>,
+    /// It has no end of its own, and may be cut.
+    open: bool,
+}
+
+impl Numbers {
+    /// `all`, `odd`, `even`, a number, or a range whose end may be left open.
+    fn read(text: &str, first: usize, last: usize) -> Option<Self> {
+        let by_two = |remainder: usize| (first..=last).filter(|n| n % 2 == remainder).collect();
+        Some(match text {
+            "all" => Self { list: (first..=last).collect(), open: true },
+            "odd" => Self { list: by_two(1), open: true },
+            "even" => Self { list: by_two(0), open: true },
+            _ => return Self::range(text, first, last),
+        })
+    }
+
+    fn of_processors(text: &str) -> Option<Self> {
+        Self::range(text, 0, PROCESSORS - 1)
+    }
+
+    fn range(text: &str, first: usize, last: usize) -> Option<Self> {
+        let number = |text: &str| text.parse().ok().filter(|n| (first..=last).contains(n));
+        let (low, high) = text.split_once('-').unwrap_or((text, text));
+        let low = number(low)?;
+        let high = if high.is_empty() { last } else { number(high)? };
+        (low <= high).then(|| Self { list: (low..=high).collect(), open: text.ends_with('-') })
+    }
+
+    /// No more than `most` of them, if their number was left open.
+    fn cut(&mut self, most: usize) {
+        if self.open {
+            self.list.truncate(most);
+        }
+    }
+}
+
+/// Lines about processors.
+pub(super) fn cpu_map(statements: &[Statement], refuse: &mut Refuse<'_>) -> CpuMap {
+    let mut map = CpuMap::default();
+    for statement in statements {
+        let Statement { keyword, words, pos } = statement;
+        match *keyword {
+            "cpu-map" => {
+                if let Err((pos, message)) = map.add(words) {
+                    refuse.found.alert(pos, format!("'cpu-map' : {message}"));
+                }
+            }
+            // Nothing but 'cpu-map' keeps a lane to processors, as this asks for.
+            "cpu-policy" if matches!(&words[..], [policy] if *policy == *"none") => {}
+            _ => refuse.keyword(*pos, keyword, "processors are chosen by 'cpu-map' only"),
+        }
+    }
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manylane_config::cond::Build;
+    use manylane_config::lex::Environment;
+    use manylane_config::load;
+    use manylane_config::source::Sources;
+
+    fn map(lines: &str) -> Result<CpuMap, String> {
+        let mut sources = Sources::new();
+        sources.add("test.cfg", format!("global\n{lines}")).unwrap();
+        let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
+        assert!(loaded.found.found().is_empty(), "{:?}", loaded.found.found());
+        let statements = loaded.config.global.cpu_placement.clone();
+        let mut refuse = Refuse { found: &mut loaded.found, ignore_unresolved: false };
+        let map = cpu_map(&statements, &mut refuse);
+        match loaded.found.found() {
+            [] => Ok(map),
+            found => Err(format!("{found:?}")),
+        }
+    }
+
+    #[test]
+    fn lanes_are_kept_to_the_processors_of_their_last_line() {
+        let of = |lines: &str, lane: usize| map(lines).unwrap().of(lane).map(<[usize]>::to_vec);
+        assert_eq!(of(" cpu-map 1/all 0-3\n", 900), Some(vec![0, 1, 2, 3]));
+        assert_eq!(of(" cpu-map 1 0,2 5\n", 0), Some(vec![0, 2, 5]));
+        assert_eq!(of(" cpu-map 1/2-3 4\n", 0), None);
+        assert_eq!(of(" cpu-map 1/2-3 4\n", 2), Some(vec![4]));
+        assert_eq!(of(" cpu-map 1/odd 1\n cpu-map 1/even 2\n", 1), Some(vec![2]));
+        assert_eq!(of(" cpu-map all 1\n cpu-map 1/2 7\n", 1), Some(vec![7]));
+        assert_eq!(of(" cpu-map 2/all 1\n", 0), None, "there is one group");
+        assert_eq!(of("", 0), None);
+    }
+
+    #[test]
+    fn auto_gives_one_processor_to_each_lane_in_order() {
+        for lines in [" cpu-map auto:1/1-4 0-3\n", " cpu-map auto:1/1-4 0-1 2-3\n", " cpu-map auto:1/1-4 3 2 1 0\n"] {
+            let map = map(lines).unwrap();
+            let all: Vec<_> = (0..5).map(|lane| map.of(lane).map(<[usize]>::to_vec)).collect();
+            assert_eq!(all, [Some(vec![0]), Some(vec![1]), Some(vec![2]), Some(vec![3]), None], "{lines}");
+        }
+        let even = map(" cpu-map auto:1/even 0-31\n").unwrap();
+        assert_eq!((even.of(0), even.of(1), even.of(63), even.of(65)), (None, Some(&[0][..]), Some(&[31][..]), None));
+        let open = map(" cpu-map auto:1/1- 2-\n").unwrap();
+        assert_eq!((open.of(0), open.of(9)), (Some(&[2][..]), Some(&[11][..])));
+        let fixed = map(" cpu-map auto:1/1-2 4-\n").unwrap();
+        assert_eq!((fixed.of(1), fixed.of(2)), (Some(&[5][..]), None));
+    }
+
+    #[test]
+    fn what_is_no_map_is_refused_with_a_reason() {
+        for (lines, why) in [
+            (" cpu-map auto:1/1-4 0\n", "4 lanes and 1 processors"),
+            (" cpu-map auto:1/1 0-3\n", "1 lanes and 4 processors"),
+            (" cpu-map 1/x 0\n", "expects a group and lanes"),
+            (" cpu-map 1/4-2 0\n", "expects a group and lanes"),
+            (" cpu-map 0 0\n", "expects a group and lanes"),
+            (" cpu-map 1/1 3-1\n", "expects numbers of processors"),
+            (" cpu-map 1/1 1024\n", "expects numbers of processors"),
+            (" cpu-map 1/1 0,,1\n", "expects numbers of processors"),
+            (" cpu-policy first-usable-node\n", "'cpu-policy' is a keyword of HAProxy that this program refuses"),
+            (" cpu-set drop-smt\n", "'cpu-set' is a keyword of HAProxy that this program refuses"),
+        ] {
+            let found = map(lines).unwrap_err();
+            assert!(found.contains(why), "{lines}: {found}");
+        }
+        assert_eq!(map(" cpu-policy none\n"), Ok(CpuMap::default()));
+    }
+}
