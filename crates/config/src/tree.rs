@@ -256,6 +256,10 @@ impl Mode {
 pub struct Settings {
     pub backlog: Option<Set<u32>>,
     pub balance: Option<Set<Balance>>,
+    /// `option httpchk`, `tcp-check`, `redis-check`: how servers are checked.
+    pub check_kind: Option<Statement>,
+    /// `http-check` and `tcp-check` lines in order: the section's own, or those of its `defaults`.
+    pub check_steps: Vec<Statement>,
     pub client_keep_alive: KeepAlive,
     pub cookie: Option<Set<Cookie>>,
     pub default_backend: Option<Set<Word>>,
@@ -314,6 +318,8 @@ impl Default for Settings {
         Self {
             backlog: None,
             balance: None,
+            check_kind: None,
+            check_steps: Vec::new(),
             client_keep_alive: KeepAlive::default(),
             cookie: None,
             default_backend: None,

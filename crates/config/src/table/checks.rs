@@ -1,29 +1,49 @@
-//! Health checks: their steps in proxies. Not built yet; each is refused by name.
+//! Health checks: their steps in proxies.
 
 use super::place::{DLB, Place, Places};
 use super::{Keyword, own};
+use crate::build::{Builder, Line};
 
 pub(super) fn rows() -> Vec<Keyword> {
-    let reason = "health checks are not built yet";
+    let reason = "steps of this kind are not built yet";
     let mut rows = Vec::new();
+    for (name, usage, min, help) in [
+        ("http-check comment", "text", 1, "names the next step in reports"),
+        (
+            "http-check expect",
+            "[comment text] [!] status|rstatus|string|rstring pattern",
+            2,
+            "what the answer must hold",
+        ),
+        (
+            "http-check send",
+            "[meth method] [uri uri] [ver version] [hdr name value]... [body text] [comment text]",
+            0,
+            "what is asked",
+        ),
+        ("http-check disable-on-404", "", 0, "a server that answers 404 gets no new clients"),
+        ("tcp-check comment", "text", 1, "names the next step in reports"),
+        ("tcp-check connect", "[default] [port port] [comment text]", 0, "opens a connection"),
+        (
+            "tcp-check expect",
+            "[comment text] [!] string|rstring|binary|rbinary pattern",
+            2,
+            "what the answer must hold",
+        ),
+        ("tcp-check send", "text [comment text]", 1, "bytes to send"),
+        ("tcp-check send-binary", "hex [comment text]", 1, "bytes to send, in hexadecimal"),
+    ] {
+        rows.push(own(name, DLB, usage, min, help).adds().words(step));
+    }
     for (name, usage, help) in [
         ("http-check", "step [argument...]", "a step of an HTTP health check"),
-        ("http-check comment", "text", "names the next step in reports"),
         ("http-check connect", "[option...]", "opens a connection"),
-        ("http-check disable-on-404", "", "a server that answers 404 gets no new clients"),
-        ("http-check expect", "[option...] pattern", "what the answer must hold"),
-        ("http-check send", "[option...]", "what is asked"),
         ("http-check send-state", "", "the server is told its state"),
         ("http-check set-var", "(name) expression", "sets a variable"),
         ("http-check set-var-fmt", "(name) format", "sets a variable from a log format"),
         ("http-check unset-var", "(name)", "removes a variable"),
         ("tcp-check", "step [argument...]", "a step of a TCP health check"),
-        ("tcp-check comment", "text", "names the next step in reports"),
-        ("tcp-check connect", "[option...]", "opens a connection"),
-        ("tcp-check expect", "[option...] pattern", "what the answer must hold"),
-        ("tcp-check send", "text", "bytes to send"),
         ("tcp-check send-lf", "format", "bytes to send, from a log format"),
-        ("tcp-check send-binary", "hex", "bytes to send, in hexadecimal"),
         ("tcp-check send-binary-lf", "format", "bytes to send, in hexadecimal from a log format"),
         ("tcp-check set-var", "(name) expression", "sets a variable"),
         ("tcp-check set-var-fmt", "(name) format", "sets a variable from a log format"),
@@ -44,4 +64,13 @@ pub(super) fn rows() -> Vec<Keyword> {
             .refused(reason),
     );
     rows
+}
+
+/// Keeps a step. The first of a section takes the place of those that it has from its `defaults`.
+fn step(b: &mut Builder<'_>, line: &Line<'_>) {
+    let begins = b.proxy().pos;
+    let statement = line.statement();
+    let steps = &mut b.settings().check_steps;
+    steps.retain(|step| step.pos >= begins);
+    steps.push(statement);
 }

@@ -110,7 +110,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             if name == Toggle::TCPKA.name() { row } else { row.negatable() }
         })
         .collect();
-    let checks = "health checks are not built yet";
+    let checks = "health checks of this kind are not built yet";
     rows.extend([
         own(
             "option forwardfor",
@@ -183,7 +183,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .idle("an idle connection holds no buffer here"),
         own("option httpchk", DLB, "[method] [uri] [version]", 0, "health checks are HTTP requests")
             .negatable()
-            .refused(checks),
+            .words(check_kind),
         flag("option ldap-check", DLB, "health checks are LDAP requests").negatable().refused(checks),
         own("option mysql-check", DLB, "[user name [option]]", 0, "health checks are MySQL handshakes")
             .negatable()
@@ -191,18 +191,32 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("option pgsql-check", DLB, "user name", 0, "health checks are PostgreSQL handshakes")
             .negatable()
             .refused(checks),
-        flag("option redis-check", DLB, "health checks are Redis requests").negatable().refused(checks),
+        flag("option redis-check", DLB, "health checks are Redis requests").negatable().words(check_kind),
         own("option smtpchk", DLB, "[greeting domain]", 0, "health checks are SMTP greetings")
             .negatable()
             .refused(checks),
         flag("option spop-check", DLB, "health checks are SPOP handshakes").negatable().refused(checks),
         flag("option ssl-hello-chk", DLB, "health checks are TLS greetings").negatable().refused(checks),
-        flag("option tcp-check", DLB, "health checks are steps over TCP").negatable().refused(checks),
+        flag("option tcp-check", DLB, "health checks are steps over TCP").negatable().words(check_kind),
         flag("option external-check", DLB, "health checks are programs")
             .negatable()
             .refused("external checks are not built"),
     ]);
     rows
+}
+
+/// The last of a section says how its servers are checked; `no` undoes its own kind.
+fn check_kind(b: &mut Builder<'_>, line: &Line<'_>) {
+    if line.keyword.name == "option httpchk" {
+        line.no_more(b, 3);
+    }
+    let statement = line.statement();
+    let kind = &mut b.settings().check_kind;
+    if line.prefix == Prefix::None {
+        *kind = Some(statement);
+    } else if kind.as_ref().is_some_and(|kind| kind.keyword == statement.keyword) {
+        *kind = None;
+    }
 }
 
 fn log_format(b: &mut Builder<'_>, line: &Line<'_>) {

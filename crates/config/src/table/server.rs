@@ -76,8 +76,17 @@ options! {
     track: Word = text("[backend/]server"), word, "track", "the server takes the state of another";
     weight: u32 = int("weight", 0, 256), int, "weight", "share of the load";
     cc: Word = text("name"), word, "cc", "congestion control";
+    addr: Word = text("address"), word, "addr", "where health checks go, if not where requests go";
+    port: u16 = int("port", 1, 65535), int, "port", "the port of health checks, if it is another";
+    inter: Duration = time("delay"), time, "inter", "time between two health checks; 2 s without";
+    fastinter: Duration = time("delay"), time, "fastinter", "inter while the server's state is about to change";
+    downinter: Duration = time("delay"), time, "downinter", "inter while the server is down";
+    rise: u32 = int("count", 1, MANY / 2), int, "rise", "good checks in a row that bring a server up; 2 without";
+    fall: u32 = int("count", 1, MANY / 2), int, "fall", "failed checks in a row that take a server down; 3 without";
     }
     flags {
+    check, "check", "no-check", "the server's health is checked";
+    check_send_proxy, "check-send-proxy", "no-check-send-proxy", "health checks begin with the PROXY protocol";
     backup, "backup", "no-backup", "the server is used when all others are down";
     disabled, "disabled", "enabled", "the server begins in maintenance";
     non_stick, "non-stick", "stick", "the server is not stored in stick tables";
@@ -135,29 +144,18 @@ const TLS_SERVER: &[(&str, usize)] = &[
 ];
 
 const CHECKS: &[(&str, usize)] = &[
-    ("addr", 1),
     ("agent-addr", 1),
     ("agent-check", 0),
     ("agent-inter", 1),
     ("agent-port", 1),
     ("agent-send", 1),
-    ("check", 0),
     ("check-alpn", 1),
     ("check-pool-conn-name", 1),
     ("check-proto", 1),
     ("check-reuse-pool", 0),
-    ("check-send-proxy", 0),
-    ("downinter", 1),
-    ("fall", 1),
-    ("fastinter", 1),
     ("healthcheck", 1),
-    ("inter", 1),
     ("no-agent-check", 0),
-    ("no-check", 0),
     ("no-check-reuse-pool", 0),
-    ("no-check-send-proxy", 0),
-    ("port", 1),
-    ("rise", 1),
 ];
 
 pub(super) fn rows() -> Vec<Keyword> {
@@ -229,7 +227,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     for (name, words) in CHECKS {
         rows.push(
             own(name, SERVER, if *words > 0 { "value" } else { "" }, *words, "an option of health checks")
-                .refused("health checks are not built yet"),
+                .refused("checks of this kind are not built yet"),
         );
     }
     rows

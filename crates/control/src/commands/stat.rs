@@ -5,9 +5,11 @@ use super::columns::{COLUMNS, Column};
 use super::values::{Field, Form, Value};
 use crate::reply::Gone;
 use manylane_balance::{Admin, Index, Operation, ServerState};
+use manylane_check::{Health, Report, Status, Verdict};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_proxy::generation::{Backend, Frontend, Server, ServerPlace};
+use manylane_sched::Time;
 use std::fmt::Write;
 
 use Value::{Number32, Number64, Text};
@@ -138,14 +140,48 @@ fn frontend(frontend: &Frontend, process_most: u64) -> Line {
 }
 
 /// `status` of a server.
-pub(super) fn status(state: &ServerState) -> &'static str {
-    match (state.admin(), state.operation()) {
-        (Admin::Maintenance, _) => "MAINT",
+pub(super) fn status(state: &ServerState, health: Option<&Health>) -> String {
+    let word = match (state.admin(), state.operation()) {
+        (Admin::Maintenance, _) => return "MAINT".into(),
         (_, Operation::Down) => "DOWN",
         (Admin::Drain, _) => "DRAIN",
         (Admin::Ready, Operation::Stopping) => "NOLB",
-        (Admin::Ready, Operation::Up) => "no check",
+        (Admin::Ready, Operation::Up) if health.is_none() => "no check",
+        (Admin::Ready, Operation::Up) => "UP",
+    };
+    match health {
+        // On its way to another state: how far it is from it.
+        Some(health) if !health.is_settled() => {
+            let (left, of) = health.progress();
+            format!("{word} {left}/{of}")
+        }
+        _ => word.into(),
     }
+}
+
+/// What checks say of a server.
+fn checked(line: &mut Line, report: &Report, now: Time) {
+    let since_start = now.since(Time::ZERO);
+    let Verdict { status, code, info } = &report.verdict;
+    let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
+    line.set(Column::CheckStatus, Text(format!("{mark}{}", status.name())));
+    line.set(Column::CheckDesc, Text(status.description().into()));
+    if *status != Status::Ini {
+        line.count(Column::CheckDuration, report.took.as_millis() as u64);
+    }
+    if let Some(code) = code {
+        line.gauge(Column::CheckCode, u64::from(*code));
+    }
+    if !info.is_empty() {
+        line.set(Column::LastChk, Text(info.to_string()));
+    }
+    line.count(Column::Chkfail, report.failed);
+    line.count(Column::Chkdown, report.downs);
+    line.gauge(Column::Lastchg, since_start.saturating_sub(report.changed).as_secs());
+    line.gauge(Column::Downtime, report.downtime(since_start).as_secs());
+    line.gauge(Column::CheckRise, report.health.rise().into());
+    line.gauge(Column::CheckFall, report.health.fall().into());
+    line.gauge(Column::CheckHealth, report.health.value().into());
 }
 
 /// Where a server is, as addresses are shown.
@@ -170,7 +206,11 @@ fn server(backend: &Backend, index: Index, server: &Server) -> Line {
     if server.maxqueue > 0 {
         line.gauge(Column::Qlimit, server.maxqueue.into());
     }
-    line.set(Column::Status, Text(status(state).into()));
+    let report = server.check.as_ref().map(|check| check.board.read());
+    line.set(Column::Status, Text(status(state, report.as_ref().map(|report| &report.health))));
+    if let Some(report) = &report {
+        checked(&mut line, report, Time::now());
+    }
     line.gauge(Column::Weight, u64::from(state.weight()));
     line.gauge(Column::Uweight, u64::from(state.weight()));
     line.gauge(Column::Act, (!server.backup).into());

@@ -3,7 +3,9 @@
 use super::Call;
 use crate::reply::Gone;
 use manylane_balance::{Admin, Operation};
+use manylane_check::Verdict;
 use manylane_proxy::generation::{Backend, ServerPlace};
+use manylane_sched::Time;
 use std::fmt::Write;
 
 /// Version of the format.
@@ -59,11 +61,21 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                     Admin::Drain => 8,
                     Admin::Maintenance => 1,
                 };
-            let health = if admin & 5 == 0 { 2 } else { 0 };
-            let check = if server.disabled { 8 } else { 0 };
+            let report = server.check.as_ref().map(|check| check.board.read());
+            let paused = if server.disabled { 8 } else { 0 };
+            let (since, status, result, health, check) = match &report {
+                Some(report) => {
+                    let since = Time::now().since(Time::ZERO).saturating_sub(report.changed).as_secs();
+                    let Verdict { status, .. } = report.verdict;
+                    let busy = u8::from(report.in_progress);
+                    // Configured and enabled.
+                    (since, status.number(), status.result(), report.health.value(), 6 | paused | busy)
+                }
+                None => (since, 1, 0, if admin & 5 == 0 { 2 } else { 0 }, paused),
+            };
             let _ = writeln!(
                 call.reply,
-                "{} {} {} {} {address} {operation} {admin} {} {} {since} 1 0 {health} {check} 0 0 0 - {port} - 0 0 - - 0",
+                "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} 0 0 0 - {port} - 0 0 - - 0",
                 backend.id,
                 backend.name,
                 server.id,

@@ -62,6 +62,11 @@ impl Regex {
         self.0.search_half_with(scratch.machine(&self.0), &input).is_some()
     }
 
+    /// The same off the data path: the machine's state comes from a pool that threads share.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        self.0.is_match(text)
+    }
+
     fn groups(
         &self,
         text: &[u8],

@@ -56,6 +56,15 @@ pub struct FrontendLog {
     pub separate: bool,
 }
 
+/// How a backend logs what happens to its servers.
+#[derive(Debug)]
+pub struct EventLog {
+    /// Places of its targets.
+    pub targets: Vec<usize>,
+    /// Who writes it.
+    pub tag: Box<str>,
+}
+
 /// Who writes lines, unless the file says otherwise.
 const TAG: &str = "manylane";
 
@@ -99,15 +108,29 @@ impl Logs {
         places
     }
 
-    /// How a frontend logs; none if it does not.
+    /// Where a proxy logs.
+    pub(super) fn targets(&mut self, proxy: &Proxy, refuse: &mut Refuse<'_>) -> Vec<usize> {
+        self.places(&proxy.settings.log, refuse)
+    }
+
+    /// How a backend logs what happens to its servers.
+    pub(super) fn events(&self, proxy: &Proxy, targets: Vec<usize>) -> EventLog {
+        EventLog { targets, tag: self.tag(proxy) }
+    }
+
+    fn tag(&self, proxy: &Proxy) -> Box<str> {
+        proxy.settings.log_tag.as_ref().map_or(self.tag.clone(), |set| text(&set.value))
+    }
+
+    /// How a frontend logs to `targets`; none if there are none.
     pub(super) fn of<'c>(
         &mut self,
         proxy: &'c Proxy,
+        targets: Vec<usize>,
         reader: &mut RuleReader<'c>,
         refuse: &mut Refuse<'_>,
     ) -> Option<FrontendLog> {
         let settings = &proxy.settings;
-        let targets = self.places(&settings.log, refuse);
         if targets.is_empty() {
             return None;
         }
@@ -132,7 +155,7 @@ impl Logs {
             structured,
             early: settings.option(Toggle::LOGASAP),
             refused: reader.own_format("%ci:%cp [%t] %f"),
-            tag: settings.log_tag.as_ref().map_or(self.tag.clone(), |set| text(&set.value)),
+            tag: self.tag(proxy),
             only_errors: settings.option(Toggle::DONTLOG_NORMAL),
             no_null: settings.option(Toggle::DONTLOGNULL),
             separate: settings.option(Toggle::LOG_SEPARATE_ERRORS),

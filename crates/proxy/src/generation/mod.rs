@@ -6,6 +6,7 @@
 
 mod balance;
 mod bind;
+mod checks;
 mod cpu_map;
 mod http;
 mod log;
@@ -21,9 +22,10 @@ mod variables;
 
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
+pub use checks::{Patience, ServerCheck};
 pub use cpu_map::CpuMap;
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
-pub use log::{FrontendLog, Logs};
+pub use log::{EventLog, FrontendLog, Logs};
 pub use process::{Owner, Process, RuntimeSocket};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};

@@ -57,6 +57,10 @@ pub struct Process {
     pub low_latency: bool,
     /// `busy-polling`: lanes never sleep until the soft stop.
     pub busy_polling: bool,
+    /// `spread-checks`: per cent.
+    pub spread_checks: u32,
+    /// `max-spread-checks`
+    pub max_spread_checks: Option<Duration>,
     /// `tune.maxaccept`: none is the driver's own bound, the highest number is the most that it takes.
     pub maxaccept: Option<u32>,
     /// `harden.reject-privileged-ports.tcp`
@@ -180,7 +184,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         log: _, // read with the targets of proxies
         log_send_hostname: _,
         log_tag: _,
-        max_spread_checks: _, // of health checks, which are refused
+        max_spread_checks,
         maxconn,
         maxconnrate,
         maxpipes,
@@ -200,7 +204,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         server_state_base,
         server_state_file,
         set_dumpable,
-        spread_checks: _, // of health checks
+        spread_checks,
         stats_maxconn,
         stats_sockets,
         stats_timeout,
@@ -272,6 +276,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         strict_limits: strict_limits.is_none_or(|set| set.value),
         hard_stop_after: hard_stop_after.map(|Set { value: HardStop { after }, .. }| after),
         grace: grace.map_or(Duration::ZERO, |set| set.value),
+        spread_checks: spread_checks.map_or(0, |set| set.value),
+        max_spread_checks: max_spread_checks.map(|set| set.value),
         busy_polling: is_on(busy_polling),
         no_splice: is_on(nosplice),
         no_reuse_port: is_on(noreuseport),

@@ -2,8 +2,9 @@
 
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
+use super::checks::{self, ServerCheck};
 use super::http::{self, Http, Side};
-use super::log::{FrontendLog, Logs};
+use super::log::{EventLog, FrontendLog, Logs};
 use super::process::Process;
 use super::refuse::Refuse;
 use super::rules::{Captures, Directory, Expressions, RuleReader, Rules};
@@ -11,11 +12,13 @@ use super::server::{self, Server};
 use crate::counts::{BackendCounts, FrontendCounts};
 use crate::places::Places;
 use crate::rate::Rate;
-use manylane_balance::{Balancer, Depot, ShelfLimits};
+use manylane_balance::{Balancer, Depot, Operation, ShelfLimits};
+use manylane_check::Running;
 use manylane_config::table::{Timeout, Toggle};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
 use manylane_expr::Zone;
 use manylane_net::SplicePolicy;
+use manylane_sched::Time;
 use manylane_stats::CounterGroup;
 use manylane_sync::Arc;
 use std::collections::HashMap;
@@ -113,6 +116,8 @@ pub struct Backend {
     pub fullconn: u32,
     /// Switches of both kinds of proxies.
     pub common: Common,
+    /// Where it is logged what happens to its servers.
+    pub events: EventLog,
     /// What happened.
     pub counts: CounterGroup<BackendCounts>,
 }
@@ -281,6 +286,7 @@ fn one<'c>(
     let id = ids.next(id.map(|set| set.value));
     let description = description.as_ref().map(|set| text(&set.value));
     let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
+    let targets = logs.targets(proxy, refuse);
     if kind.is_frontend() {
         let number = all.frontends.len();
         let own = names.get(name.bytes()).copied().filter(|_| kind.is_backend());
@@ -304,7 +310,7 @@ fn one<'c>(
             http: http::http(proxy, Side::Front, reader, process, config, refuse),
             captures,
             rules: rules.clone(),
-            log: logs.of(proxy, reader, refuse),
+            log: logs.of(proxy, targets.clone(), reader, refuse),
             timeouts: FrontendTimeouts {
                 client: time(Timeout::Client),
                 client_fin: time(Timeout::ClientFin),
@@ -329,7 +335,14 @@ fn one<'c>(
         for server in built.iter_mut().filter(|server| server.id == 0) {
             server.id = ids.next(None);
         }
+        checks::checks(proxy, process, &mut built, refuse);
         let (balancer, key) = balance::balancer(settings, mode, &built, refuse);
+        for (index, _) in balancer.servers().iter() {
+            let down = |check: &ServerCheck| check.board.read().health.running() == Running::Down;
+            if built[index.get()].check.as_ref().is_some_and(down) {
+                balancer.set_operation(index, Operation::Down, Time::now());
+            }
+        }
         let mut http = http::http(proxy, Side::Back, reader, process, config, refuse);
         http.buffer_request |= key.wants_body();
         all.backends.push(Backend {
@@ -363,6 +376,7 @@ fn one<'c>(
             redispatch: Redispatch::new(settings.redispatch.map(|set| set.value)),
             fullconn: settings.fullconn.map_or(0, |set| set.value),
             common,
+            events: logs.events(proxy, targets),
             counts: CounterGroup::new(),
         });
     }
@@ -403,7 +417,7 @@ const DONE: &[Toggle] = &[
     Toggle::UNSAFE_RESPONSES,
     Toggle::DONTLOG_NORMAL,
     Toggle::DONTLOGNULL,
-    Toggle::LOG_HEALTH_CHECKS, // there are none
+    Toggle::LOG_HEALTH_CHECKS,
     Toggle::LOG_SEPARATE_ERRORS,
     Toggle::LOGASAP, // refused with the logs
 ];
@@ -411,6 +425,8 @@ const DONE: &[Toggle] = &[
 fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common {
     let Settings {
         backlog: _, // of the listeners
+        check_kind: _, // of the servers' checks
+        check_steps: _,
         balance: _,
         client_keep_alive: _, // of the listeners
         cookie: _,

@@ -1,6 +1,7 @@
 //! `server` lines.
 
 use super::bind::{keep_alive, text};
+use super::checks::ServerCheck;
 use super::refuse::Refuse;
 use crate::counts::ServerCounts;
 use manylane_config::table::{ServerOptions, Toggle};
@@ -53,6 +54,8 @@ pub struct Server {
     pub pool_purge: Duration,
     /// `hash-key`
     pub hash_key: HashKey,
+    /// `check`
+    pub check: Option<ServerCheck>,
     /// What happened.
     pub counts: CounterGroup<ServerCounts>,
 }
@@ -103,7 +106,16 @@ pub(super) fn server(
         hash_key,
         id,
         init_addr,
-        init_state,
+        init_state: _, // of the checks, as all of these
+        addr: _,
+        port: _,
+        inter: _,
+        fastinter: _,
+        downinter: _,
+        rise: _,
+        fall: _,
+        check: _,
+        check_send_proxy: _,
         log_bufsize: _, // of log backends, which are refused
         log_proto: _,
         max_reuse,
@@ -140,7 +152,7 @@ pub(super) fn server(
         proxy_tlvs,
         source,
     } = options;
-    let checks = "health checks are not built yet";
+    let checks = "it is not built yet";
     let names = "names are resolved at the start only";
     refuse.set(error_limit, "error-limit", checks);
     refuse.set(observe, "observe", checks);
@@ -148,9 +160,6 @@ pub(super) fn server(
     refuse.set(on_marked_down, "on-marked-down", checks);
     refuse.set(on_marked_up, "on-marked-up", checks);
     refuse.set(track, "track", checks);
-    if init_state.is_some_and(|set| !matches!(set.value, "up" | "fully-up")) {
-        refuse.set(init_state, "init-state", checks);
-    }
     refuse.set(pool_conn_name, "pool-conn-name", "it is not built yet");
     refuse.set(redir, "redir", "it is not built yet");
     refuse.set(resolve_net, "resolve-net", names);
@@ -217,6 +226,7 @@ pub(super) fn server(
                 HashKey::Id
             }
         },
+        check: None, // given when all are known
         counts: CounterGroup::new(),
     }
 }

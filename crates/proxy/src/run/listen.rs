@@ -162,6 +162,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     local.lanes.set(lanes.len().max(1));
     let housekeeping = local.clone().housekeeping();
     local.here().spawn(&HOUSEKEEPING, Class::Bulk, housekeeping).map_err(|error| error.to_string())?;
+    super::checks::start(local, lanes)?;
     for listener in bound.iter() {
         let wanted = &local.generation.frontends[listener.frontend].listeners[listener.listener].lanes;
         let mut chosen: Vec<LaneId> = match wanted {

@@ -1,5 +1,6 @@
 //! A generation at work on lanes.
 
+mod checks;
 mod event;
 mod idle;
 mod listen;

@@ -1,0 +1,98 @@
+//! What others read of a server's checks. Written once a check, by the lane that checks the server; read by reports.
+
+use crate::health::{Change, Health, Running};
+use crate::status::{Status, Verdict};
+use manylane_sync::{LockClass, Mutex};
+use std::time::Duration;
+
+static BOARDS: LockClass = LockClass::new("health of a server", LockClass::LEAF);
+
+/// The latest about one server.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What the last check came to.
+    pub verdict: Verdict,
+    /// How long it took.
+    pub took: Duration,
+    /// One is under way.
+    pub in_progress: bool,
+    /// How healthy the server is.
+    pub health: Health,
+    /// Failed checks that moved its health.
+    pub failed: u64,
+    /// Times that it went down.
+    pub downs: u64,
+    /// When its state changed last, by the machine's clock; since the start, if never.
+    pub changed: Duration,
+    /// Time it was down until then.
+    pub down_for: Duration,
+}
+
+/// Where the report of one server lies.
+#[derive(Debug)]
+pub struct Board(Mutex<Report>);
+
+impl Board {
+    /// Before the first check; `now` is the machine's clock.
+    pub fn new(health: Health, now: Duration) -> Self {
+        Self(Mutex::new(
+            &BOARDS,
+            Report {
+                verdict: Verdict::new(Status::Ini, ""),
+                took: Duration::ZERO,
+                in_progress: false,
+                health,
+                failed: 0,
+                downs: 0,
+                changed: now,
+                down_for: Duration::ZERO,
+            },
+        ))
+    }
+
+    /// What it says now.
+    pub fn read(&self) -> Report {
+        self.0.lock().clone()
+    }
+
+    /// A check begins. How the server is by those before it.
+    pub fn begin(&self) -> Running {
+        let mut report = self.0.lock();
+        report.in_progress = true;
+        report.health.running()
+    }
+
+    /// A check is over. Whether it is worth a line, since it moved the health or came to something else than the last, and what changed.
+    pub fn end(&self, verdict: Verdict, took: Duration, now: Duration) -> (bool, Option<Change>) {
+        let mut report = self.0.lock();
+        let (moved, change) = report.health.report(verdict.status);
+        let news = moved || verdict.status != report.verdict.status;
+        if moved && verdict.status.result() == 2 {
+            report.failed += 1;
+        }
+        if let Some(Change { from, to }) = change {
+            if from == Running::Down {
+                let down_for = now.saturating_sub(report.changed);
+                report.down_for += down_for;
+            }
+            if to == Running::Down {
+                report.downs += 1;
+            }
+            report.changed = now;
+        }
+        report.verdict = verdict;
+        report.took = took;
+        report.in_progress = false;
+        (news, change)
+    }
+}
+
+impl Report {
+    /// How long the server was down in all, until `now`.
+    pub fn downtime(&self, now: Duration) -> Duration {
+        match self.health.running() {
+            Running::Down => self.down_for + now.saturating_sub(self.changed),
+            Running::Up | Running::Stopping => self.down_for,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod board;
+mod health;
+mod pace;
+mod script;
+mod status;
+
+pub use board::{Board, Report};
+pub use health::{Change, Health, Init, Running};
+pub use pace::Pace;
+pub use script::{
+    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, StatusRanges, Step, http, redis, tcp,
+};
+pub use status::{Status, Verdict};

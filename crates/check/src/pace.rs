@@ -1,0 +1,92 @@
+//! When the next check is made: `inter`, `fastinter`, `downinter`, `spread-checks`.
+
+use crate::health::Health;
+use std::time::Duration;
+
+/// Times between two checks of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// `inter`
+    pub inter: Duration,
+    /// `fastinter`, or `inter`.
+    pub fast: Duration,
+    /// `downinter`, or `inter`.
+    pub down: Duration,
+    /// `spread-checks`: by how many per cent a time is longer or shorter, 0 to 50.
+    pub spread: u32,
+}
+
+impl Pace {
+    /// `inter` without a value.
+    pub const USUAL: Duration = Duration::from_secs(2);
+
+    /// The shortest time between two checks, whatever was asked for.
+    pub const SHORTEST: Duration = Duration::from_millis(1);
+
+    /// The time from one check's end to the beginning of the next; `noise` is any number.
+    pub fn next(&self, health: &Health, noise: u32) -> Duration {
+        let time = match health.value() {
+            _ if !health.is_settled() => self.fast,
+            0 => self.down,
+            _ => self.inter,
+        };
+        // From -spread to +spread per cent of it.
+        let part = f64::from(noise) / f64::from(u32::MAX) * 2.0 - 1.0;
+        time.mul_f64(1.0 + part * f64::from(self.spread.min(50)) / 100.0).max(Self::SHORTEST)
+    }
+
+    /// How long the first check of the server at `place` of `count` waits, so that not all are checked at once: they share the shortest `inter`
+    /// among them, where that is a second or more, and `most` (`max-spread-checks`) if that is less.
+    pub fn first(shortest: Duration, most: Option<Duration>, place: usize, count: usize) -> Duration {
+        let room = if shortest < Duration::from_secs(1) { Duration::ZERO } else { shortest };
+        let room = most.map_or(room, |most| room.min(most));
+        room.mul_f64(place as f64 / count.max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::Init;
+    use crate::status::Status;
+
+    const PACE: Pace = Pace {
+        inter: Duration::from_secs(2),
+        fast: Duration::from_secs(1),
+        down: Duration::from_secs(5),
+        spread: 0,
+    };
+
+    #[test]
+    fn the_pace_follows_the_servers_state() {
+        let mut health = Health::new(2, 2, Init::Up);
+        assert_eq!(PACE.next(&health, 0), PACE.fast, "not checked yet");
+        health.report(Status::L4Ok);
+        assert_eq!(PACE.next(&health, 0), PACE.inter);
+        health.report(Status::L4Con);
+        assert_eq!(PACE.next(&health, 0), PACE.fast, "about to go down");
+        health.report(Status::L4Con);
+        assert_eq!(PACE.next(&health, 0), PACE.down);
+        health.report(Status::L4Ok);
+        assert_eq!(PACE.next(&health, 0), PACE.fast, "about to come up");
+    }
+
+    #[test]
+    fn spreading_stays_within_its_per_cents() {
+        let health = Health::new(2, 2, Init::FullyUp);
+        let pace = Pace { spread: 50, ..PACE };
+        let times: Vec<_> =
+            [0, u32::MAX / 2, u32::MAX].iter().map(|noise| pace.next(&health, *noise)).collect();
+        assert_eq!((times[0], times[2]), (PACE.inter / 2, PACE.inter * 3 / 2));
+        assert!(times[1].abs_diff(PACE.inter) < Duration::from_millis(1));
+    }
+
+    #[test]
+    fn first_checks_share_the_shortest_interval() {
+        let second = Duration::from_secs(1);
+        assert_eq!(Pace::first(2 * second, None, 0, 4), Duration::ZERO);
+        assert_eq!(Pace::first(2 * second, None, 3, 4), second * 3 / 2);
+        assert_eq!(Pace::first(2 * second, Some(second), 2, 4), second / 2);
+        assert_eq!(Pace::first(second / 2, None, 3, 4), Duration::ZERO, "shorter than a second: at once");
+    }
+}

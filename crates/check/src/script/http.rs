@@ -1,0 +1,279 @@
+//! `option httpchk` and `http-check`: a request, and how its answer is judged.
+
+use super::{Expect, Judgement, MOST_BYTES, Pattern, Script, Step, contains};
+use crate::status::{Status, Verdict};
+use manylane_buf::{Chain, Segment};
+use manylane_h1::{Asked, BodyReader, From, Limits, Response, ResponseParser};
+use manylane_http::Method;
+use std::ops::RangeInclusive;
+
+/// Bytes of a request.
+type Bytes = Box<[u8]>;
+
+/// A check's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// The method.
+    pub method: Bytes,
+    /// What is asked for.
+    pub uri: Bytes,
+    /// `HTTP/1.0`, `HTTP/1.1`.
+    pub version: Bytes,
+    /// Header fields.
+    pub fields: Vec<(Bytes, Bytes)>,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Default for HttpRequest {
+    fn default() -> Self {
+        Self {
+            method: (*b"OPTIONS").into(),
+            uri: (*b"/").into(),
+            version: (*b"HTTP/1.0").into(),
+            fields: Vec::new(),
+            body: Box::default(),
+        }
+    }
+}
+
+impl HttpRequest {
+    /// Takes `version`, and what some files hide behind it: `HTTP/1.1\r\nHost: example.com`, from times when there was no other way.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn set_version(&mut self, version: &[u8]) -> Result<(), String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (head, body) = match version.windows(4).position(|window| window == b"\r\n\r\n") {
+            Some(at) => (&version[..at], &version[at + 4..]),
+            None => (version, &b""[..]),
+        };
+        let mut lines =
+            head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let first = lines.next().unwrap_or_default();
+        if !(first.starts_with(b"HTTP/1.") && first.len() == 8 && first[7].is_ascii_digit()) {
+            return Err(format!("expects a version as HTTP/1.1 and got '{}'", text(first)));
+        }
+        self.version = first.into();
+        for line in lines.filter(|line| !line.is_empty()) {
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+                return Err(format!("expects header fields behind the version and got '{}'", text(line)));
+            };
+            self.add(&line[..colon], line[colon + 1..].trim_ascii())?;
+        }
+        if !body.is_empty() {
+            self.body = body.into();
+        }
+        Ok(())
+    }
+
+    /// Adds a header field. Those that frame the body are the check's own.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
+        let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+        if name.is_empty() || !name.iter().all(token) {
+            return Err(format!("'{}' is not the name of a header field", String::from_utf8_lossy(name)));
+        }
+        if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            return Err("a header field's value must be one line".into());
+        }
+        let name = name.to_ascii_lowercase();
+        if !matches!(&name[..], b"content-length" | b"transfer-encoding") {
+            self.fields.push((name.into(), value.into()));
+        }
+        Ok(())
+    }
+
+    /// As it is sent.
+    pub fn bytes(&self) -> Bytes {
+        let mut bytes = [&*self.method, b" ", &self.uri, b" ", &self.version, b"\r\n"].concat();
+        for (name, value) in &self.fields {
+            bytes.extend([name, &b": "[..], value, b"\r\n"].concat());
+        }
+        if !self.body.is_empty() {
+            bytes.extend(format!("content-length: {}\r\n", self.body.len()).into_bytes());
+        }
+        if *self.version != *b"HTTP/1.0" && !self.fields.iter().any(|(name, _)| **name == *b"connection") {
+            bytes.extend(b"connection: close\r\n");
+        }
+        bytes.extend(b"\r\n");
+        bytes.extend(&self.body);
+        bytes.into()
+    }
+}
+
+/// Statuses: `200,300-399`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusRanges(Vec<RangeInclusive<u16>>);
+
+impl StatusRanges {
+    /// 2xx and 3xx.
+    pub fn usual() -> Self {
+        Self(vec![200..=399])
+    }
+
+    /// Reads a list of codes and ranges.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn read(text: &[u8]) -> Result<Self, String> {
+        let number = |digits: &str| digits.parse().ok().filter(|code| (100..=999).contains(code));
+        let range = |part: &str| match part.split_once('-') {
+            None => number(part).map(|code| code..=code),
+            Some((low, high)) => Some(number(low)?..=number(high)?).filter(|range| !range.is_empty()),
+        };
+        let ranges = std::str::from_utf8(text).ok().and_then(|text| text.split(',').map(range).collect());
+        ranges.map(Self).ok_or_else(|| {
+            let got = String::from_utf8_lossy(text);
+            format!("expects statuses and ranges of them as 200,301-399 and got '{got}'")
+        })
+    }
+
+    fn has(&self, code: u16) -> bool {
+        self.0.iter().any(|range| range.contains(&code))
+    }
+}
+
+/// The script of HTTP checks: a request without an expectation behind it gets the usual one.
+pub fn script(mut steps: Vec<Step>, disable_on_404: bool) -> Script {
+    if matches!(steps.last(), Some(Step::Send(_))) {
+        let pattern = Pattern::Status(StatusRanges::usual());
+        let number = steps.len() + 1;
+        steps.push(Step::Expect(Expect { pattern, negated: false, comment: None, number }));
+    }
+    Script { http: true, disable_on_404, ..Script::new(steps) }
+}
+
+/// An answer as it comes.
+#[derive(Debug)]
+pub(super) struct Answer {
+    asked: Asked,
+    parser: ResponseParser,
+    input: Chain,
+    response: Option<(Response, BodyReader)>,
+    body: Vec<u8>,
+    /// No more is looked at.
+    ended: bool,
+    /// It is not HTTP.
+    bad: bool,
+}
+
+impl Answer {
+    /// To what `step` sent.
+    pub(super) fn new(step: Option<&Step>) -> Self {
+        let method = match step {
+            Some(Step::Send(bytes)) => bytes.split(|byte| *byte == b' ').next().unwrap_or_default(),
+            _ => b"",
+        };
+        Self {
+            asked: Asked { method: Method::of(method), upgrade: false },
+            parser: ResponseParser::new(Limits::default()),
+            input: Chain::new(),
+            response: None,
+            body: Vec::new(),
+            ended: false,
+            bad: false,
+        }
+    }
+
+    pub(super) fn code(&self) -> Option<u16> {
+        self.response.as_ref().map(|(response, _)| response.head.status())
+    }
+
+    pub(super) fn feed(&mut self, segment: Segment) {
+        if self.ended || self.bad {
+            return;
+        }
+        if self.input.push_back(segment).is_err() {
+            self.bad = true;
+            return;
+        }
+        while self.response.is_none() {
+            match self.parser.parse(&mut self.input, self.asked) {
+                Ok(None) => return,
+                Ok(Some(interim)) if interim.is_interim() => {
+                    self.parser = ResponseParser::new(Limits::default());
+                }
+                Ok(Some(response)) => {
+                    let reader = BodyReader::new(response.body, From::Server, Limits::default());
+                    self.ended = reader.is_done();
+                    self.response = Some((response, reader));
+                }
+                Err(_) => {
+                    self.bad = true;
+                    return;
+                }
+            }
+        }
+        let Some((_, reader)) = &mut self.response else { return };
+        let mut data = Chain::new();
+        match reader.read(&mut self.input, &mut data) {
+            Ok(_) => self.ended |= reader.is_done(),
+            Err(_) => self.bad = true,
+        }
+        for segment in data.segments() {
+            let room = MOST_BYTES - self.body.len();
+            self.body.extend_from_slice(&segment[..segment.len().min(room)]);
+        }
+        self.ended |= self.body.len() >= MOST_BYTES;
+    }
+
+    pub(super) fn end(&mut self) {
+        match &mut self.response {
+            Some((_, reader)) if !self.ended => self.bad |= reader.end().is_err(),
+            Some(_) => {}
+            None => self.bad = true,
+        }
+        self.ended = true;
+    }
+
+    /// `may_stop`: a 404 stops the server.
+    pub(super) fn judge(&self, expect: &Expect, may_stop: bool) -> Judgement {
+        let Some((Response { head, .. }, _)) = &self.response else {
+            return if self.bad { Judgement::Over(Verdict::new(Status::L7Rsp, "")) } else { Judgement::Wait };
+        };
+        let code = head.status();
+        let over = |status, info: String| Judgement::Over(Verdict { status, code: None, info: info.into() });
+        if code == 404 && may_stop {
+            return Judgement::Over(Verdict {
+                status: Status::L7OkC,
+                code: Some(code),
+                info: Box::default(),
+            });
+        }
+        let comment = expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"));
+        let (matches, about_status) = match &expect.pattern {
+            Pattern::Status(ranges) => (ranges.has(code), true),
+            Pattern::StatusRegex(regex) => (regex.matches(code.to_string().as_bytes()), true),
+            Pattern::Bytes(bytes, _) => (contains(&self.body, bytes), false),
+            Pattern::Regex(regex) => (regex.matches(&self.body), false),
+            Pattern::Redis(_) => (false, false), // another script's
+        };
+        if about_status {
+            return if matches == expect.negated {
+                Judgement::Over(Verdict::said(Status::L7Sts, code, head.reason()))
+            } else {
+                Judgement::Good
+            };
+        }
+        if !matches && !self.ended && !self.bad {
+            return Judgement::Wait;
+        }
+        if !matches && self.bad {
+            return over(Status::L7Rsp, String::new());
+        }
+        if matches != expect.negated {
+            return Judgement::Good;
+        }
+        let why = if matches {
+            "HTTP check matched unwanted content"
+        } else if self.body.is_empty() {
+            "HTTP content check could not find a response body"
+        } else {
+            "HTTP content check did not match"
+        };
+        over(Status::L7Rsp, format!("{why}{comment}"))
+    }
+}

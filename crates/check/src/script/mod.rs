@@ -1,0 +1,238 @@
+//! What a check says and expects: steps, and one run of them over a connection that somebody else has.
+//!
+//! A file a kind: [`tcp`], [`http`], [`redis`].
+
+pub mod http;
+pub mod redis;
+pub mod tcp;
+
+use crate::status::{Status, Verdict};
+use http::Answer;
+use manylane_buf::Segment;
+use manylane_expr::Regex;
+use std::fmt;
+
+pub use http::{HttpRequest, StatusRanges};
+
+/// Bytes of an answer that are looked at, at most; what comes after them is not waited for.
+pub const MOST_BYTES: usize = 16 << 10;
+
+/// What is done for a check, in order.
+#[derive(Debug)]
+pub struct Script {
+    steps: Vec<Step>,
+    /// Answers are HTTP's.
+    http: bool,
+    /// `http-check disable-on-404`
+    disable_on_404: bool,
+}
+
+/// One step.
+#[derive(Debug)]
+pub enum Step {
+    /// A connection is opened, to this port if it says one.
+    Connect {
+        /// `port`
+        port: Option<u16>,
+    },
+    /// These bytes are sent.
+    Send(Box<[u8]>),
+    /// What comes back must be so.
+    Expect(Expect),
+}
+
+/// What must be, or must not be.
+#[derive(Debug)]
+pub struct Expect {
+    /// What is looked for.
+    pub pattern: Pattern,
+    /// It must not be there.
+    pub negated: bool,
+    /// Says what the step is for.
+    pub comment: Option<Box<str>>,
+    /// Its number among the file's steps, from 1.
+    pub number: usize,
+}
+
+/// What is looked for in an answer: in all bytes that came since the last were sent, or in HTTP in the body.
+#[derive(Debug)]
+pub enum Pattern {
+    /// These bytes somewhere, and how they are shown.
+    Bytes(Box<[u8]>, Box<str>),
+    /// Something that this matches.
+    Regex(Regex),
+    /// HTTP: one of these statuses.
+    Status(StatusRanges),
+    /// HTTP: a status that this matches.
+    StatusRegex(Regex),
+    /// Redis: not an error, and these bytes at the beginning.
+    Redis(&'static [u8]),
+}
+
+/// What a run waits for.
+#[derive(Debug)]
+pub enum Ask<'s> {
+    /// A new connection, to this port if there is one; then [`Exchange::connected`].
+    Connect(Option<u16>),
+    /// These bytes to be sent; then [`Exchange::sent`].
+    Send(&'s [u8]),
+    /// Bytes, or the end of them: [`Exchange::received`].
+    Receive,
+    /// Nothing more.
+    Done(Verdict),
+}
+
+/// One run of a script.
+#[derive(Debug)]
+pub struct Exchange<'s> {
+    script: &'s Script,
+    at: usize,
+    /// The server serves, which `disable-on-404` wants to know.
+    serves: bool,
+    /// What came since the last bytes were sent, without HTTP.
+    input: Vec<u8>,
+    answer: Option<Answer>,
+    /// No more will come.
+    ended: bool,
+    /// The status code of the last answer.
+    code: Option<u16>,
+}
+
+/// Whether an answer is as it should be.
+pub(crate) enum Judgement {
+    /// That is not known yet.
+    Wait,
+    /// It is.
+    Good,
+    /// It is not, or need not be.
+    Over(Verdict),
+}
+
+impl Script {
+    /// That a connection can be made.
+    pub fn connect() -> Self {
+        Self::new(vec![Step::Connect { port: None }])
+    }
+
+    /// These steps over TCP. One that begins with no connection gets one.
+    pub fn new(mut steps: Vec<Step>) -> Self {
+        if !matches!(steps.first(), Some(Step::Connect { .. })) {
+            steps.insert(0, Step::Connect { port: None });
+        }
+        Self { steps, http: false, disable_on_404: false }
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Runs it once. `serves`: the server has not gone down.
+    pub fn run(&self, serves: bool) -> Exchange<'_> {
+        Exchange { script: self, at: 0, serves, input: Vec::new(), answer: None, ended: false, code: None }
+    }
+}
+
+impl<'s> Exchange<'s> {
+    /// What it waits for.
+    pub fn ask(&mut self) -> Ask<'s> {
+        let script = self.script;
+        while let Some(step) = script.steps.get(self.at) {
+            match step {
+                Step::Connect { port } => return Ask::Connect(*port),
+                Step::Send(bytes) => return Ask::Send(bytes),
+                Step::Expect(expect) => match self.judge(expect) {
+                    Judgement::Wait => return Ask::Receive,
+                    Judgement::Good => self.at += 1,
+                    Judgement::Over(verdict) => return Ask::Done(verdict),
+                },
+            }
+        }
+        Ask::Done(self.success())
+    }
+
+    fn success(&self) -> Verdict {
+        let status = match self.script.steps.last() {
+            Some(Step::Connect { .. }) | None => Status::L4Ok,
+            Some(_) => Status::L7Ok,
+        };
+        Verdict { status, code: self.code, info: Box::default() }
+    }
+
+    fn judge(&mut self, expect: &Expect) -> Judgement {
+        if !self.script.http {
+            return tcp::judge(expect, &self.input, self.ended || self.input.len() >= MOST_BYTES);
+        }
+        let Some(answer) = &mut self.answer else { return Judgement::Wait };
+        let judged = answer.judge(expect, self.script.disable_on_404 && self.serves);
+        self.code = answer.code().or(self.code);
+        judged
+    }
+
+    /// There is a connection.
+    pub fn connected(&mut self) {
+        self.begin();
+    }
+
+    /// The bytes were sent.
+    pub fn sent(&mut self) {
+        self.begin();
+    }
+
+    fn begin(&mut self) {
+        self.at += 1;
+        self.input.clear();
+        self.ended = false;
+        self.answer = self.script.http.then(|| Answer::new(self.script.steps.get(self.at.wrapping_sub(1))));
+    }
+
+    /// These bytes came, or the end.
+    pub fn received(&mut self, segment: Option<Segment>) {
+        match (segment, &mut self.answer) {
+            (Some(segment), Some(answer)) => answer.feed(segment),
+            (None, Some(answer)) => answer.end(),
+            (Some(segment), None) => {
+                let room = MOST_BYTES - self.input.len().min(MOST_BYTES);
+                self.input.extend_from_slice(&segment[..segment.len().min(room)]);
+            }
+            (None, None) => self.ended = true,
+        }
+    }
+
+    /// What it comes to when the time is over.
+    pub fn timed_out(&self) -> Verdict {
+        match self.script.steps.get(self.at) {
+            Some(Step::Connect { .. }) | None => Verdict::new(Status::L4Tout, ""),
+            Some(Step::Expect(expect)) if !self.script.http => {
+                let what = format!(" at step {} of tcp-check (expect {})", expect.number, expect.pattern);
+                Verdict::new(Status::L7Tout, what)
+            }
+            Some(_) => Verdict::new(Status::L7Tout, ""),
+        }
+    }
+
+    /// What it comes to when the connection cannot be made, or breaks, which the system calls `why`.
+    pub fn broke(&self, why: impl fmt::Display) -> Verdict {
+        let status = match self.script.steps.get(self.at) {
+            Some(Step::Connect { .. }) | None => Status::L4Con,
+            Some(_) => Status::L7Rsp,
+        };
+        Verdict::new(status, why.to_string())
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(_, shown) => write!(f, "string '{shown}'"),
+            Self::Regex(_) => f.write_str("regex"),
+            Self::Status(_) | Self::StatusRegex(_) => f.write_str("status"),
+            Self::Redis(_) => f.write_str("redis"),
+        }
+    }
+}
+
+/// Where `what` begins in `bytes`.
+pub(crate) fn contains(bytes: &[u8], what: &[u8]) -> bool {
+    what.is_empty() || bytes.windows(what.len()).any(|window| window == what)
+}

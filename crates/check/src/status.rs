@@ -1,0 +1,137 @@
+//! What a check came to, in the words of HAProxy's manual.
+
+/// What one check came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// None was made yet.
+    Ini,
+    /// The check itself could not be made: no descriptor, no memory.
+    SockErr,
+    /// Connected, which was all that was asked for.
+    L4Ok,
+    /// Not connected in time.
+    L4Tout,
+    /// Not connected.
+    L4Con,
+    /// No answer in time.
+    L7Tout,
+    /// The answer made no sense, or does not hold what it should.
+    L7Rsp,
+    /// The answer is as it should be.
+    L7Ok,
+    /// It works and wants no new clients (`disable-on-404`).
+    L7OkC,
+    /// The answer's status says that it does not work.
+    L7Sts,
+}
+
+/// Whether a check went well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    Unknown,
+    Failed,
+    Passed,
+    Conditional,
+}
+
+impl Status {
+    /// Its name in `show stat`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ini => "INI",
+            Self::SockErr => "SOCKERR",
+            Self::L4Ok => "L4OK",
+            Self::L4Tout => "L4TOUT",
+            Self::L4Con => "L4CON",
+            Self::L7Tout => "L7TOUT",
+            Self::L7Rsp => "L7RSP",
+            Self::L7Ok => "L7OK",
+            Self::L7OkC => "L7OKC",
+            Self::L7Sts => "L7STS",
+        }
+    }
+
+    /// The same in words.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Ini => "Initializing",
+            Self::SockErr => "Socket error",
+            Self::L4Ok => "Layer4 check passed",
+            Self::L4Tout => "Layer4 timeout",
+            Self::L4Con => "Layer4 connection problem",
+            Self::L7Tout => "Layer7 timeout",
+            Self::L7Rsp => "Layer7 invalid response",
+            Self::L7Ok => "Layer7 check passed",
+            Self::L7OkC => "Layer7 check conditionally passed",
+            Self::L7Sts => "Layer7 wrong status",
+        }
+    }
+
+    /// Its number in `show servers state`.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Ini => 1,
+            Self::SockErr => 5,
+            Self::L4Ok => 6,
+            Self::L4Tout => 7,
+            Self::L4Con => 8,
+            Self::L7Tout => 12,
+            Self::L7Rsp => 13,
+            Self::L7Ok => 15,
+            Self::L7OkC => 16,
+            Self::L7Sts => 17,
+        }
+    }
+
+    pub(crate) fn outcome(self) -> Outcome {
+        match self {
+            Self::Ini => Outcome::Unknown,
+            Self::SockErr | Self::L4Tout | Self::L4Con | Self::L7Tout | Self::L7Rsp | Self::L7Sts => {
+                Outcome::Failed
+            }
+            Self::L4Ok | Self::L7Ok => Outcome::Passed,
+            Self::L7OkC => Outcome::Conditional,
+        }
+    }
+
+    /// The number of what it came to in `show servers state`: 0 unknown, 2 failed, 3 passed, 4 conditionally passed.
+    pub fn result(self) -> u8 {
+        match self.outcome() {
+            Outcome::Unknown => 0,
+            Outcome::Failed => 2,
+            Outcome::Passed => 3,
+            Outcome::Conditional => 4,
+        }
+    }
+}
+
+/// What a check came to, and what is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What it came to.
+    pub status: Status,
+    /// The status code of HTTP's answer; 0 for Redis' errors.
+    pub code: Option<u16>,
+    /// Why, or what the server said; empty for nothing. Bytes that are not printable are dots.
+    pub info: Box<str>,
+}
+
+impl Verdict {
+    /// Without a code.
+    pub fn new(status: Status, info: impl Into<Box<str>>) -> Self {
+        Self { status, code: None, info: info.into() }
+    }
+
+    /// What a server said, in one line.
+    pub(crate) fn said(status: Status, code: u16, said: &[u8]) -> Self {
+        let line = said.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
+        let shown = line.iter().take(LONGEST_INFO).map(|&byte| match byte {
+            b' '..=b'~' => char::from(byte),
+            _ => '.',
+        });
+        Self { status, code: Some(code), info: shown.collect() }
+    }
+}
+
+/// Bytes of a server's own words that are kept at most.
+pub(crate) const LONGEST_INFO: usize = 128;

@@ -1,0 +1,243 @@
+//! Runs of scripts: what is sent, and what answers come to, however they are cut.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
+use manylane_buf::Cluster;
+use manylane_check::{
+    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Status, StatusRanges, Step, Verdict,
+    http, redis, tcp,
+};
+use manylane_expr::Regex;
+
+fn give(run: &mut Exchange<'_>, bytes: &[u8]) {
+    run.received(Some(Cluster::with(bytes).unwrap().into_segment()));
+}
+
+/// Plays a server that answers each send with the next of `answers`, in pieces of so many bytes, and closes after the last.
+fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<u8>, Verdict) {
+    let (mut sent, mut answers) = (Vec::new(), answers.iter());
+    let mut run = script.run(serves);
+    let mut coming: Vec<u8> = Vec::new();
+    loop {
+        match run.ask() {
+            Ask::Connect(_) => run.connected(),
+            Ask::Send(bytes) => {
+                sent.extend_from_slice(bytes);
+                run.sent();
+                coming = answers.next().map(|answer| answer.to_vec()).unwrap_or_default();
+            }
+            Ask::Receive if coming.is_empty() => run.received(None),
+            Ask::Receive => {
+                let now: Vec<u8> = coming.drain(..piece.min(coming.len())).collect();
+                give(&mut run, &now);
+            }
+            Ask::Done(verdict) => return (sent, verdict),
+        }
+    }
+}
+
+/// The same for pieces of all sizes: the verdict must not depend on them.
+fn verdict(script: &Script, serves: bool, answers: &[&[u8]]) -> Verdict {
+    let whole = play(script, serves, answers, usize::MAX).1;
+    let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(0);
+    for piece in 1..=longest {
+        assert_eq!(play(script, serves, answers, piece).1, whole, "in pieces of {piece}");
+    }
+    whole
+}
+
+fn expect(pattern: Pattern, negated: bool) -> Step {
+    Step::Expect(Expect { pattern, negated, comment: None, number: 2 })
+}
+
+fn bytes(text: &str) -> Pattern {
+    Pattern::Bytes(text.as_bytes().into(), text.into())
+}
+
+fn get(steps: Vec<Step>) -> Script {
+    let request = HttpRequest { method: (*b"GET").into(), ..HttpRequest::default() };
+    let mut all = vec![Step::Send(request.bytes())];
+    all.extend(steps);
+    http::script(all, true)
+}
+
+#[test]
+fn statuses_are_judged_as_asked() {
+    let usual = get(vec![]);
+    let status =
+        |text: &str| get(vec![expect(Pattern::Status(StatusRanges::read(text.as_bytes()).unwrap()), false)]);
+    for (script, serves, answer, wanted, code, info) in [
+        (&usual, true, "HTTP/1.0 200 OK\r\n\r\n", Status::L7Ok, Some(200), ""),
+        (&usual, true, "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", Status::L7Ok, Some(302), ""),
+        (
+            &usual,
+            true,
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+            Status::L7Ok,
+            Some(204),
+            "",
+        ),
+        (&usual, true, "HTTP/1.0 503 Nope\r\n\r\n", Status::L7Sts, Some(503), "Nope"),
+        (&usual, true, "HTTP/1.0 404 Gone\r\n\r\n", Status::L7OkC, Some(404), ""),
+        (&usual, false, "HTTP/1.0 404 Gone\r\n\r\n", Status::L7Sts, Some(404), "Gone"),
+        (&usual, true, "garbage\r\n\r\n", Status::L7Rsp, None, ""),
+        (&usual, true, "", Status::L7Rsp, None, ""),
+        (&usual, true, "HTTP/1.0 200 OK\r\nno colon\r\n\r\n", Status::L7Rsp, None, ""),
+        (&status("200-299"), true, "HTTP/1.1 302 Found\r\n\r\n", Status::L7Sts, Some(302), "Found"),
+        (&status("200,302"), true, "HTTP/1.1 302 Found\r\n\r\n", Status::L7Ok, Some(302), ""),
+        (
+            &get(vec![expect(Pattern::StatusRegex(Regex::new(b"^2", false).unwrap()), false)]),
+            false,
+            "HTTP/1.0 404 Nope\r\n\r\n",
+            Status::L7Sts,
+            Some(404),
+            "Nope",
+        ),
+        (
+            &get(vec![expect(Pattern::StatusRegex(Regex::new(b"^5", false).unwrap()), true)]),
+            false,
+            "HTTP/1.0 404 Nope\r\n\r\n",
+            Status::L7Ok,
+            Some(404),
+            "",
+        ),
+    ] {
+        let got = verdict(script, serves, &[answer.as_bytes()]);
+        assert_eq!((got.status, got.code, &*got.info), (wanted, code, info), "{answer}");
+    }
+}
+
+#[test]
+fn bodies_are_looked_through_to_their_end() {
+    let good = get(vec![expect(bytes("good"), false)]);
+    let no_bad = get(vec![expect(bytes("bad"), true)]);
+    let regex = get(vec![expect(Pattern::Regex(Regex::new(b"g+d", false).unwrap()), false)]);
+    for (script, answer, wanted, info) in [
+        (&good, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nall good.", Status::L7Ok, ""),
+        (
+            &good,
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\ngo\r\n2\r\nod\r\n0\r\n\r\n",
+            Status::L7Ok,
+            "",
+        ),
+        (&good, "HTTP/1.1 500 No\r\n\r\ngood", Status::L7Ok, ""), // only the body was asked for
+        (&good, "HTTP/1.1 200 OK\r\n\r\nbax", Status::L7Rsp, "HTTP content check did not match"),
+        (
+            &good,
+            "HTTP/1.1 200 OK\r\n\r\n",
+            Status::L7Rsp,
+            "HTTP content check could not find a response body",
+        ),
+        (&good, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbax", Status::L7Rsp, ""), // cut short
+        (&no_bad, "HTTP/1.1 200 OK\r\n\r\nbad", Status::L7Rsp, "HTTP check matched unwanted content"),
+        (&no_bad, "HTTP/1.1 200 OK\r\n\r\nfine", Status::L7Ok, ""),
+        (&regex, "HTTP/1.1 200 OK\r\n\r\n..gggd", Status::L7Ok, ""),
+    ] {
+        let got = verdict(script, true, &[answer.as_bytes()]);
+        assert_eq!((got.status, &*got.info), (wanted, info), "{answer}");
+    }
+}
+
+#[test]
+fn no_more_than_a_buffer_of_an_answer_is_looked_at() {
+    let far = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'x'; MOST_BYTES], b"good".to_vec()].concat();
+    let script = get(vec![expect(bytes("good"), false)]);
+    assert_eq!(play(&script, true, &[&far], 4096).1.status, Status::L7Rsp);
+    let near = [vec![b'x'; MOST_BYTES], b"good".to_vec()].concat();
+    let script = Script::new(vec![Step::Send((*b"?").into()), expect(bytes("good"), false)]);
+    assert_eq!(play(&script, true, &[&near], 4096).1.status, Status::L7Rsp);
+}
+
+#[test]
+fn requests_are_written_as_asked() {
+    assert_eq!(&*HttpRequest::default().bytes(), b"OPTIONS / HTTP/1.0\r\n\r\n");
+    let mut request =
+        HttpRequest { method: (*b"POST").into(), uri: (*b"/b?x").into(), ..HttpRequest::default() };
+    request.set_version(b"HTTP/1.1").unwrap();
+    request.add(b"Host", b"example.com").unwrap();
+    request.add(b"Content-Length", b"99").unwrap(); // the check's own
+    request.body = (*b"hello").into();
+    assert_eq!(
+        &*request.bytes(),
+        b"POST /b?x HTTP/1.1\r\nhost: example.com\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello"
+    );
+    let mut old = HttpRequest::default();
+    old.set_version(b"HTTP/1.1\r\nHost: old.example\r\nX-A: b").unwrap();
+    assert_eq!(
+        &*old.bytes(),
+        b"OPTIONS / HTTP/1.1\r\nhost: old.example\r\nx-a: b\r\nconnection: close\r\n\r\n"
+    );
+    for wrong in [&b"1.1"[..], b"HTTP/2.0", b"HTTP/1.1 x", b"HTTP/1.1\r\nno colon", b"HTTP/1.1\r\n: x"] {
+        assert!(old.set_version(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));
+    }
+    assert!(old.add(b"a", b"b\r\nc").is_err());
+}
+
+#[test]
+fn tcp_steps_run_in_order_and_say_where_they_failed() {
+    let step = |pattern, negated, number, comment: Option<&str>| {
+        Step::Expect(Expect { pattern, negated, comment: comment.map(Into::into), number })
+    };
+    let talk = Script::new(vec![
+        Step::Send((*b"HELO\r\n").into()),
+        step(bytes("250"), false, 2, None),
+        Step::Send((*b"QUIT\r\n").into()),
+        step(bytes("221"), false, 4, Some("bye")),
+    ]);
+    let (sent, good) = play(&talk, true, &[b"250 ok\r\n", b"221 bye\r\n"], usize::MAX);
+    assert_eq!((&sent[..], good.status), (&b"HELO\r\nQUIT\r\n"[..], Status::L7Ok));
+    for (answers, info) in [
+        (&[&b"500 no\r\n"[..]][..], "TCPCHK did not match content '250' at step 2"),
+        (&[b"250\r\n", b"500\r\n"], "TCPCHK did not match content '221' at step 4 comment: 'bye'"),
+        (&[b"250\r\n", b""], "TCPCHK got an empty response at step 4 comment: 'bye'"),
+    ] {
+        let got = verdict(&talk, true, answers);
+        assert_eq!((got.status, &*got.info), (Status::L7Rsp, info));
+    }
+    let never = Script::new(vec![Step::Send((*b"?").into()), step(bytes("bad"), true, 2, None)]);
+    assert_eq!(
+        verdict(&never, true, &[b"so bad"]).info,
+        "TCPCHK matched unwanted content 'bad' at step 2".into()
+    );
+    assert_eq!(verdict(&never, true, &[b"fine"]).status, Status::L7Ok);
+    let mut run = talk.run(true);
+    run.ask();
+    run.connected();
+    run.ask();
+    run.sent();
+    assert_eq!(
+        run.timed_out(),
+        Verdict::new(Status::L7Tout, " at step 2 of tcp-check (expect string '250')")
+    );
+    assert_eq!(run.broke("Connection reset by peer").status, Status::L7Rsp);
+    assert_eq!(talk.run(true).timed_out().status, Status::L4Tout);
+    assert_eq!(talk.run(true).broke("Connection refused").status, Status::L4Con);
+}
+
+#[test]
+fn redis_answers_a_ping() {
+    let script = redis::script();
+    assert_eq!(
+        play(&script, true, &[b"+PONG\r\n"], usize::MAX),
+        (b"*1\r\n$4\r\nPING\r\n".to_vec(), Verdict::new(Status::L7Ok, ""))
+    );
+    assert_eq!(verdict(&script, true, &[b"+PONG\r\n"]).status, Status::L7Ok);
+    let refused = verdict(&script, true, &[b"-NOAUTH Authentication required.\r\n"]);
+    assert_eq!(
+        (refused.status, refused.code, &*refused.info),
+        (Status::L7Sts, Some(0), "-NOAUTH Authentication required.")
+    );
+    assert_eq!(verdict(&script, true, &[b"HTTP/1.0 400 Bad\r\n"]).status, Status::L7Rsp);
+    assert_eq!(verdict(&script, true, &[b""]).status, Status::L7Rsp);
+}
+
+#[test]
+fn what_a_file_may_say_wrongly_is_refused() {
+    for wrong in [&b""[..], b"99", b"1000", b"300-200", b"200,", b"2xx"] {
+        assert!(StatusRanges::read(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));
+    }
+    assert_eq!(&*tcp::from_hex(b"0aFf").unwrap(), [0x0a, 0xff]);
+    for wrong in [&b""[..], b"0", b"0g"] {
+        assert!(tcp::from_hex(wrong).is_err());
+    }
+}

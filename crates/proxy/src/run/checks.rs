@@ -1,0 +1,265 @@
+//! Health checks at work: each server is checked by one lane, which tells the balancer what it found.
+
+use super::local::Local;
+use crate::generation::{Backend, Patience, ServerCheck, ServerPlace};
+use manylane_balance::{Admin, Index, Operation};
+use manylane_buf::Chain;
+use manylane_check::{Ask, Change, Exchange, Pace, Running, Status, Verdict};
+use manylane_io::Errno;
+use manylane_logs::{Level, Line};
+use manylane_net::proxy_protocol::{Emit, emit_v1, emit_v2};
+use manylane_net::{Connection, Connector, Endpoint, Step, TransferError};
+use manylane_sched::{Class, TaskKind, Time};
+use manylane_sync::LaneId;
+use std::fmt::Write;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+static CHECK: TaskKind = TaskKind::new("check");
+
+/// Has the lane of `local` check its part of the servers, of which each of `lanes` has one.
+///
+/// # Errors
+/// A sentence, when there is no memory left.
+pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
+    let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
+    let process = &local.generation.process;
+    let checked = || {
+        let backends = local.generation.backends.iter();
+        backends.flat_map(|backend| backend.servers.iter().filter_map(move |server| Some((backend, server, server.check.as_ref()?))))
+    };
+    let (Some(shortest), count) = (checked().map(|(.., check)| check.pace.inter).min(), checked().count()) else {
+        return Ok(());
+    };
+    for (place, (backend, server, _)) in checked().enumerate().filter(|(place, _)| place % lanes.len() == own) {
+        let Some(index) = backend.balancer.servers().index(server.index) else { continue };
+        let delay = Pace::first(shortest, process.max_spread_checks, place, count);
+        let task = checking(local.clone(), backend.number, index, delay);
+        local.here().spawn(&CHECK, Class::Normal, task).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Checks one server until the lane stops.
+async fn checking(local: Rc<Local>, backend: usize, index: Index, delay: Duration) {
+    let generation = local.generation.clone();
+    let backend = &generation.backends[backend];
+    let Some(check) = &backend.servers[index.get()].check else { return };
+    let connector = Connector::new(check.connect.clone());
+    let here = local.here();
+    let mut wait = delay;
+    let mut noise = (backend.servers[index.get()].number as u32).wrapping_mul(0x9e37_79b9) | 1;
+    while unless_stopped(&local, here.sleep(wait)).await.is_some() {
+        let begun = here.now();
+        wait = check.pace.inter;
+        if backend.balancer.servers()[index].state().admin() == Admin::Maintenance {
+            continue; // nobody wants to know
+        }
+        let serves = check.board.begin() != Running::Down;
+        let mut run = check.script.run(serves);
+        let Some(verdict) = unless_stopped(&local, one(&local, check, &connector, &mut run)).await else { return };
+        let now = here.now();
+        let took = now.since(begun);
+        let (news, change) = check.board.end(verdict, took, now.since(Time::ZERO));
+        tell(&local, backend, index, news, change);
+        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        wait = check.pace.next(&check.board.read().health, noise);
+    }
+}
+
+/// What `work` gives, unless the lane stops first.
+async fn unless_stopped<T>(local: &Local, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut stopping = local.stopping.waiter();
+    poll_fn(|context| match stopping.poll(context) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => work.as_mut().poll(context).map(Some),
+    })
+    .await
+}
+
+/// One check.
+async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run: &mut Exchange<'_>) -> Verdict {
+    let here = local.here();
+    let begun = here.now();
+    let deadline = |connecting: bool| match check.patience {
+        Patience::Whole(whole) => begun + whole,
+        Patience::Parts { connect, .. } if connecting => here.now() + connect,
+        Patience::Parts { answer, .. } => here.now() + answer,
+    };
+    let mut connection: Option<Connection> = None;
+    let mut until = deadline(false);
+    loop {
+        let left = until.since(here.now());
+        match (run.ask(), &connection) {
+            (Ask::Done(verdict), _) => return verdict,
+            (Ask::Connect(port), _) => {
+                let endpoint = match (&check.place, port) {
+                    (ServerPlace::At(Endpoint::Ip(address)), Some(port)) => Endpoint::Ip((address.ip(), port).into()),
+                    (ServerPlace::At(endpoint), _) => endpoint.clone(),
+                    _ => return Verdict::new(Status::L4Con, "it has no address"),
+                };
+                match connector.connect(&local.io, &endpoint, None, Some(deadline(true))).await {
+                    Ok(made) => {
+                        if let Err(why) = give(&made, &greeting(check)).await {
+                            return run.broke(why);
+                        }
+                        connection = Some(made);
+                        run.connected();
+                        until = deadline(false);
+                    }
+                    Err(error) if error.step() == Step::Time => return run.timed_out(),
+                    Err(error) if matches!(error.step(), Step::Open | Step::Driver) => {
+                        return Verdict::new(Status::SockErr, words(error.errno()));
+                    }
+                    Err(error) => return run.broke(words(error.errno())),
+                }
+            }
+            (Ask::Send(bytes), Some(connection)) => {
+                match here.timeout(left, give(connection, bytes)).await {
+                    Ok(Ok(())) => run.sent(),
+                    Ok(Err(why)) => return run.broke(why),
+                    Err(_) => return run.timed_out(),
+                }
+                until = deadline(false);
+            }
+            (Ask::Receive, Some(connection)) => match here.timeout(left, connection.recv()).await {
+                Ok(Ok(segment)) => run.received(segment),
+                Ok(Err(error)) => return run.broke(said(&error)),
+                Err(_) => return run.timed_out(),
+            },
+            (Ask::Send(_) | Ask::Receive, None) => return Verdict::new(Status::SockErr, "it is not connected"),
+        }
+    }
+}
+
+/// What the connection begins with: the header of the PROXY protocol, which says that it is our own.
+fn greeting(check: &ServerCheck) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match check.header {
+        None => {}
+        Some(how) if how.v2 => {
+            let own = Emit { ends: None, tlvs: &[], checksum: how.checksum };
+            emit_v2(&own, &mut bytes).expect("no addresses and a checksum are short");
+        }
+        Some(_) => emit_v1(None, &mut bytes),
+    }
+    bytes
+}
+
+/// Hands over these bytes; else what is to be said.
+async fn give(connection: &Connection, bytes: &[u8]) -> Result<(), String> {
+    let mut chain = Chain::new();
+    chain.append(bytes).map_err(|error| error.to_string())?;
+    connection.send(&mut chain).await.map_err(|error| said(&error))
+}
+
+/// What the system calls an error, without its number.
+fn words(errno: Errno) -> String {
+    let text = std::io::Error::from_raw_os_error(errno.raw_os_error()).to_string();
+    text.split(" (os error").next().unwrap_or_default().into()
+}
+
+fn said(error: &TransferError) -> String {
+    error.to_string().split(" (os error").next().unwrap_or_default().into()
+}
+
+/// Servers that requests may be balanced to: active ones and backups.
+fn usable(backend: &Backend) -> (usize, usize) {
+    let count = |backup| {
+        backend.balancer.servers().iter().filter(|(_, one)| one.spec().backup == backup && one.state().is_usable()).count()
+    };
+    (count(false), count(true))
+}
+
+/// Tells the balancer what changed, and the logs.
+fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Option<Change>) {
+    let server = &backend.servers[index.get()];
+    let Some(check) = &server.check else { return };
+    let report = check.board.read();
+    let log = check.log && news;
+    let result = if matches!(report.verdict.status, Status::L7OkC) { "conditionally " } else { "" };
+    if log {
+        let mut line = String::new();
+        let kind = if server.backup { "backup " } else { "" };
+        let outcome = if report.verdict.status.result() == 2 { "failed" } else { "succeeded" };
+        let (progress, of) = report.health.progress();
+        let state = match report.health.running() {
+            Running::Down => "DOWN",
+            _ if report.health.value() < report.health.rise() => "DOWN",
+            _ if backend.balancer.servers()[index].state().weight() == 0 => "DRAIN",
+            _ => "UP",
+        };
+        let _ = write!(line, "Health check for {kind}server {}/{} {result}{outcome}", backend.name, server.name);
+        reason(&mut line, &report.verdict, report.took);
+        let _ = write!(line, ", status: {progress}/{of} {state}.");
+        say(local, backend, Level::Notice, &line);
+    }
+    let Some(change) = change else { return };
+    let waiting = backend.balancer.waiting(index);
+    let (before, for_any) = (usable(backend), backend.balancer.waiting_for_any());
+    let operation = match change.to {
+        Running::Up => Operation::Up,
+        Running::Stopping => Operation::Stopping,
+        Running::Down => Operation::Down,
+    };
+    backend.balancer.set_operation(index, operation, local.here().now());
+    let after = usable(backend);
+    let mut line = String::new();
+    let name = if server.backup { "Backup Server" } else { "Server" };
+    let (state, level) = match change.to {
+        Running::Up => ("UP", Level::Notice),
+        Running::Stopping => ("stopping", Level::Notice),
+        Running::Down => ("DOWN", Level::Alert),
+    };
+    let _ = write!(line, "{name} {}/{} is {state}", backend.name, server.name);
+    if !log {
+        reason(&mut line, &report.verdict, report.took); // else it was said already
+    }
+    let what = if change.to == Running::Down { "left" } else { "online" };
+    let _ = write!(line, ". {} active and {} backup servers {what}.", after.0, after.1);
+    let _ = if change.to == Running::Down {
+        let counts = |ended: bool| server.counts.read_cheap_one(|counts| if ended { &counts.streams_ended } else { &counts.streams });
+        let active = counts(false).saturating_sub(counts(true));
+        let left = backend.balancer.waiting(index);
+        write!(line, " {active} sessions active, {} requeued, {left} remaining in queue.", waiting.saturating_sub(left))
+    } else {
+        let left = backend.balancer.waiting_for_any();
+        write!(line, " {} sessions requeued, {left} total in queue.", for_any.saturating_sub(left))
+    };
+    say(local, backend, level, &line);
+    if before != (0, 0) && after == (0, 0) {
+        say(local, backend, Level::Emerg, &format!("backend {} has no server available!", backend.name));
+    }
+}
+
+/// What a check came to, in words.
+fn reason(line: &mut String, verdict: &Verdict, took: Duration) {
+    let _ = write!(line, ", reason: {}", verdict.status.description());
+    if let Some(code) = verdict.code {
+        let _ = write!(line, ", code: {code}");
+    }
+    if !verdict.info.is_empty() {
+        let _ = write!(line, ", info: \"{}\"", verdict.info);
+    }
+    let _ = write!(line, ", check duration: {}ms", took.as_millis());
+}
+
+/// A line for the backend's targets.
+fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
+    let line = Line {
+        level,
+        tag: backend.events.tag.as_bytes(),
+        pid: std::process::id(),
+        host: local.generation.logs.host.as_bytes(),
+        structured: b"",
+        time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        text: text.as_bytes(),
+    };
+    for &target in &backend.events.targets {
+        local.logs.log(target, &line);
+    }
+}

@@ -1,0 +1,251 @@
+//! Health checks, end to end: servers that go down and come up, and what is told of it.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, mpsc};
+
+/// Patient while a check is made, for busy machines, and quick where the next one matters.
+const PACE: &str = "inter 1s fastinter 20ms downinter 20ms";
+
+/// A syslog server.
+struct Syslog(UdpSocket);
+
+impl Syslog {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(socket)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    /// The next line that has `what` in it; others are passed over.
+    fn wait(&self, what: &str) -> String {
+        let mut bytes = [0; 4096];
+        let mut seen = String::new();
+        loop {
+            let length =
+                self.0.recv(&mut bytes).unwrap_or_else(|error| panic!("no '{what}' ({error}) in: {seen}"));
+            let line = String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned();
+            if line.contains(what) {
+                return line;
+            }
+            seen = format!("{seen}{line}\n");
+        }
+    }
+}
+
+/// An origin that says its name, with a status that can be changed.
+fn server(name: &'static str, status: &Arc<AtomicU16>) -> SocketAddr {
+    let status = status.clone();
+    origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        if stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            let (status, length) = (status.load(Ordering::Relaxed), name.len());
+            let head =
+                format!("HTTP/1.1 {status} As Told\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(format!("{head}{name}").as_bytes());
+        }
+    })
+}
+
+fn get(address: SocketAddr) -> String {
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    read_all(&mut client)
+}
+
+/// What the run-time interface says to a line.
+fn ask(socket: &std::path::Path, line: &str) -> String {
+    let mut client = UnixStream::connect(socket).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(format!("{line}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
+    let status = Arc::new(AtomicU16::new(200));
+    let (a, b) = (server("a", &status), server("b", &Arc::new(AtomicU16::new(200))));
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let socket = folder.0.join("control");
+    let (web, address) = listener();
+    let _program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n log {} local0\nfrontend front\n bind {}\n default_backend back\n\
+         backend back\n option httpchk GET /health\n timeout check 60s\n http-check disable-on-404\n server a {a} check {PACE} rise 2 fall 2\n server b {b} backup\n",
+        socket.display(),
+        log.address(),
+        fd(&web),
+    ));
+    let served = |by: &str| {
+        let answer = get(address);
+        assert!(answer.ends_with(&format!("\r\n\r\n{by}")), "{answer}");
+    };
+    served("a");
+    status.store(500, Ordering::Relaxed);
+    let line = log.wait("Server back/a is");
+    assert!(
+        line.contains("is DOWN, reason: Layer7 wrong status, code: 500, info: \"As Told\", check duration: "),
+        "{line}"
+    );
+    assert!(
+        line.ends_with(
+            "ms. 0 active and 1 backup servers left. 0 sessions active, 0 requeued, 0 remaining in queue."
+        ),
+        "{line}"
+    );
+    served("b");
+    let stat = ask(&socket, "show stat back 4 -1");
+    let row: Vec<&str> = stat.lines().find(|line| line.starts_with("back,a,")).unwrap().split(',').collect();
+    assert_eq!((row[17], row[22], row[37], row[56]), ("DOWN", "1", "500", "As Told"), "{stat}");
+    assert!(row[36].ends_with("L7STS"), "{stat}");
+    status.store(200, Ordering::Relaxed);
+    let line = log.wait("Server back/a is");
+    assert!(line.contains("is UP, reason: Layer7 check passed, code: 200, check duration: "), "{line}");
+    assert!(
+        line.ends_with("ms. 1 active and 1 backup servers online. 0 sessions requeued, 0 total in queue."),
+        "{line}"
+    );
+    served("a");
+    status.store(404, Ordering::Relaxed);
+    let line = log.wait("Server back/a is");
+    assert!(line.contains("is stopping, reason: Layer7 check conditionally passed, code: 404"), "{line}");
+    served("b");
+    assert!(ask(&socket, "show stat back 4 -1").contains(",NOLB,"));
+    status.store(200, Ordering::Relaxed);
+    log.wait("Server back/a is UP");
+    served("a");
+}
+
+#[test]
+fn a_backend_without_a_server_that_works_says_so_and_answers_503() {
+    let log = Syslog::new();
+    let (web, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n log {} local0\nlisten l\n bind {}\n server a {} check {PACE}\n server b {} check {PACE} backup\n",
+        log.address(),
+        fd(&web),
+        nobody(),
+        nobody(),
+    ));
+    // Which of the two is found first is not told.
+    let first = log.wait("erver l/");
+    assert!(
+        first.contains("is DOWN, reason: Layer4 connection problem, info: \"Connection refused\""),
+        "{first}"
+    );
+    log.wait("backend l has no server available!");
+    assert!(get(address).starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
+fn a_server_that_begins_down_serves_when_its_checks_say_so() {
+    let status = Arc::new(AtomicU16::new(500));
+    let a = server("a", &status);
+    let log = Syslog::new();
+    let (web, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 60s\n option log-health-checks\nlisten l\n bind {}\n server a {a} check {PACE} rise 2 init-state fully-down\n",
+        log.address(),
+        fd(&web),
+    ));
+    let line = log.wait("Health check for server l/a failed, reason: Layer7 wrong status, code: 500");
+    assert!(line.ends_with(", status: 0/2 DOWN."), "{line}");
+    assert!(get(address).starts_with("HTTP/1.1 503 "));
+    status.store(200, Ordering::Relaxed);
+    assert!(log.wait("Health check for server l/a succeeded").ends_with(", status: 1/2 DOWN."));
+    assert!(log.wait("Health check for server l/a succeeded").ends_with(", status: 3/3 UP."));
+    // What was said in the line before is not said again.
+    assert!(log.wait("Server l/a is UP").contains("is UP. 1 active"));
+    assert!(get(address).ends_with("\r\n\r\na"));
+}
+
+#[test]
+fn a_server_that_is_silent_is_down_after_timeout_check() {
+    let silent = origin(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let log = Syslog::new();
+    let (web, _) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 30ms\nlisten l\n bind {}\n server a {silent} check {PACE}\n",
+        log.address(),
+        fd(&web),
+    ));
+    assert!(log.wait("Server l/a is DOWN").contains("reason: Layer7 timeout, check duration: "));
+}
+
+#[test]
+fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
+    let (tell, told) = mpsc::channel();
+    let talk = origin(move |mut stream| {
+        let mut heard = Vec::new();
+        let _ = stream.write_all(b"220 ready\r\n");
+        let mut bytes = [0; 64];
+        while let Ok(length @ 1..) = stream.read(&mut bytes) {
+            heard.extend_from_slice(&bytes[..length]);
+            if heard.ends_with(b"NOOP\r\n") {
+                let _ = stream.write_all(b"500 no\r\n");
+                break;
+            }
+        }
+        let _ = tell.send(String::from_utf8(heard).unwrap());
+    });
+    let log = Syslog::new();
+    let (web, _) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode tcp\n log {} local0\nlisten l\n bind {}\n option tcp-check\n timeout check 60s\n tcp-check connect\n tcp-check expect string 220\n \
+         tcp-check send \"NOOP\\r\\n\"\n tcp-check expect comment \"a noop\" rstring ^250\n server a {} check check-send-proxy port {} {PACE}\n",
+        log.address(),
+        fd(&web),
+        nobody(),
+        talk.port(),
+    ));
+    let line = log.wait("Server l/a is DOWN");
+    let why = "reason: Layer7 invalid response, info: \"TCPCHK did not match content (regex) at step 4 comment: 'a noop'\"";
+    assert!(line.contains(why), "{line}");
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "PROXY UNKNOWN\r\nNOOP\r\n");
+}
+
+#[test]
+fn what_is_wrong_with_checks_is_said_with_its_place() {
+    let folder = Folder::new();
+    for (lines, sentence) in [
+        (" server a 127.0.0.1:1 check inter", "'inter' : missing value"),
+        (" server a 127.0.0.1:1 check rise 0", "rise"),
+        (" server a 127.0.0.1 check", "has no port, and its checks have none either"),
+        (" server a 127.0.0.1:1 check addr 1.2.3.4.5.6.7:x:y", "'addr' : "),
+        (" option httpchk GET / HTTP/2.0", "expects a version as HTTP/1.1 and got 'HTTP/2.0'"),
+        (" option httpchk\n http-check expect status 2xx", "expects statuses and ranges of them"),
+        (" option httpchk\n http-check expect string", "'http-check expect' expects"),
+        (" option httpchk\n http-check expect rstring (", "this regular expression is refused"),
+        (" option httpchk\n http-check expect string a b", "one word is the pattern"),
+        (" option httpchk\n http-check expect hdr name x", "'http-check expect hdr' is not built yet"),
+        (" option httpchk\n http-check send hdr X %[date]", "log formats in checks are not built yet"),
+        (" option httpchk\n http-check send meth", "expects a value for 'meth'"),
+        (" option tcp-check\n tcp-check send-binary 0g", "an even number of hexadecimal digits"),
+        (" option tcp-check\n tcp-check connect port 0", "'port' expects a number from 1 to 65535"),
+        (" option tcp-check\n tcp-check connect ssl", "'tcp-check connect ssl' is not built yet"),
+    ] {
+        let file = folder.file("wrong.cfg", &format!("{DEFAULTS}listen l\n bind 127.0.0.1:1\n{lines}\n"));
+        let output = common::command().arg("-c").arg("-f").arg(file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(sentence) && !output.status.success(), "{lines}: {said}");
+    }
+    let file = folder
+        .file("idle.cfg", &format!("{DEFAULTS}listen l\n bind 127.0.0.1:1\n http-check expect status 200\n"));
+    let output = common::command().arg("-c").arg("-f").arg(file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("'http-check expect' has no effect here") && output.status.success(), "{said}");
+}
