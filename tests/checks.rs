@@ -14,6 +14,9 @@ use std::sync::{Arc, mpsc};
 /// Patient while a check is made, for busy machines, and quick where the next one matters.
 const PACE: &str = "inter 1s fastinter 20ms downinter 20ms";
 
+/// The same, for servers that are never settled: their checks are made at the quick pace, and may take as long as they like.
+const UNSETTLED: &str = "inter 60s fastinter 20ms downinter 20ms";
+
 /// A syslog server.
 struct Syslog(UdpSocket);
 
@@ -41,6 +44,15 @@ impl Syslog {
             }
             seen = format!("{seen}{line}\n");
         }
+    }
+}
+
+/// Waits until something is so.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it never is so");
+        std::thread::yield_now();
     }
 }
 
@@ -172,6 +184,60 @@ fn a_server_that_begins_down_serves_when_its_checks_say_so() {
 }
 
 #[test]
+fn a_server_that_comes_back_from_maintenance_is_up_until_a_check_fails() {
+    let status = Arc::new(AtomicU16::new(500));
+    let a = server("a", &status);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let socket = folder.0.join("control");
+    let (web, address) = listener();
+    // After the first check there is none for a minute.
+    let _program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n{DEFAULTS} mode http\n log {} local0\nlisten l\n bind {}\n option httpchk\n server a {a} check inter 60s\n",
+        socket.display(),
+        log.address(),
+        fd(&web),
+    ));
+    log.wait("Server l/a is DOWN");
+    assert!(get(address).starts_with("HTTP/1.1 503 "));
+    assert_eq!(ask(&socket, "set server l/a state maint"), "\n");
+    // The lane looks once a second. 6: checked; 8: not now.
+    until(|| ask(&socket, "show servers state l").contains(" 0 14 0 "));
+    assert_eq!(ask(&socket, "set server l/a state ready"), "\n");
+    until(|| ask(&socket, "show stat l 4 -1").contains(",UP 1/3,"));
+    status.store(200, Ordering::Relaxed);
+    assert!(get(address).ends_with("\r\n\r\na"));
+}
+
+#[test]
+fn a_section_has_the_steps_of_its_defaults_until_it_has_its_own() {
+    let (tell, told) = mpsc::channel();
+    let a = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).unwrap_or(0);
+        let _ = stream.write_all(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let request = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let _ = tell.send(request.split("\r\n\r\n").next().unwrap().to_owned());
+    });
+    for (own, request, state) in [
+        ("", "GET /base HTTP/1.1\r\nhost: d\r\nconnection: close", "DOWN"),
+        (" http-check disable-on-404\n", "GET /base HTTP/1.1\r\nhost: d\r\nconnection: close", "DOWN"),
+        (" http-check expect status 302\n", "GET /base HTTP/1.1\r\nconnection: close", "UP"),
+        (" option httpchk GET /own\n", "GET /own HTTP/1.0", "UP"),
+    ] {
+        let log = Syslog::new();
+        let (web, _) = listener();
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\n log {} local0\n option log-health-checks\n option httpchk GET /base HTTP/1.1\n http-check send hdr Host d\n \
+             http-check expect status 200\nlisten l\n bind {}\n{own} server a {a} check inter 60s\n",
+            log.address(),
+            fd(&web),
+        ));
+        assert!(log.wait("Health check for server l/a").ends_with(&format!(" {state}.")), "{own}");
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), request, "{own}");
+    }
+}
+
+#[test]
 fn a_server_that_is_silent_is_down_after_timeout_check() {
     let silent = origin(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
@@ -179,7 +245,7 @@ fn a_server_that_is_silent_is_down_after_timeout_check() {
     let log = Syslog::new();
     let (web, _) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 30ms\nlisten l\n bind {}\n server a {silent} check {PACE}\n",
+        "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 30ms\nlisten l\n bind {}\n server a {silent} check {UNSETTLED}\n",
         log.address(),
         fd(&web),
     ));
@@ -205,8 +271,8 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
     let log = Syslog::new();
     let (web, _) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode tcp\n log {} local0\nlisten l\n bind {}\n option tcp-check\n timeout check 60s\n tcp-check connect\n tcp-check expect string 220\n \
-         tcp-check send \"NOOP\\r\\n\"\n tcp-check expect comment \"a noop\" rstring ^250\n server a {} check check-send-proxy port {} {PACE}\n",
+        "{DEFAULTS} mode tcp\n log {} local0\nlisten l\n bind {}\n option tcp-check\n timeout check 60s\n tcp-check connect default\n tcp-check expect string 220\n \
+         tcp-check send \"NOOP\\r\\n\"\n tcp-check expect comment \"a noop\" rstring ^250\n server a {} check check-send-proxy port {} {UNSETTLED}\n",
         log.address(),
         fd(&web),
         nobody(),

@@ -46,7 +46,7 @@ fn what_is_not_built_is_refused_by_name_with_its_place() {
         (" tune.vars.txn-max-size 1k\n", "tune.vars.txn-max-size"),
         ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
         ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),
-        ("backend b\n server s 127.0.0.1:82 check\n", "check"),
+        ("backend b\n server s 127.0.0.1:82 agent-check\n", "agent-check"),
         ("backend b\n server s 127.0.0.1:82 track x/y\n", "track"),
         ("frontend f\n bind 127.0.0.1:83\n stats enable\n", "stats enable"),
     ] {

@@ -1,6 +1,6 @@
 //! What others read of a server's checks. Written once a check, by the lane that checks the server; read by reports.
 
-use crate::health::{Change, Health, Running};
+use crate::health::{Change, Health, Init, Running};
 use crate::status::{Status, Verdict};
 use manylane_sync::{LockClass, Mutex};
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub struct Report {
     pub took: Duration,
     /// One is under way.
     pub in_progress: bool,
+    /// The server is in maintenance, and not checked.
+    pub paused: bool,
     /// How healthy the server is.
     pub health: Health,
     /// Failed checks that moved its health.
@@ -41,6 +43,7 @@ impl Board {
                 verdict: Verdict::new(Status::Ini, ""),
                 took: Duration::ZERO,
                 in_progress: false,
+                paused: false,
                 health,
                 failed: 0,
                 downs: 0,
@@ -60,6 +63,33 @@ impl Board {
         let mut report = self.0.lock();
         report.in_progress = true;
         report.health.running()
+    }
+
+    /// Nobody looks after the server now.
+    pub fn pause(&self) {
+        self.0.lock().paused = true;
+    }
+
+    /// The check that was begun does not count.
+    pub fn cancel(&self) {
+        self.0.lock().in_progress = false;
+    }
+
+    /// The server comes back from where nobody looked after it: it is up, until one check has failed. Whether it was not.
+    pub fn come_back(&self, now: Duration) -> bool {
+        let mut report = self.0.lock();
+        let was = report.health.running();
+        report.paused = false;
+        report.health = Health::new(report.health.rise(), report.health.fall(), Init::Up);
+        if was == Running::Up {
+            return false;
+        }
+        if was == Running::Down {
+            let down_for = now.saturating_sub(report.changed);
+            report.down_for += down_for;
+        }
+        report.changed = now;
+        true
     }
 
     /// A check is over. Whether it is worth a line, since it moved the health or came to something else than the last, and what changed.

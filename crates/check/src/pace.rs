@@ -35,11 +35,13 @@ impl Pace {
         time.mul_f64(1.0 + part * f64::from(self.spread.min(50)) / 100.0).max(Self::SHORTEST)
     }
 
-    /// How long the first check of the server at `place` of `count` waits, so that not all are checked at once: they share the shortest `inter`
-    /// among them, where that is a second or more, and `most` (`max-spread-checks`) if that is less.
+    /// Servers with a shorter `inter` do not say how far first checks lie apart.
+    pub const SPREADS_FROM: Duration = Duration::from_secs(1);
+
+    /// How long the first check of the server at `place` of `count` waits, so that not all are checked at once: they share `shortest`, the shortest
+    /// `inter` of those from [`SPREADS_FROM`](Self::SPREADS_FROM) on, and `most` (`max-spread-checks`) if that is less.
     pub fn first(shortest: Duration, most: Option<Duration>, place: usize, count: usize) -> Duration {
-        let room = if shortest < Duration::from_secs(1) { Duration::ZERO } else { shortest };
-        let room = most.map_or(room, |most| room.min(most));
+        let room = most.map_or(shortest, |most| shortest.min(most));
         room.mul_f64(place as f64 / count.max(1) as f64)
     }
 }
@@ -87,6 +89,5 @@ mod tests {
         assert_eq!(Pace::first(2 * second, None, 0, 4), Duration::ZERO);
         assert_eq!(Pace::first(2 * second, None, 3, 4), second * 3 / 2);
         assert_eq!(Pace::first(2 * second, Some(second), 2, 4), second / 2);
-        assert_eq!(Pace::first(second / 2, None, 3, 4), Duration::ZERO, "shorter than a second: at once");
     }
 }

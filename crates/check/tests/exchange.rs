@@ -20,7 +20,7 @@ fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<
     let mut coming: Vec<u8> = Vec::new();
     loop {
         match run.ask() {
-            Ask::Connect(_) => run.connected(),
+            Ask::Connect { .. } => run.connected(),
             Ask::Send(bytes) => {
                 sent.extend_from_slice(bytes);
                 run.sent();
@@ -200,6 +200,12 @@ fn tcp_steps_run_in_order_and_say_where_they_failed() {
         "TCPCHK matched unwanted content 'bad' at step 2".into()
     );
     assert_eq!(verdict(&never, true, &[b"fine"]).status, Status::L7Ok);
+    assert_eq!(&*verdict(&never, true, &[b""]).info, "TCPCHK got an empty response at step 2");
+    let tell = Script::new(vec![Step::Send((*b"hello").into())]);
+    assert_eq!(
+        play(&tell, true, &[], 1).1,
+        Verdict { code: Some(0), ..Verdict::new(Status::L7Ok, "(tcp-check)") }
+    );
     let mut run = talk.run(true);
     run.ask();
     run.connected();

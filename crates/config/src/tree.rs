@@ -260,6 +260,8 @@ pub struct Settings {
     pub check_kind: Option<Statement>,
     /// `http-check` and `tcp-check` lines in order: the section's own, or those of its `defaults`.
     pub check_steps: Vec<Statement>,
+    /// `http-check disable-on-404`
+    pub disable_on_404: Option<Set<bool>>,
     pub client_keep_alive: KeepAlive,
     pub cookie: Option<Set<Cookie>>,
     pub default_backend: Option<Set<Word>>,
@@ -320,6 +322,7 @@ impl Default for Settings {
             balance: None,
             check_kind: None,
             check_steps: Vec::new(),
+            disable_on_404: None,
             client_keep_alive: KeepAlive::default(),
             cookie: None,
             default_backend: None,

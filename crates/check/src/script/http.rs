@@ -2,7 +2,7 @@
 
 use super::{Expect, Judgement, MOST_BYTES, Pattern, Script, Step, contains};
 use crate::status::{Status, Verdict};
-use manylane_buf::{Chain, Segment};
+use manylane_buf::Chain;
 use manylane_h1::{Asked, BodyReader, From, Limits, Response, ResponseParser};
 use manylane_http::Method;
 use std::ops::RangeInclusive;
@@ -182,11 +182,17 @@ impl Answer {
         self.response.as_ref().map(|(response, _)| response.head.status())
     }
 
-    pub(super) fn feed(&mut self, segment: Segment) {
+    /// Whether no more is looked at.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended || self.bad
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
         if self.ended || self.bad {
             return;
         }
-        if self.input.push_back(segment).is_err() {
+        // Copied, since a cluster for each byte would be much memory.
+        if self.input.append(bytes).is_err() {
             self.bad = true;
             return;
         }

@@ -17,6 +17,11 @@ pub use http::{HttpRequest, StatusRanges};
 /// Bytes of an answer that are looked at, at most; what comes after them is not waited for.
 pub const MOST_BYTES: usize = 16 << 10;
 
+/// How often an answer is looked at as it comes; then only for each [`MANY_BYTES`], and at its end. A server that sends byte for byte must not have
+/// its answer searched anew for each.
+const MOST_LOOKS: u32 = 256;
+const MANY_BYTES: usize = 1 << 10;
+
 /// What is done for a check, in order.
 #[derive(Debug)]
 pub struct Script {
@@ -30,10 +35,12 @@ pub struct Script {
 /// One step.
 #[derive(Debug)]
 pub enum Step {
-    /// A connection is opened, to this port if it says one.
+    /// A connection is opened.
     Connect {
-        /// `port`
+        /// `port`, if it says one.
         port: Option<u16>,
+        /// As the server's own connections are: they may begin with a header.
+        own: bool,
     },
     /// These bytes are sent.
     Send(Box<[u8]>),
@@ -72,8 +79,13 @@ pub enum Pattern {
 /// What a run waits for.
 #[derive(Debug)]
 pub enum Ask<'s> {
-    /// A new connection, to this port if there is one; then [`Exchange::connected`].
-    Connect(Option<u16>),
+    /// A new connection, as [`Step::Connect`] says; then [`Exchange::connected`].
+    Connect {
+        /// To this port.
+        port: Option<u16>,
+        /// With what the server's own begin with.
+        own: bool,
+    },
     /// These bytes to be sent; then [`Exchange::sent`].
     Send(&'s [u8]),
     /// Bytes, or the end of them: [`Exchange::received`].
@@ -96,6 +108,10 @@ pub struct Exchange<'s> {
     ended: bool,
     /// The status code of the last answer.
     code: Option<u16>,
+    /// How often the answer was looked at.
+    looks: u32,
+    /// Bytes that came since it was.
+    unseen: usize,
 }
 
 /// Whether an answer is as it should be.
@@ -111,13 +127,13 @@ pub(crate) enum Judgement {
 impl Script {
     /// That a connection can be made.
     pub fn connect() -> Self {
-        Self::new(vec![Step::Connect { port: None }])
+        Self::new(vec![Step::Connect { port: None, own: true }])
     }
 
     /// These steps over TCP. One that begins with no connection gets one.
     pub fn new(mut steps: Vec<Step>) -> Self {
         if !matches!(steps.first(), Some(Step::Connect { .. })) {
-            steps.insert(0, Step::Connect { port: None });
+            steps.insert(0, Step::Connect { port: None, own: true });
         }
         Self { steps, http: false, disable_on_404: false }
     }
@@ -129,7 +145,17 @@ impl Script {
 
     /// Runs it once. `serves`: the server has not gone down.
     pub fn run(&self, serves: bool) -> Exchange<'_> {
-        Exchange { script: self, at: 0, serves, input: Vec::new(), answer: None, ended: false, code: None }
+        Exchange {
+            script: self,
+            at: 0,
+            serves,
+            input: Vec::new(),
+            answer: None,
+            ended: false,
+            code: None,
+            looks: 0,
+            unseen: 0,
+        }
     }
 }
 
@@ -139,7 +165,7 @@ impl<'s> Exchange<'s> {
         let script = self.script;
         while let Some(step) = script.steps.get(self.at) {
             match step {
-                Step::Connect { port } => return Ask::Connect(*port),
+                &Step::Connect { port, own } => return Ask::Connect { port, own },
                 Step::Send(bytes) => return Ask::Send(bytes),
                 Step::Expect(expect) => match self.judge(expect) {
                     Judgement::Wait => return Ask::Receive,
@@ -154,14 +180,24 @@ impl<'s> Exchange<'s> {
     fn success(&self) -> Verdict {
         let status = match self.script.steps.last() {
             Some(Step::Connect { .. }) | None => Status::L4Ok,
-            Some(_) => Status::L7Ok,
+            // Nothing has judged it.
+            Some(Step::Send(_)) => {
+                return Verdict { status: Status::L7Ok, code: Some(0), info: "(tcp-check)".into() };
+            }
+            Some(Step::Expect(_)) => Status::L7Ok,
         };
         Verdict { status, code: self.code, info: Box::default() }
     }
 
     fn judge(&mut self, expect: &Expect) -> Judgement {
+        let ended =
+            self.ended || self.input.len() >= MOST_BYTES || self.answer.as_ref().is_some_and(Answer::is_over);
+        if self.looks >= MOST_LOOKS && self.unseen < MANY_BYTES && !ended {
+            return Judgement::Wait;
+        }
+        (self.looks, self.unseen) = (self.looks + 1, 0);
         if !self.script.http {
-            return tcp::judge(expect, &self.input, self.ended || self.input.len() >= MOST_BYTES);
+            return tcp::judge(expect, &self.input, ended);
         }
         let Some(answer) = &mut self.answer else { return Judgement::Wait };
         let judged = answer.judge(expect, self.script.disable_on_404 && self.serves);
@@ -183,13 +219,15 @@ impl<'s> Exchange<'s> {
         self.at += 1;
         self.input.clear();
         self.ended = false;
+        (self.looks, self.unseen) = (0, 0);
         self.answer = self.script.http.then(|| Answer::new(self.script.steps.get(self.at.wrapping_sub(1))));
     }
 
     /// These bytes came, or the end.
     pub fn received(&mut self, segment: Option<Segment>) {
+        self.unseen += segment.as_ref().map_or(0, |segment| segment.len());
         match (segment, &mut self.answer) {
-            (Some(segment), Some(answer)) => answer.feed(segment),
+            (Some(segment), Some(answer)) => answer.feed(&segment),
             (None, Some(answer)) => answer.end(),
             (Some(segment), None) => {
                 let room = MOST_BYTES - self.input.len().min(MOST_BYTES);

@@ -29,7 +29,7 @@ pub(super) fn judge(expect: &Expect, input: &[u8], last: bool) -> Judgement {
     if !matches && !last {
         return Judgement::Wait;
     }
-    if matches != expect.negated && (expect.negated || !input.is_empty()) {
+    if matches != expect.negated && !input.is_empty() {
         return Judgement::Good;
     }
     let what = match &expect.pattern {

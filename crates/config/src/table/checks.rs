@@ -1,7 +1,7 @@
 //! Health checks: their steps in proxies.
 
 use super::place::{DLB, Place, Places};
-use super::{Keyword, own};
+use super::{Keyword, flag, own};
 use crate::build::{Builder, Line};
 
 pub(super) fn rows() -> Vec<Keyword> {
@@ -21,12 +21,11 @@ pub(super) fn rows() -> Vec<Keyword> {
             0,
             "what is asked",
         ),
-        ("http-check disable-on-404", "", 0, "a server that answers 404 gets no new clients"),
         ("tcp-check comment", "text", 1, "names the next step in reports"),
         ("tcp-check connect", "[default] [port port] [comment text]", 0, "opens a connection"),
         (
             "tcp-check expect",
-            "[comment text] [!] string|rstring|binary|rbinary pattern",
+            "[comment text] [!] string|rstring|binary pattern",
             2,
             "what the answer must hold",
         ),
@@ -52,6 +51,10 @@ pub(super) fn rows() -> Vec<Keyword> {
         rows.push(own(name, DLB, usage, 0, help).adds().refused(reason));
     }
     rows.push(
+        flag("http-check disable-on-404", DLB, "a server that answers 404 gets no new clients")
+            .built(|b, line| b.settings().disable_on_404 = Some(line.set(true))),
+    );
+    rows.push(
         own("external-check command", DLB, "program", 1, "the program that checks")
             .refused("external checks are not built"),
     );
@@ -66,11 +69,20 @@ pub(super) fn rows() -> Vec<Keyword> {
     rows
 }
 
-/// Keeps a step. The first of a section takes the place of those that it has from its `defaults`.
+/// Keeps a step. The first of a section takes the place of those of its family that it has from its `defaults`.
 fn step(b: &mut Builder<'_>, line: &Line<'_>) {
-    let begins = b.proxy().pos;
     let statement = line.statement();
-    let steps = &mut b.settings().check_steps;
-    steps.retain(|step| step.pos >= begins);
-    steps.push(statement);
+    forget_inherited(b, family(statement.keyword));
+    b.settings().check_steps.push(statement);
+}
+
+/// Drops the steps of a family that a section has from its `defaults`.
+pub(super) fn forget_inherited(b: &mut Builder<'_>, of: &str) {
+    let begins = b.proxy().pos;
+    b.settings().check_steps.retain(|step| step.pos >= begins || family(step.keyword) != of);
+}
+
+/// `http-check` or `tcp-check`.
+fn family(keyword: &str) -> &str {
+    keyword.split(' ').next().unwrap_or_default()
 }

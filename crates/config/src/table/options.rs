@@ -213,7 +213,9 @@ fn check_kind(b: &mut Builder<'_>, line: &Line<'_>) {
     let statement = line.statement();
     let kind = &mut b.settings().check_kind;
     if line.prefix == Prefix::None {
+        let steps = if line.keyword.name == "option httpchk" { "http-check" } else { "tcp-check" };
         *kind = Some(statement);
+        super::checks::forget_inherited(b, steps);
     } else if kind.as_ref().is_some_and(|kind| kind.keyword == statement.keyword) {
         *kind = None;
     }

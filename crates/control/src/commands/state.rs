@@ -62,7 +62,8 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                     Admin::Maintenance => 1,
                 };
             let report = server.check.as_ref().map(|check| check.board.read());
-            let paused = if server.disabled { 8 } else { 0 };
+            let paused = server.disabled || report.as_ref().is_some_and(|report| report.paused);
+            let paused = if paused { 8 } else { 0 };
             let (since, status, result, health, check) = match &report {
                 Some(report) => {
                     let since = Time::now().since(Time::ZERO).saturating_sub(report.changed).as_secs();

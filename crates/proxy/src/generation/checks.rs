@@ -64,7 +64,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let settings = &proxy.settings;
         let time = |set: &Option<Set<Duration>>| set.map(|set| set.value);
         let inter = time(inter).unwrap_or(Pace::USUAL).max(Pace::SHORTEST);
-        let connect = settings.timeout(Timeout::Connect).unwrap_or(inter).min(inter);
+        let connect = settings.timeout(Timeout::Connect).filter(|time| !time.is_zero()).unwrap_or(inter).min(inter);
         let elsewhere = addr.is_some() || port.is_some();
         let init = match init_state.map(|set| set.value) {
             Some("fully-up") => Init::FullyUp,
@@ -75,6 +75,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let count = |set: &Option<Set<u32>>, usual| set.map_or(usual, |set| set.value);
         let health = Health::new(count(rise, 2), count(fall, 3), init);
         let mut options = server.connect.clone();
+        options.fast_open = false; // it would say that it is connected before it is
         if let Some(source) = &mut options.source {
             // There is no client whose address could be shown.
             source.present = source.present.filter(|present| matches!(present, Present::Address(_)));
@@ -148,12 +149,18 @@ fn place(
         Some(other) => return other.endpoints().map_or(ServerPlace::Nowhere, |mut all| ServerPlace::At(all.swap_remove(0))),
         None => own_ip,
     };
-    let Some(ip) = ip else { return server.place.clone() };
+    let Some(ip) = ip else {
+        if port.is_some() || script.steps().iter().any(|step| matches!(step, Step::Connect { port: Some(_), .. })) {
+            let message = format!("server '{}' has no IP address, so its checks have no port; leave it out, or say 'addr'", server.name);
+            refuse.found.alert(pos, message);
+        }
+        return server.place.clone();
+    };
     let written = match &other {
         Some(Address { place: Place::Ip { port: Port::One(port), .. }, .. }) => Some(*port),
         _ => None,
     };
-    let by_script = script.steps().iter().all(|step| !matches!(step, Step::Connect { port: None }));
+    let by_script = script.steps().iter().all(|step| !matches!(step, Step::Connect { port: None, .. }));
     match port.or(written).or(own_port) {
         Some(port) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
         None if by_script => ServerPlace::At(Endpoint::Ip((ip, 0).into())),
@@ -188,11 +195,17 @@ fn script(proxy: &Proxy, refuse: &mut Refuse<'_>) -> Script {
         let message = format!("'{}' has no effect here: there is no '{option}', or another kind of check after it", step.keyword);
         refuse.found.warning(step.pos, message);
     }
+    if let Some(set) = &settings.disable_on_404
+        && set.pos >= proxy.pos
+        && wanted != "http-check"
+    {
+        refuse.idle(&settings.disable_on_404, "http-check disable-on-404", "there is no 'option httpchk', or another kind of check after it");
+    }
     let Some(kind) = kind else { return Script::connect() };
     match kind.keyword {
         "option redis-check" => redis::script(),
         "option tcp-check" => tcp_script(of(wanted), refuse),
-        _ => http_script(kind, of(wanted), refuse),
+        _ => http_script(kind, of(wanted), settings.disable_on_404.is_some(), refuse),
     }
 }
 
@@ -240,10 +253,10 @@ fn tcp_script<'p>(steps: impl Iterator<Item = &'p Statement>, refuse: &mut Refus
         match step.keyword {
             "tcp-check comment" => named = words.next().map(text),
             "tcp-check connect" => {
-                let mut port = None;
+                let (mut port, mut own) = (None, false);
                 while let Some(word) = words.next() {
                     match word.bytes() {
-                        b"default" => {}
+                        b"default" => own = true,
                         b"comment" => drop(words.value("comment", refuse)),
                         b"port" => {
                             let Some(value) = words.value("port", refuse) else { break };
@@ -255,7 +268,7 @@ fn tcp_script<'p>(steps: impl Iterator<Item = &'p Statement>, refuse: &mut Refus
                         _ => words.unknown(word, refuse),
                     }
                 }
-                made.push(Step::Connect { port });
+                made.push(Step::Connect { port, own });
             }
             "tcp-check expect" => {
                 if let Some(expect) = expect(&mut words, number + 1, &named, false, refuse) {
@@ -282,7 +295,7 @@ fn tcp_script<'p>(steps: impl Iterator<Item = &'p Statement>, refuse: &mut Refus
     Script::new(made)
 }
 
-fn http_script<'p>(kind: &Statement, steps: impl Iterator<Item = &'p Statement>, refuse: &mut Refuse<'_>) -> Script {
+fn http_script<'p>(kind: &Statement, steps: impl Iterator<Item = &'p Statement>, disable_on_404: bool, refuse: &mut Refuse<'_>) -> Script {
     let mut first = HttpRequest::default();
     match &kind.words[..] {
         [] => {}
@@ -297,14 +310,13 @@ fn http_script<'p>(kind: &Statement, steps: impl Iterator<Item = &'p Statement>,
         }
     }
     check_line(&first, kind, refuse);
-    let (mut made, mut named, mut disable_on_404): (Vec<Step>, Option<Box<str>>, bool) = (Vec::new(), None, false);
+    let (mut made, mut named): (Vec<Step>, Option<Box<str>>) = (Vec::new(), None);
     // The first request is that of the option, to which `http-check send` adds.
     let mut implied = Some(first);
     for (number, step) in steps.enumerate() {
         let mut words = Words::new(step);
         match step.keyword {
             "http-check comment" => named = words.next().map(text),
-            "http-check disable-on-404" => disable_on_404 = true,
             "http-check send" => {
                 let request = request(&mut words, implied.take().unwrap_or_default(), refuse);
                 check_line(&request, step, refuse);
@@ -336,6 +348,19 @@ fn check_line(request: &HttpRequest, step: &Statement, refuse: &mut Refuse<'_>) 
     }
 }
 
+/// A log format that is only text: a sign of its own is written twice.
+fn literal(format: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = format.iter();
+    let mut plain = Vec::new();
+    while let Some(&byte) = bytes.next() {
+        if byte == b'%' && bytes.next() != Some(&b'%') {
+            return None;
+        }
+        plain.push(byte);
+    }
+    Some(plain)
+}
+
 /// `http-check send`
 fn request(words: &mut Words<'_>, mut request: HttpRequest, refuse: &mut Refuse<'_>) -> HttpRequest {
     while let Some(word) = words.next() {
@@ -353,16 +378,11 @@ fn request(words: &mut Words<'_>, mut request: HttpRequest, refuse: &mut Refuse<
             }
             b"hdr" => {
                 let (Some(name), Some(value)) = (words.value("hdr", refuse), words.value("hdr", refuse)) else { break };
-                // It is a log format: a sign of its own is written twice.
-                let literal = value.bytes().split(|byte| *byte == b'%').collect::<Vec<_>>();
-                let expressions = value.bytes().windows(2).filter(|pair| pair[0] == b'%').count();
-                let doubled = value.bytes().windows(2).filter(|pair| *pair == b"%%").count();
-                if literal.len() > 1 && expressions != 2 * doubled {
+                let Some(plain) = literal(value.bytes()) else {
                     words.wrong(value, "log formats in checks are not built yet; write %% for a percent sign", refuse);
                     continue;
-                }
-                let plain = String::from_utf8_lossy(value.bytes()).replace("%%", "%");
-                if let Err(why) = request.add(name.bytes(), plain.as_bytes()) {
+                };
+                if let Err(why) = request.add(name.bytes(), &plain) {
                     words.wrong(name, &why, refuse);
                 }
             }
@@ -426,5 +446,19 @@ fn expect(
                 None
             }
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::literal;
+
+    #[test]
+    fn a_percent_sign_is_written_twice_and_all_else_that_begins_with_one_is_an_expression() {
+        for (format, plain) in
+            [("100%%", Some("100%")), ("%%a%%", Some("%a%")), ("%[date]%%", None), ("%", None), ("%%%", None), ("", Some(""))]
+        {
+            assert_eq!(literal(format.as_bytes()).as_deref(), plain.map(str::as_bytes), "{format}");
+        }
     }
 }

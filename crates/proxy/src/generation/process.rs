@@ -277,7 +277,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         hard_stop_after: hard_stop_after.map(|Set { value: HardStop { after }, .. }| after),
         grace: grace.map_or(Duration::ZERO, |set| set.value),
         spread_checks: spread_checks.map_or(0, |set| set.value),
-        max_spread_checks: max_spread_checks.map(|set| set.value),
+        max_spread_checks: max_spread_checks.map(|set| set.value).filter(|time| !time.is_zero()),
         busy_polling: is_on(busy_polling),
         no_splice: is_on(nosplice),
         no_reuse_port: is_on(noreuseport),

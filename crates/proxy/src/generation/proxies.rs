@@ -427,6 +427,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         backlog: _, // of the listeners
         check_kind: _, // of the servers' checks
         check_steps: _,
+        disable_on_404: _,
         balance: _,
         client_keep_alive: _, // of the listeners
         cookie: _,

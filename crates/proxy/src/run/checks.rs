@@ -18,6 +18,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// How often is looked whether a server is in maintenance, or has come back.
+const PIECE: Duration = Duration::from_secs(1);
+
 static CHECK: TaskKind = TaskKind::new("check");
 
 /// Has the lane of `local` check its part of the servers, of which each of `lanes` has one.
@@ -31,9 +34,8 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
         let backends = local.generation.backends.iter();
         backends.flat_map(|backend| backend.servers.iter().filter_map(move |server| Some((backend, server, server.check.as_ref()?))))
     };
-    let (Some(shortest), count) = (checked().map(|(.., check)| check.pace.inter).min(), checked().count()) else {
-        return Ok(());
-    };
+    let spreading = checked().map(|(.., check)| check.pace.inter).filter(|inter| *inter >= Pace::SPREADS_FROM);
+    let (shortest, count) = (spreading.min().unwrap_or_default(), checked().count());
     for (place, (backend, server, _)) in checked().enumerate().filter(|(place, _)| place % lanes.len() == own) {
         let Some(index) = backend.balancer.servers().index(server.index) else { continue };
         let delay = Pace::first(shortest, process.max_spread_checks, place, count);
@@ -50,17 +52,31 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, delay: Duratio
     let Some(check) = &backend.servers[index.get()].check else { return };
     let connector = Connector::new(check.connect.clone());
     let here = local.here();
-    let mut wait = delay;
+    let state = backend.balancer.servers()[index].state();
+    let (mut wait, mut paused) = (delay, false);
     let mut noise = (backend.servers[index.get()].number as u32).wrapping_mul(0x9e37_79b9) | 1;
-    while unless_stopped(&local, here.sleep(wait)).await.is_some() {
-        let begun = here.now();
-        wait = check.pace.inter;
-        if backend.balancer.servers()[index].state().admin() == Admin::Maintenance {
-            continue; // nobody wants to know
+    loop {
+        // In pieces, so that a server that comes back from maintenance is seen soon.
+        let until = here.now() + wait;
+        while until > here.now() || paused {
+            let piece = if paused { PIECE } else { until.since(here.now()).min(PIECE) };
+            let Some(()) = unless_stopped(&local, here.sleep(piece)).await else { return };
+            let before = std::mem::replace(&mut paused, state.admin() == Admin::Maintenance);
+            if paused && !before {
+                check.board.pause();
+            }
+            if before && !paused && check.board.come_back(here.now().since(Time::ZERO)) {
+                backend.balancer.set_operation(index, Operation::Up, here.now());
+            }
         }
+        let begun = here.now();
         let serves = check.board.begin() != Running::Down;
         let mut run = check.script.run(serves);
         let Some(verdict) = unless_stopped(&local, one(&local, check, &connector, &mut run)).await else { return };
+        if state.admin() == Admin::Maintenance {
+            check.board.cancel(); // since it began
+            continue;
+        }
         let now = here.now();
         let took = now.since(begun);
         let (news, change) = check.board.end(verdict, took, now.since(Time::ZERO));
@@ -96,7 +112,7 @@ async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run:
         let left = until.since(here.now());
         match (run.ask(), &connection) {
             (Ask::Done(verdict), _) => return verdict,
-            (Ask::Connect(port), _) => {
+            (Ask::Connect { port, own }, _) => {
                 let endpoint = match (&check.place, port) {
                     (ServerPlace::At(Endpoint::Ip(address)), Some(port)) => Endpoint::Ip((address.ip(), port).into()),
                     (ServerPlace::At(endpoint), _) => endpoint.clone(),
@@ -104,8 +120,12 @@ async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run:
                 };
                 match connector.connect(&local.io, &endpoint, None, Some(deadline(true))).await {
                     Ok(made) => {
-                        if let Err(why) = give(&made, &greeting(check)).await {
-                            return run.broke(why);
+                        if own {
+                            match here.timeout(deadline(true).since(here.now()), give(&made, &greeting(check))).await {
+                                Ok(Ok(())) => {}
+                                Ok(Err(why)) => return run.broke(why),
+                                Err(_) => return run.timed_out(),
+                            }
                         }
                         connection = Some(made);
                         run.connected();
@@ -213,6 +233,7 @@ fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Opti
     let (state, level) = match change.to {
         Running::Up => ("UP", Level::Notice),
         Running::Stopping => ("stopping", Level::Notice),
+        Running::Down if change.from == Running::Stopping => ("DOWN", Level::Notice), // nobody new was sent there
         Running::Down => ("DOWN", Level::Alert),
     };
     let _ = write!(line, "{name} {}/{} is {state}", backend.name, server.name);
@@ -243,7 +264,8 @@ fn reason(line: &mut String, verdict: &Verdict, took: Duration) {
         let _ = write!(line, ", code: {code}");
     }
     if !verdict.info.is_empty() {
-        let _ = write!(line, ", info: \"{}\"", verdict.info);
+        // A server must not write the rest of the line.
+        let _ = write!(line, ", info: \"{}\"", verdict.info.replace('"', "<22>"));
     }
     let _ = write!(line, ", check duration: {}ms", took.as_millis());
 }
