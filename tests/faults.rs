@@ -502,3 +502,35 @@ fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
         told.recv_timeout(PATIENCE).expect("the server is left alone");
     }
 }
+
+#[test]
+fn a_client_that_leaves_a_queue_is_logged_as_such() {
+    let (socket, address) = listener();
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let server = origin(move |mut stream| {
+        head(&stream);
+        tell.lock().unwrap().send(()).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()); // it never answers
+    });
+    let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
+    syslog.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _program = Manylane::start(&format!(
+        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode http\n log {} local0\n \
+         option abortonclose\nfrontend f\n bind {}\n log-format \"%ST %ts\"\n default_backend b\nbackend b\n server s {server} maxconn 1\n",
+        syslog.local_addr().unwrap(),
+        fd(&socket),
+    ));
+    let ask = || {
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        client
+    };
+    let _served = ask();
+    told.recv_timeout(PATIENCE).unwrap();
+    drop(ask()); // there is no place for it
+    let mut line = [0; 4096];
+    let length = syslog.recv(&mut line).unwrap();
+    let line = String::from_utf8_lossy(&line[..length]).into_owned();
+    assert!(line.trim_end().ends_with(" CQ"), "{line}");
+}

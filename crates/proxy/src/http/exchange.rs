@@ -94,8 +94,8 @@ pub(super) enum Failed {
     Answer(u16, Termination),
     /// It is tried again: nothing reached the client, and all that was sent is still here.
     Again { persistent: bool },
-    /// The client is gone.
-    Client,
+    /// The client is gone, and what was done for it then.
+    Client(Phase),
     /// A rule has another answer than the server's.
     Ruled(End, Answer),
     /// A rule closes the connection.
@@ -322,8 +322,8 @@ impl Session<'_> {
                     backend.counts.own().responses_denied.add(1);
                     return After::Close;
                 }
-                Err(Failed::Client) => {
-                    self.note(|record| record.ended = Termination::new(Cause::ClientLeft, Phase::Headers));
+                Err(Failed::Client(phase)) => {
+                    self.note(|record| record.ended = Termination::new(Cause::ClientLeft, phase));
                     self.frontend.counts.own().request_errors.add(1);
                     return After::Close;
                 }
@@ -449,7 +449,7 @@ impl Session<'_> {
                 });
                 let ended = failed.ended;
                 let left = ended.cause == Cause::ClientLeft;
-                return Err(if left { Failed::Client } else { Failed::Answer(503, ended) });
+                return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
             }
         };
         let index = hold.index();
@@ -584,7 +584,7 @@ impl Session<'_> {
                 return Err(or_again(on.junk, status, server_failed(Cause::Refused)));
             }
             Ok(Ok(Err(NoHead::Client))) => {
-                return Err(Failed::Client);
+                return Err(Failed::Client(Phase::Headers));
             }
             Ok(Err(Broken::Framing(error))) => {
                 return Err(Failed::Answer(error.status, Termination::new(Cause::Refused, Phase::Data)));
@@ -595,7 +595,7 @@ impl Session<'_> {
                 return Err(Failed::Answer(400, Termination::new(Cause::ClientLeft, Phase::Headers)));
             }
             Ok(Err(Broken::Sender)) => {
-                return Err(Failed::Client);
+                return Err(Failed::Client(Phase::Headers));
             }
             Err(Cause::ClientSilent) => {
                 return Err(Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Data)));
@@ -681,7 +681,7 @@ impl Session<'_> {
                     return Err(Failed::Answer(error.status, Termination::new(Cause::Refused, Phase::Data)));
                 }
                 Err(Broken::Memory) => return Err(memory()),
-                Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client),
+                Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client(Phase::Headers)),
             }
         }
         let server_persists = said.persists(response_head.version())
