@@ -7,7 +7,7 @@ use manylane_balance::key::{self, UriKey};
 use manylane_balance::{
     Affinity, Algorithm, Balancer, HashMethod, HashType, Key, Options, ServerSpec, Servers,
 };
-use manylane_buf::Chain;
+use manylane_buf::{Chain, MAX_CLUSTER};
 use manylane_config::lex::Word;
 use manylane_http::Head;
 use std::net::SocketAddr;
@@ -60,7 +60,7 @@ impl BalanceKey {
     pub(crate) fn of_body(&self, function: HashFunction, body: &Chain) -> Key<'static> {
         let Self::Parameter(name, true) = self else { return Key::None };
         let Ok(mut body) = body.share() else { return Key::None };
-        let length = body.len();
+        let length = body.len().min(MAX_CLUSTER); // what is in one piece; a longer body is not looked through to its end
         let found = body.pull_up(length).ok().and_then(|body| key::url_param(body, name));
         found.map_or(Key::None, |value| Key::Number(function.hash(value)))
     }
@@ -214,5 +214,23 @@ fn spec(server: &Server) -> ServerSpec {
         disabled: server.disabled || matches!(server.place, ServerPlace::Nowhere),
         hash_key: hash_key.map(|text| HashFunction::Crc32.hash(text.as_bytes())),
         ..ServerSpec::new(server.name.clone(), server.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_at_the_beginning_of_a_body_is_found_however_long_it_is() {
+        let key = BalanceKey::Parameter((*b"id").into(), true);
+        let of = |length: usize| {
+            let mut body = Chain::new();
+            body.append(b"id=7&text=").expect("there is memory");
+            body.append(&vec![b'x'; length]).expect("there is memory");
+            key.of_body(HashFunction::Sdbm, &body)
+        };
+        assert_eq!(of(10), Key::Number(HashFunction::Sdbm.hash(b"7")));
+        assert_eq!(of(3 * MAX_CLUSTER), of(10));
     }
 }

@@ -130,7 +130,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-/// The hash of MD5 in the way of crypt(3), as text. Its thousand rounds take a fraction of a millisecond.
+/// The hash of MD5 in the way of crypt(3), as text. Its thousand rounds take a fraction of a millisecond for a password of the usual length, and a few for the longest.
 fn md5_crypt(password: &[u8], salt: &[u8]) -> Vec<u8> {
     let inner: [u8; 16] = Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize().into();
     let mut first = Md5::new().chain_update(password).chain_update(b"$1$").chain_update(salt);

@@ -873,12 +873,15 @@ impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
             if self.outcome.is_some()
                 && watched.received.is_none()
                 && !watched.closed
+                && !watched.unseen
                 && let Some(receiving) = receiving.as_mut().as_pin_mut()
                 && let Poll::Ready(received) = receiving.poll(context)
             {
                 match received {
                     Ok(Some(segment)) => watched.received = Some(segment),
                     Ok(None) => watched.closed = true,
+                    // Nothing is known of the client when there is no room for what it sends.
+                    Err(error) if error.errno().is_none() => watched.unseen = true,
                     Err(_) => return Poll::Ready(Err(Broken::Receiver)),
                 }
             }
@@ -898,6 +901,8 @@ struct Watched {
     received: Option<Segment>,
     /// It has closed its side.
     closed: bool,
+    /// It cannot be watched any more.
+    unseen: bool,
 }
 
 /// How a client leaves, to those who watch it.
