@@ -61,6 +61,24 @@ fn what_is_not_built_is_refused_by_name_with_its_place() {
 }
 
 #[test]
+fn dynamic_cookies_that_would_not_work_are_told() {
+    for (lines, sentence) in [
+        (" server a 127.0.0.1:82\n", "gives no server a cookie without a 'dynamic-cookie-key'"),
+        (" dynamic-cookie-key k\n server a /nowhere\n", "gives server 'a' no cookie"),
+        (
+            " dynamic-cookie-key k\n server a 127.0.0.1:82\n server b 127.0.0.1:82\n",
+            "servers 'a' and 'b' have the same cookie",
+        ),
+    ] {
+        let config =
+            format!("{DEFAULTS} mode http\nlisten l\n bind 127.0.0.1:81\n cookie S insert dynamic\n{lines}");
+        let outcome = check(&config, &[]);
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert!(said.contains(sentence) && outcome.status.success(), "{lines}: {said}");
+    }
+}
+
+#[test]
 fn conditions_versions_and_help_need_no_file() {
     let code = |words: &[&str]| command().args(words).output().unwrap().status.code();
     assert_eq!(code(&["-cc", "version_atleast(3.4) && feature(THREAD)"]), Some(0));

@@ -335,6 +335,7 @@ fn one<'c>(
         for server in built.iter_mut().filter(|server| server.id == 0) {
             server.id = ids.next(None);
         }
+        server::check_dynamic_cookies(settings, &built, refuse);
         checks::checks(proxy, process, &mut built, refuse);
         let (balancer, key) = balance::balancer(settings, mode, &built, refuse);
         for (index, _) in balancer.servers().iter() {

@@ -385,6 +385,28 @@ fn dynamic_cookie(settings: &Settings, place: &ServerPlace) -> Option<Box<[u8]>>
     Some(cookie_of(secret.bytes(), *address).into_bytes().into())
 }
 
+/// Says where `cookie dynamic` gives no server a cookie, or two the same.
+pub(super) fn check_dynamic_cookies(settings: &Settings, servers: &[Server], refuse: &mut Refuse<'_>) {
+    let Some(set) = settings.cookie.as_ref().filter(|set| set.value.dynamic) else { return };
+    if settings.dynamic_cookie_key.is_none() {
+        let message = "'cookie dynamic' gives no server a cookie without a 'dynamic-cookie-key'";
+        return refuse.found.warning(set.pos, message);
+    }
+    let mut owners = std::collections::HashMap::new();
+    for server in servers {
+        let Some(cookie) = &server.cookie else {
+            let message = format!("'cookie dynamic' gives server '{}' no cookie, since it has no IP address and port of its own", server.name);
+            refuse.found.warning(set.pos, message);
+            continue;
+        };
+        if let Some(other) = owners.insert(cookie, &server.name) {
+            let message =
+                format!("servers '{other}' and '{}' have the same cookie; give one of them a cookie of its own", server.name);
+            refuse.found.warning(set.pos, message);
+        }
+    }
+}
+
 fn cookie_of(secret: &[u8], address: std::net::SocketAddr) -> String {
     let mut bytes = secret.to_vec();
     match address.ip() {
