@@ -139,6 +139,7 @@ impl Datagrams {
         (bytes, ends, from): (&'a [u8], &'a [usize], usize),
         to: Option<&'a SocketAddrAny>,
     ) -> impl Future<Output = Result<usize, Error>> + 'a {
+        assert!(from < ends.len(), "there is a piece to be sent");
         let call = (Direction::Write, Call::SendDatagrams);
         self.retry(call, move || {
             let mut together = self.together.get().unwrap_or_else(|| pieces::may_share(self.fd.as_fd()));

@@ -32,8 +32,8 @@ pub const SENT_AT_ONCE: usize = LARGE_READ;
 /// looks, 512 KiB for all sockets together, and [`RECEIVED_AHEAD`] bounds one socket.
 pub const READ_PER_ROUND: usize = 256 << 10;
 
-/// Bytes that one socket may take in one round, for the same reason, with epoll. With io_uring one operation sends at most
-/// [`SEGMENTS_PER_WRITE`] segments, and the next begins with the next round.
+/// Bytes that one socket may take in one round, for the same reason, with epoll. With io_uring bulk that the socket takes at once goes by calls, as
+/// with epoll; what it does not take goes by operations of at most [`SEGMENTS_PER_WRITE`] segments, one a round.
 pub const WRITTEN_PER_ROUND: usize = 1 << 20;
 
 /// Segments that io_uring receives for a task that does not ask for them, before receiving for it is stopped: up to 128 KiB of clusters,
@@ -51,10 +51,11 @@ pub const ACCEPTED_AHEAD: usize = 64;
 /// Segments that one `sendmsg` carries. A chain of more takes more calls. (The system's own limit is 1024.)
 pub const SEGMENTS_PER_WRITE: usize = 64;
 
-/// Datagrams that one `recvmmsg` or `sendmmsg` carries.
+/// Datagrams that one `recvmmsg` or `sendmmsg` carries; of pieces that the kernel cuts apart, messages, each of up to 64 datagrams.
 pub const DATAGRAMS_PER_CALL: usize = 32;
 
-/// Datagrams that one socket gives, or takes, in one round; for the same reason as [`READ_PER_ROUND`].
+/// Datagrams that one socket gives, or takes, in one round; for the same reason as [`READ_PER_ROUND`]. It is looked at
+/// before each call.
 pub const DATAGRAMS_PER_ROUND: usize = 8 * DATAGRAMS_PER_CALL;
 
 /// Pipes that a lane keeps for splicing when nobody uses them. Each holds two descriptors, and 64 KiB of the user's pipe
