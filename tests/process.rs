@@ -7,7 +7,7 @@ mod common;
 use common::{DEFAULTS, Folder, Manylane, check, command, connect, echo, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -42,7 +42,7 @@ fn a_check_knows_users_and_groups() {
 #[test]
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
-        (" maxpipes 5\n", "maxpipes"),
+        (" close-spread-time 5s\n", "close-spread-time"),
         (" tune.vars.txn-max-size 1k\n", "tune.vars.txn-max-size"),
         ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
         ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),
@@ -203,6 +203,50 @@ fn with_busy_polling_lanes_never_sleep_until_the_soft_stop() {
     stream.write_all(b"b").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_all(&mut stream), "b");
+    assert_eq!(program.wait().code(), Some(0));
+}
+
+/// One lane has both: when it has closed the idle connection of the one, it has looked at the other.
+#[test]
+fn with_idle_close_on_response_an_idle_connection_outlives_the_soft_stop_until_its_next_answer() {
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while reader.by_ref().lines().map_while(Result::ok).any(|line| line.is_empty()) {
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx").is_err() {
+                return;
+            }
+        }
+    });
+    let ((stays, stays_at), (goes, goes_at)) = (listener(), listener());
+    let config = format!(
+        "{} mode http\nlisten stays\n bind {}\n option idle-close-on-response\n server s {server}\nlisten goes\n bind {}\n server s {server}\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        fd(&stays),
+        fd(&goes)
+    );
+    let mut program = Manylane::start(&config);
+    // One that has been answered, and one that has not asked yet.
+    let (mut used, mut fresh, mut closed) = (connect(stays_at), connect(stays_at), connect(goes_at));
+    let ask = |client: &mut TcpStream| client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    for client in [&mut used, &mut closed] {
+        ask(client);
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nx") {
+            let mut piece = [0; 512];
+            let length = client.read(&mut piece).unwrap();
+            assert_ne!(length, 0);
+            answer.extend(&piece[..length]);
+        }
+        assert!(!answer.windows(17).any(|part| part == b"connection: close"));
+    }
+    program.signal(Signal::SIGUSR1);
+    assert_eq!(read_all(&mut closed), "");
+    for client in [&mut used, &mut fresh] {
+        assert!(program.runs());
+        ask(client);
+        let answer = read_all(client);
+        assert!(answer.contains("connection: close\r\n") && answer.ends_with('x'), "{answer}");
+    }
     assert_eq!(program.wait().code(), Some(0));
 }
 

@@ -96,7 +96,8 @@ fn facts(row: &Keyword) -> Vec<(&'static str, String)> {
     facts.push((
         "Status",
         match row.status {
-            Status::Built(_) | Status::Words(_) => row.status.name().into(),
+            Status::Built(_) | Status::Words(_) if row.but.is_empty() => row.status.name().into(),
+            Status::Built(_) | Status::Words(_) => format!("{}, but {}", row.status.name(), row.but),
             Status::Idle(reason) | Status::Refused(reason) => format!("{}: {reason}", row.status.name()),
         },
     ));

@@ -622,6 +622,8 @@ pub enum Algorithm {
     Hdr,
     /// `hash` and an expression.
     Hash,
+    /// `rdp-cookie(name)`: the argument, or what holds without one, is the first of the words.
+    RdpCookie,
     /// `random(draws)`
     Random(u32),
     /// Our own: least time of the last answers, weighted.

@@ -180,7 +180,6 @@ fn errors_of_conditions_tell_the_word_and_the_offset() {
         ("{ src -m bool }", 1, 0, "cannot be compared"),
         ("{ hdr_beg(x }", 1, 9, "closing parenthesis"),
         ("{ path_beg,lowr /x }", 1, 9, "did you mean 'lower' maybe ?"),
-        ("RDP_COOKIE", 0, 0, "not built yet"),
         ("{ ssl_fc_sni_end .org }", 1, 0, "TLS is not built yet"),
     ] {
         let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();

@@ -20,6 +20,7 @@ mod stats;
 mod stick;
 mod timeouts;
 mod tune;
+mod unbuilt;
 
 pub use bind::BindOptions;
 pub use options::Toggle;
@@ -60,6 +61,8 @@ pub struct Keyword {
     pub negatable: bool,
     /// Whether it is built.
     pub status: Status,
+    /// What of it is refused, or has no effect, though the rest is built; empty when nothing is.
+    pub but: &'static str,
     /// What it does, in one sentence without its full stop.
     pub help: &'static str,
 }
@@ -168,6 +171,7 @@ fn row(name: &'static str, places: Places, shape: Shape, help: &'static str) -> 
         repeat: Repeat::Replaces,
         negatable: false,
         status: Status::Refused("it is not built yet"),
+        but: "",
         help,
     }
 }
@@ -295,7 +299,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         for row in rows {
             table.longest = table.longest.max(row.name.split(' ').count());
             table.names.entry(row.name).or_default().push(table.rows.len());
-            table.rows.push(Keyword { family, ..row });
+            table.rows.push(unbuilt::settled(Keyword { family, ..row }));
         }
     }
     table

@@ -53,15 +53,16 @@ const fn none(name: &'static str, lists: &'static str, reason: &'static str) -> 
 const TABLES: &str = "stick tables are not built yet";
 const FILTERS: &str = "filters are not built yet";
 const CACHE: &str = "the cache is not built yet";
+const REVERSE: &str = "connections that servers open (reverse HTTP) are not built";
 const DNS: &str = "names are not resolved by rules yet";
 
 static ACTIONS: &[Action] = &[
     act("accept", "cstr"),
     act("add-acl(", "qp"),
     act("add-header", "qpa"),
-    act("add-map(", "qp"),
+    none("add-map(", "qp", "HAProxy has no such action: set-map adds what is not there"),
     act("allow", "qpa"),
-    act("attach-srv", "s"),
+    none("attach-srv", "s", REVERSE),
     act("auth", "q"),
     none("cache-store", "p", CACHE),
     none("cache-use", "q", CACHE),
@@ -76,7 +77,11 @@ static ACTIONS: &[Action] = &[
     act("do-log", "cstrqpa"),
     none("do-resolve(", "tq", DNS),
     act("early-hint", "q"),
-    act("expect-netscaler-cip", "c"),
+    none(
+        "expect-netscaler-cip",
+        "c",
+        "the header of NetScaler is not read: such a balancer sends the PROXY protocol, too",
+    ),
     act("expect-proxy", "c"),
     none("lua.", "cstrqpa", "Lua is not built yet"),
     act("normalize-uri", "q"),
@@ -97,7 +102,7 @@ static ACTIONS: &[Action] = &[
     none("sc-set-gpt(", "cstrqpa", TABLES),
     none("sc-set-gpt0(", "cstrqpa", TABLES),
     none("send-spoe-group", "trqp", FILTERS),
-    act("set-bandwidth-limit", "trqp"),
+    none("set-bandwidth-limit", "trqp", FILTERS),
     act("set-bc-mark", "trq"),
     act("set-bc-tos", "trq"),
     act("set-dst", "cstq"),
@@ -127,7 +132,11 @@ static ACTIONS: &[Action] = &[
     act("set-var-fmt(", "cstrqpa"),
     act("silent-drop", "cstrqp"),
     act("strict-mode", "qpa"),
-    act("switch-mode", "t"),
+    none(
+        "switch-mode",
+        "t",
+        "connections do not change their mode: choose a frontend in mode http by its address, or by another hop through local@",
+    ),
     act("tarpit", "q"),
     none("track-sc", "cstqp", TABLES),
     act("unset-var(", "cstrqpa"),

@@ -358,7 +358,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         if !wanted.proxy(id, &back.name) {
             continue;
         }
-        for own in &back.servers {
+        for own in back.listed() {
             let Some(index) = back.balancer.servers().index(own.index) else { continue };
             let state = back.balancer.servers()[index].state();
             let hidden = form.up && !state.serves_its_own()

@@ -43,7 +43,7 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     );
     let since = call.control.process().started.elapsed().as_secs();
     for backend in backends {
-        for server in &backend.servers {
+        for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
             let state = backend.balancer.servers()[index].state();
             let (address, port) = place(&server.place);
@@ -96,7 +96,7 @@ pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         "# bkname/svname bkid/svid addr port - purge_delay used_cur used_max need_est unsafe_nb safe_nb idle_lim idle_cur\n",
     );
     for backend in backends {
-        for server in &backend.servers {
+        for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
             let (address, port) = place(&server.place);
             let used = server

@@ -1,6 +1,6 @@
 //! Samples of bytes: bodies, and what a TCP client sent first.
 
-use super::{Fetch, Row, row, tls_hello};
+use super::{Fetch, Row, rdp, row, tls_hello};
 use crate::args::{ArgKind::*, Args};
 use crate::env::{Data, Env};
 use crate::error::Error;
@@ -21,11 +21,23 @@ pub(crate) enum DataFetch {
     BodyLen(Direction),
     BodySize(Direction),
     Len(Side),
-    Payload { side: Side, offset: usize, len: usize },
-    PayloadLv { side: Side, offset: usize, width: usize, skip: Skip },
+    Payload {
+        side: Side,
+        offset: usize,
+        len: usize,
+    },
+    PayloadLv {
+        side: Side,
+        offset: usize,
+        width: usize,
+        skip: Skip,
+    },
     WaitEnd,
     IsHttp,
     Hello(tls_hello::Part),
+    /// Of this name; of any without one.
+    RdpCookie(Box<[u8]>),
+    RdpCookieCount(Box<[u8]>),
 }
 
 /// Where the data of [`DataFetch::PayloadLv`] begin.
@@ -43,6 +55,10 @@ fn made(data: DataFetch) -> Result<Fetch, Error> {
 
 /// Bytes of an offset or a length at most: no buffer is larger.
 const MAX_PAYLOAD: i64 = 1 << 30;
+
+fn rdp_cookie(args: &Args<'_, '_>, which: fn(Box<[u8]>) -> DataFetch) -> Result<Fetch, Error> {
+    made(which(args.given(0).unwrap_or_default().into()))
+}
 
 fn payload(args: &Args<'_, '_>, side: Side) -> Result<Fetch, Error> {
     let offset = args.int_in(0, 0..=MAX_PAYLOAD, 0)? as usize;
@@ -78,6 +94,10 @@ pub(super) const ROWS: &[Row] = rows! {
     "payload", &[Int, Int], 2, Bin, MESSAGE, "bytes from an offset on, of that length or all (0)", |a| payload(a, None);
     "payload_lv", &[Int, Int, Str], 2, Bin, MESSAGE, "bytes whose length stands before them",
         |a| payload_lv(a, None);
+    "rdp_cookie", &[Str], 0, Str, REQUEST, "the cookie of that name, or of any, that an RDP connection begins with",
+        |a| rdp_cookie(a, D::RdpCookie);
+    "rdp_cookie_cnt", &[Str], 0, Int, REQUEST, "1 when an RDP connection begins with a cookie of that name, or of any; else 0",
+        |a| rdp_cookie(a, D::RdpCookieCount);
     "req.body", &[], 0, Bin, REQUEST, "the request's body as far as it is here", |_| made(D::Body(Direction::Request));
     "req.body_len", &[], 0, Int, REQUEST, "bytes of the request's body that are here",
         |_| made(D::BodyLen(Direction::Request));
@@ -89,6 +109,10 @@ pub(super) const ROWS: &[Row] = rows! {
     "req.payload_lv", &[Int, Int, Str], 2, Bin, REQUEST, "the client's bytes whose length stands before them",
         |a| payload_lv(a, REQ);
     "req.proto_http", &[], 0, Bool, STREAM, "whether the client speaks HTTP", |_| made(D::IsHttp);
+    "req.rdp_cookie", &[Str], 0, Str, REQUEST, "the cookie of that name, or of any, that an RDP connection begins with",
+        |a| rdp_cookie(a, D::RdpCookie);
+    "req.rdp_cookie_cnt", &[Str], 0, Int, REQUEST, "1 when an RDP connection begins with a cookie of that name, or of any; else 0",
+        |a| rdp_cookie(a, D::RdpCookieCount);
     "req.ssl_alpn", &[], 0, Str, REQUEST, "the protocols that a TLS ClientHello in the bytes offers",
         |_| made(D::Hello(tls_hello::Part::Alpn));
     "req.ssl_hello_type", &[], 0, Int, REQUEST, "1 when the bytes are a TLS ClientHello, 2 for a ServerHello",
@@ -256,6 +280,25 @@ impl DataFetch {
                     Some(answer) => found(Value::Bool(answer)),
                     None if may_grow(env, data) => Err(Absent::NotYet),
                     None => found(Value::Bool(false)),
+                }
+            }
+            Self::RdpCookie(_) | Self::RdpCookieCount(_) if env.request_data.is_body => Err(Absent::Never),
+            Self::RdpCookie(ref name) => {
+                let data = env.request_data;
+                let bytes = contiguous(data, 0, usize::MAX, scratch).unwrap_or_default();
+                match rdp::cookie(bytes, name) {
+                    rdp::Read::Cookie(value) => found(Value::Str(value)),
+                    rdp::Read::None => Err(Absent::Never),
+                    rdp::Read::Short => Err(absent(env, data)),
+                }
+            }
+            Self::RdpCookieCount(ref name) => {
+                let data = env.request_data;
+                let bytes = contiguous(data, 0, usize::MAX, scratch).unwrap_or_default();
+                match rdp::cookie(bytes, name) {
+                    rdp::Read::Cookie(_) => found(Value::Int(1)),
+                    rdp::Read::Short if may_grow(env, data) => Err(Absent::NotYet),
+                    rdp::Read::None | rdp::Read::Short => found(Value::Int(0)),
                 }
             }
             // Where there is a request, there is no ClientHello.

@@ -5,6 +5,7 @@ mod constant;
 mod data;
 mod http;
 mod number;
+mod rdp;
 mod tls_hello;
 mod unbuilt;
 

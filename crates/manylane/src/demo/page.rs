@@ -47,7 +47,7 @@ fn rows(generation: &Generation) -> String {
         row(&name, "open", now, of(|c| &c.requests), of(|c| &c.bytes_in), of(|c| &c.bytes_out), errors);
     }
     for backend in &generation.backends {
-        for server in &backend.servers {
+        for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
             let state = match backend.balancer.servers()[index].state().admin() {
                 Admin::Ready => "up",

@@ -30,6 +30,8 @@ pub enum BalanceKey {
     Header(Box<[u8]>, bool),
     /// What the expression of [`Rules::balance`](super::Rules::balance) gives.
     Expression,
+    /// A cookie in the beginning of an RDP connection, by such an expression.
+    RdpCookie,
 }
 
 impl BalanceKey {
@@ -44,11 +46,17 @@ impl BalanceKey {
             (Algorithm::Ewma { .. }, _) => "ewma",
             (Algorithm::Maglev(_), _) => "maglev",
             (Algorithm::Hash(_), Self::None | Self::Expression) => "hash",
+            (Algorithm::Hash(_), Self::RdpCookie) => "rdp-cookie",
             (Algorithm::Hash(_), Self::Source) => "source",
             (Algorithm::Hash(_), Self::Uri(_)) => "uri",
             (Algorithm::Hash(_), Self::Parameter(..)) => "url_param",
             (Algorithm::Hash(_), Self::Header(..)) => "hdr",
         }
+    }
+
+    /// Whether an expression gives it.
+    pub(crate) fn is_expression(&self) -> bool {
+        matches!(self, Self::Expression | Self::RdpCookie)
     }
 
     /// Whether a request's body is waited for, to look for it there.
@@ -76,7 +84,7 @@ impl BalanceKey {
     /// Of a request.
     pub(crate) fn of_request<'h>(&self, source: Option<SocketAddr>, head: &'h Head) -> Key<'h> {
         let bytes = match self {
-            Self::None | Self::Expression => None,
+            Self::None | Self::Expression | Self::RdpCookie => None,
             Self::Source => return self.of_connection(source),
             Self::Uri(part) => part.of(head.target()),
             Self::Parameter(name, _) => head.query().and_then(|query| key::url_param(query, name)),
@@ -163,6 +171,7 @@ fn algorithm(
             (Algorithm::Hash(kind), BalanceKey::Header(name.bytes().to_ascii_lowercase().into(), main))
         }
         tree::Algorithm::Hash => (Algorithm::Hash(kind), BalanceKey::Expression),
+        tree::Algorithm::RdpCookie => (Algorithm::Hash(kind), BalanceKey::RdpCookie),
     }
 }
 

@@ -199,7 +199,6 @@ mod tests {
             (" cpu-map 1/1 1024\n", "expects numbers of processors"),
             (" cpu-map 1/1 0,,1\n", "expects numbers of processors"),
             (" cpu-policy first-usable-node\n", "'cpu-policy' is a keyword of HAProxy that this program refuses"),
-            (" cpu-set drop-smt\n", "'cpu-set' is a keyword of HAProxy that this program refuses"),
         ] {
             let found = map(lines).unwrap_err();
             assert!(found.contains(why), "{lines}: {found}");

@@ -44,6 +44,10 @@ pub struct Http {
     pub names: NamePolicy,
     /// `option http-ignore-probes`
     pub ignore_probes: bool,
+    /// `option idle-close-on-response`: idle connections outlive the request to stop, until their next response or timeout.
+    pub outlives_stop: bool,
+    /// `option checkcache`: a response that a cache would keep with its cookie is refused.
+    pub check_cache: bool,
     /// `option http-drop-request-trailers`
     pub drop_request_trailers: bool,
     /// `option http-drop-response-trailers`
@@ -191,7 +195,7 @@ pub(super) fn http<'c>(
         room: process.bufsize,
         fields: process.maxhdr,
         relaxed,
-        old_payload: false,
+        old_payload: process.old_payload,
         proxy_header: on(Toggle::HTTP_USE_PROXY_HEADER),
     };
     let close = match (on(Toggle::HTTPCLOSE), on(Toggle::HTTP_SERVER_CLOSE)) {
@@ -224,6 +228,8 @@ pub(super) fn http<'c>(
             _ => NamePolicy::Preserve,
         },
         ignore_probes: on(Toggle::HTTP_IGNORE_PROBES),
+        outlives_stop: on(Toggle::IDLE_CLOSE_ON_RESPONSE),
+        check_cache: on(Toggle::CHECKCACHE),
         drop_request_trailers: on(Toggle::HTTP_DROP_REQUEST_TRAILERS),
         drop_response_trailers: on(Toggle::HTTP_DROP_RESPONSE_TRAILERS),
         buffer_request: on(Toggle::HTTP_BUFFER_REQUEST),

@@ -75,6 +75,8 @@ pub struct Process {
     pub bufsize: usize,
     /// `tune.maxrewrite`: bytes of it that are kept for edits.
     pub maxrewrite: usize,
+    /// `h1-accept-payload-with-any-method`
+    pub old_payload: bool,
     /// `tune.http.maxhdr`
     pub maxhdr: usize,
     /// `warn-blocked-traffic-after`: a task that runs for longer is reported.
@@ -162,14 +164,14 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     let Global {
         busy_polling,
         chroot,
-        close_spread_time,
+        close_spread_time: _, // the table of keywords says so, here and below
         cpu_placement,
         daemon,
         default_path,
         description,
         disable_fast_forward: _, // both directions are always forwarded without looking
-        disable_zero_copy,
-        dns_accept_family,
+        disable_zero_copy: _,
+        dns_accept_family: _,
         expose_deprecated: _,   // no keyword is deprecated here
         expose_experimental: _, // nor experimental
         fd_hard_limit,
@@ -187,29 +189,29 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         max_spread_checks,
         maxconn,
         maxconnrate,
-        maxpipes,
+        maxpipes: _,
         maxsessrate,
         mworker_max_reloads: _, // of the master, which is refused
         nbthread,
         node,
         noreuseport,
         nosplice,
-        numa_cpu_mapping,
+        numa_cpu_mapping: _,
         pidfile,
         pp2_never_send_local: _, // of health checks
-        profiling_memory,
+        profiling_memory: _,
         profiling_tasks,
         quiet,
         reject_privileged_tcp,
-        server_state_base,
-        server_state_file,
+        server_state_base: _,
+        server_state_file: _,
         set_dumpable,
         spread_checks,
         stats_maxconn,
         stats_sockets,
         stats_timeout,
         strict_limits,
-        thread_group,
+        thread_group: _,
         thread_groups,
         thread_hard_limit,
         tune,
@@ -222,10 +224,6 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         zero_warning,
     } = global;
     let lanes = "there is one group of lanes";
-    refuse.set(close_spread_time, "close-spread-time", "it is not built yet");
-    for statement in thread_group {
-        refuse.keyword(statement.pos, statement.keyword, lanes);
-    }
     if thread_groups.is_some_and(|groups| groups.value > 1) {
         refuse.set(thread_groups, "thread-groups", lanes);
     }
@@ -234,14 +232,6 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     {
         refuse.keyword(statement.pos, "default-path", "only 'default-path current' is built yet");
     }
-    refuse.set(dns_accept_family, "dns-accept-family", "names are resolved at the start only, to any family");
-    refuse.on(h1_accept_payload, "h1-accept-payload-with-any-method", "it is not built yet");
-    refuse.set(maxpipes, "maxpipes", "each lane keeps a bounded number of pipes of its own");
-    refuse.idle(numa_cpu_mapping, "numa-cpu-mapping", "lanes are kept to processors by 'cpu-map' only");
-    refuse.idle(profiling_memory, "profiling.memory", "the use of memory is always counted: see 'show pools'");
-    refuse.on(disable_zero_copy, "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides");
-    refuse.idle(server_state_base, "server-state-base", "no server state file is read yet");
-    refuse.set(server_state_file, "server-state-file", "it is not built yet");
     refuse.on(set_dumpable, "set-dumpable", "it is not built yet");
     if let Some(Set { value, pos, .. }) = warn_blocked_after
         && !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(value)
@@ -282,6 +272,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         no_splice: is_on(nosplice),
         no_reuse_port: is_on(noreuseport),
         reject_privileged: is_on(reject_privileged_tcp),
+        old_payload: is_on(h1_accept_payload),
         warn_blocked: warn_blocked_after.as_ref().map_or(WARN_BLOCKED, |set| set.value),
         profiling: match profiling_tasks.map_or("auto", |set| set.value) {
             "on" => Profiling::On,
@@ -301,49 +292,49 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
 fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
     let Tune {
         buffers_limit,
-        buffers_reserve,
+        buffers_reserve: _,
         bufsize,
-        bufsize_large,
-        bufsize_small,
-        events_max_at_once,
+        bufsize_large: _,
+        bufsize_small: _,
+        events_max_at_once: _,
         fail_alloc,
         glitches_kill_cpu,
         h1_zero_copy_recv: _, // bytes are never copied
         h1_zero_copy_send: _,
         h1_be_glitches,
         h1_fe_glitches,
-        http_cookielen,
-        http_logurilen,
+        http_cookielen: _,
+        http_logurilen: _,
         http_maxhdr,
         idle_pool_shared,
-        idletimer,
+        idletimer: _,
         listener_multi_queue,
         max_checks_per_thread: _, // of health checks, which are refused
-        max_rules_at_once,
+        max_rules_at_once: _,
         maxaccept,
-        maxpollevents,
+        maxpollevents: _,
         maxrewrite,
         notsent_lowat_client,
         notsent_lowat_server,
-        pattern_cache_size,
-        pipesize,
+        pattern_cache_size: _,
+        pipesize: _,
         pool_high_fd_ratio,
         pool_low_fd_ratio,
         rcvbuf_client,
         rcvbuf_server,
-        rcvbuf_backend,
-        rcvbuf_frontend,
-        recv_enough,
-        renice_runtime,
-        renice_startup,
+        rcvbuf_backend: _,
+        rcvbuf_frontend: _,
+        recv_enough: _,
+        renice_runtime: _,
+        renice_startup: _,
         runqueue_depth,
         sched_low_latency,
         sndbuf_client,
         sndbuf_server,
-        sndbuf_backend,
-        sndbuf_frontend,
+        sndbuf_backend: _,
+        sndbuf_frontend: _,
         stick_counters: _, // of stick tables, which are refused
-        takeover_other_tg,
+        takeover_other_tg: _,
         vars_check: _, // of health checks
         vars_global,
         vars_proc,
@@ -352,15 +343,12 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         vars_txn,
     } = tune;
     let yet = "it is not built yet";
-    let driver = "the driver's own constant holds";
     for (set, keyword) in [
         (buffers_limit, "tune.buffers.limit"),
         (fail_alloc, "tune.fail-alloc"),
         (glitches_kill_cpu, "tune.glitches.kill.cpu-usage"),
         (h1_be_glitches, "tune.h1.be.glitches-threshold"),
         (h1_fe_glitches, "tune.h1.fe.glitches-threshold"),
-        (http_cookielen, "tune.http.cookielen"),
-        (http_logurilen, "tune.http.logurilen"),
         (notsent_lowat_client, "tune.notsent-lowat.client"),
         (notsent_lowat_server, "tune.notsent-lowat.server"),
         (rcvbuf_client, "tune.rcvbuf.client"),
@@ -378,28 +366,6 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
             refuse.set(set, keyword, yet);
         }
     }
-    for (set, keyword) in [(renice_runtime, "tune.renice.runtime"), (renice_startup, "tune.renice.startup")] {
-        refuse.set(set, keyword, yet);
-    }
-    for (set, keyword) in [
-        (buffers_reserve, "tune.buffers.reserve"),
-        (bufsize_large, "tune.bufsize.large"),
-        (bufsize_small, "tune.bufsize.small"),
-        (events_max_at_once, "tune.events.max-events-at-once"),
-        (max_rules_at_once, "tune.max-rules-at-once"),
-        (maxpollevents, "tune.maxpollevents"),
-        (pattern_cache_size, "tune.pattern.cache-size"),
-        (pipesize, "tune.pipesize"),
-        (recv_enough, "tune.recv_enough"),
-        (rcvbuf_backend, "tune.rcvbuf.backend"),
-        (rcvbuf_frontend, "tune.rcvbuf.frontend"),
-        (sndbuf_backend, "tune.sndbuf.backend"),
-        (sndbuf_frontend, "tune.sndbuf.frontend"),
-    ] {
-        refuse.idle(set, keyword, driver);
-    }
-    refuse.idle(idletimer, "tune.idletimer", "streams are not slowed down when they are idle");
-    refuse.idle(takeover_other_tg, "tune.takeover-other-tg-connections", "there is one group of lanes");
     if listener_multi_queue.is_some_and(|set| set.value == "off") {
         refuse.set(listener_multi_queue, "tune.listener.multi-queue", "connections go to the least loaded lane");
     }

@@ -12,7 +12,7 @@ use super::server::{self, Server};
 use crate::counts::{BackendCounts, FrontendCounts};
 use crate::places::Places;
 use crate::rate::Rate;
-use manylane_balance::{Balancer, Depot, Operation, ShelfLimits};
+use manylane_balance::{Balancer, Depot, Index, Operation, ShelfLimits};
 use manylane_check::Running;
 use manylane_config::table::{Timeout, Toggle};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
@@ -92,8 +92,10 @@ pub struct Backend {
     pub description: Option<Box<str>>,
     /// What it understands.
     pub mode: Mode,
-    /// Its servers.
+    /// Its servers; behind those of the file the one that [stands](Server::stands_in) for the addresses of clients, if it has one.
     pub servers: Vec<Server>,
+    /// That one: `option transparent`.
+    pub of_client: Option<Index>,
     /// What lanes know of each other's idle connections.
     pub depot: Arc<Depot>,
     /// What `mode http` adds.
@@ -120,6 +122,13 @@ pub struct Backend {
     pub events: EventLog,
     /// What happened.
     pub counts: CounterGroup<BackendCounts>,
+}
+
+impl Backend {
+    /// The servers of the file.
+    pub fn listed(&self) -> &[Server] {
+        &self.servers[..self.servers.len() - usize::from(self.of_client.is_some())]
+    }
 }
 
 /// Times of a backend; none waits for ever.
@@ -337,7 +346,14 @@ fn one<'c>(
         }
         server::check_dynamic_cookies(settings, &built, refuse);
         checks::checks(proxy, process, &mut built, refuse);
+        if settings.option(Toggle::TRANSPARENT) {
+            let mut server = server::of_client(proxy.pos, settings, all.servers, built.len(), refuse);
+            server.id = ids.next(None);
+            built.push(server);
+            all.servers += 1;
+        }
         let (balancer, key) = balance::balancer(settings, mode, &built, refuse);
+        let of_client = built.last().filter(|server| server.stands_in).and_then(|server| balancer.servers().index(server.index));
         for (index, _) in balancer.servers().iter() {
             let down = |check: &ServerCheck| check.board.read().health.running() == Running::Down;
             if built[index.get()].check.as_ref().is_some_and(down) {
@@ -349,6 +365,7 @@ fn one<'c>(
         all.backends.push(Backend {
             number: all.backends.len(),
             balancer,
+            of_client,
             key,
             depot: Arc::new(Depot::new(built.iter().map(|server| ShelfLimits {
                 most: server.pool_max,
@@ -387,6 +404,7 @@ fn one<'c>(
 const DONE: &[Toggle] = &[
     Toggle::ABORTONCLOSE,
     Toggle::ALLBACKUPS,
+    Toggle::CHECKCACHE,
     Toggle::CLITCPKA,
     Toggle::CONTSTATS, // counters always grow while streams last
     Toggle::DISABLE_H2_UPGRADE,
@@ -400,6 +418,7 @@ const DONE: &[Toggle] = &[
     Toggle::TCP_SMART_ACCEPT, // the kernel's own delay of acknowledgements does it
     Toggle::TCP_SMART_CONNECT,
     Toggle::TCPKA,
+    Toggle::TRANSPARENT,
     Toggle::H1_ADJUST_CLIENT,
     Toggle::H1_ADJUST_SERVER,
     Toggle::HTTP_BUFFER_REQUEST,
@@ -412,6 +431,7 @@ const DONE: &[Toggle] = &[
     Toggle::HTTP_SERVER_CLOSE,
     Toggle::HTTP_USE_PROXY_HEADER,
     Toggle::HTTPCLOSE,
+    Toggle::IDLE_CLOSE_ON_RESPONSE,
     Toggle::PERSIST,
     Toggle::PREFER_LAST_SERVER,
     Toggle::UNSAFE_REQUESTS,
@@ -470,7 +490,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         server_keep_alive: _, // of the servers
         server_state_file: _,
         source: _, // of the servers
-        stats,
+        stats: _, // refused by the table
         timeouts: _,
         unique_id_format: _,
         unique_id_header: _,
@@ -478,9 +498,6 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
     let _ = mode;
     if load_server_state.is_some_and(|set| set.value != "none") {
         refuse.set(load_server_state, "load-server-state-from-file", "it is not built yet");
-    }
-    for statement in stats {
-        refuse.keyword(statement.pos, statement.keyword, "the statistics page is not built yet");
     }
     for (toggle, set) in Toggle::all().zip(options) {
         if let Some(set) = set

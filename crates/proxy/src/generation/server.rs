@@ -4,11 +4,14 @@ use super::bind::{keep_alive, text};
 use super::checks::ServerCheck;
 use super::refuse::Refuse;
 use crate::counts::ServerCounts;
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
 use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{self, ProxyHeader, Set, Settings};
 use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_stats::CounterGroup;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// A server, as the file has it, and what happened to it.
@@ -54,6 +57,8 @@ pub struct Server {
     pub pool_purge: Duration,
     /// `hash-key`
     pub hash_key: HashKey,
+    /// It is no line of the file: it stands for the address that a client connected to (`option transparent`).
+    pub stands_in: bool,
     /// `check`
     pub check: Option<ServerCheck>,
     /// What happened.
@@ -91,6 +96,9 @@ pub struct SendHeader {
     pub checksum: bool,
 }
 
+/// What lines say in place of a server's name when there is none.
+const NO_SERVER: &str = "<NOSRV>";
+
 pub(super) fn server(
     line: &tree::Server,
     settings: &Settings,
@@ -127,16 +135,16 @@ pub(super) fn server(
         on_error,
         on_marked_down,
         on_marked_up,
-        pool_conn_name,
+        pool_conn_name: _, // the table of keywords says so
         pool_low_conn,
         pool_max_conn,
         pool_purge_delay,
         proto: _, // HTTP/1 is spoken anyway
-        redir,
-        resolve_net,
-        resolve_opts,
-        resolve_prefer,
-        resolvers,
+        redir: _,
+        resolve_net: _,
+        resolve_opts: _,
+        resolve_prefer: _,
+        resolvers: _,
         shard: _,  // of peers, which are refused
         slowstart,
         tcp_ut,
@@ -149,28 +157,18 @@ pub(super) fn server(
         tfo,
         send_proxy,
         proxy_v2_options,
-        proxy_tlvs,
+        proxy_tlvs: _,
         source,
     } = options;
     let checks = "it is not built yet";
-    let names = "names are resolved at the start only";
     refuse.set(error_limit, "error-limit", checks);
     refuse.set(observe, "observe", checks);
     refuse.set(on_error, "on-error", checks);
     refuse.set(on_marked_down, "on-marked-down", checks);
     refuse.set(on_marked_up, "on-marked-up", checks);
     refuse.set(track, "track", checks);
-    refuse.set(pool_conn_name, "pool-conn-name", "it is not built yet");
-    refuse.set(redir, "redir", "it is not built yet");
-    refuse.set(resolve_net, "resolve-net", names);
-    refuse.set(resolve_opts, "resolve-opts", names);
-    refuse.set(resolve_prefer, "resolve-prefer", names);
-    refuse.set(resolvers, "resolvers", names);
     if namespace.as_ref().is_some_and(|set| set.value == *"*") {
         refuse.set(namespace, "namespace *", "the client's namespace is not known here");
-    }
-    if let Some((_, word)) = proxy_tlvs.first() {
-        refuse.keyword(word.pos(), "set-proxy-v2-tlv-fmt", "it is not built yet");
     }
     let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
     let header = header(send_proxy, proxy_v2_options, refuse);
@@ -226,9 +224,23 @@ pub(super) fn server(
                 HashKey::Id
             }
         },
+        stands_in: false,
         check: None, // given when all are known
         counts: CounterGroup::new(),
     }
+}
+
+/// What `option transparent` sends streams to that no cookie and no rule has a server for. The algorithm never chooses it.
+pub(super) fn of_client(pos: Pos, settings: &Settings, number: usize, index: usize, refuse: &mut Refuse<'_>) -> Server {
+    let anywhere = Place::Ip { host: Host::V4(Ipv4Addr::UNSPECIFIED), port: Port::Unset };
+    let line = tree::Server {
+        name: Word::plain(NO_SERVER, pos),
+        address: Set { value: Address { transport: None, place: anywhere }, pos },
+        options: ServerOptions::default(),
+        pos,
+        template: None,
+    };
+    Server { weight: 0, cookie: None, stands_in: true, ..server(&line, settings, number, index, refuse) }
 }
 
 fn header(

@@ -5,11 +5,12 @@
 //! own is possible.
 
 use super::body::{NoBody, data};
+use super::cacheable::gives_cookie_away;
 use super::pump::{Broken, Ends, Kept, Pump, flush, send};
 use super::look::{Incoming, Look};
 use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
-use crate::generation::{Backend, BalanceKey, CloseMode, ContentAction, Reuse, Rule, Target};
+use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Target};
 use crate::rules::{Answer, Content, End, Moment, any_holds, content, key};
 use crate::run::{Idle, Local};
 use crate::session::{Client, now};
@@ -24,6 +25,7 @@ use manylane_h1::{
     set_body, set_connection,
 };
 use manylane_http::{EditError, Method, Version};
+use manylane_logs::Level;
 use manylane_net::{Connection, Packets};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -270,6 +272,15 @@ impl Session<'_> {
         if let Some(cookie) = &backend.http.cookie {
             asking.told = edit::told(head, cookie, backend, now().seconds);
             self.persist(head, asking, backend);
+            // What the line says of cookies as long as no server answers.
+            let obeyed = |named| backend.balancer.servers()[named].state().serves_its_own();
+            let usual = match (asking.told.there, asking.told.server) {
+                (false, _) => b'N',
+                (true, None) => b'I',
+                (true, Some(_)) if asking.ignored => b'U',
+                (true, Some(named)) => if obeyed(named) { b'V' } else { b'D' },
+            };
+            self.note(|record| record.cookies = [asking.told.late.unwrap_or(usual), b'N']);
             edit::hide(head, cookie)?;
         }
         edit::addresses(head, self.frontend, backend, &self.client)?;
@@ -356,7 +367,7 @@ impl Session<'_> {
         let persistent = by_cookie.or(by_rule);
         Wanted {
             key: self.balanced_by(request, up, backend),
-            server: persistent.or(by_habit),
+            server: persistent.or(by_habit).or(backend.of_client),
             avoid: None,
             persistent: persistent.is_some(),
             priority: Priority {
@@ -369,7 +380,7 @@ impl Session<'_> {
 
     /// What the algorithm is given.
     fn balanced_by<'k>(&self, request: &'k Request, up: &Pump, backend: &Backend) -> Key<'k> {
-        if backend.key == BalanceKey::Expression {
+        if backend.key.is_expression() {
             let request_data = data(request, up);
             let moment =
                 Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
@@ -426,10 +437,13 @@ impl Session<'_> {
         let first = self.requests == 0 || tried.retries > 0;
         let wanted = self.wanted(request, up, asking, backend);
         let Wanted { persistent, packets, .. } = wanted;
+        // A rule for this request says whose it is, or where it goes: the session's own connection is of the others.
+        let memory = &self.scopes.memory;
+        let readdressed = memory.source.get().is_some() || memory.destination.get().is_some();
         let private = &mut self.private;
         let mut shelf = |hold: &Hold, client: &Client| {
             let key = Local::key(hold.server(), client, packets);
-            let private = private.take().filter(|_| packets == Packets::default());
+            let private = private.take().filter(|_| packets == Packets::default() && !readdressed);
             Self::take_idle(local, backend, private, key, first, hold)
         };
         let at_once = match tried.last {
@@ -484,7 +498,7 @@ impl Session<'_> {
             let key = Local::key(&backend.servers[index.get()], &self.client, packets);
             match key.filter(|_| backend.http.reuse != Reuse::Never) {
                 Some(key) => local.keep(backend, index, key, idle),
-                None if packets != Packets::default() => {} // the next request's packets may be others
+                None if packets != Packets::default() || readdressed => {} // the next request's may be others
                 None => self.private = Some((backend.number, index, idle)),
             }
         }
@@ -514,7 +528,7 @@ impl Session<'_> {
         {
             out.append(&server::header(how, &self.client)).map_err(|_| memory())?;
         }
-        if let Some(name) = &backend.http.send_name {
+        if let Some(name) = backend.http.send_name.as_ref().filter(|_| !hold.server().stands_in) {
             request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| memory())?;
         }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
@@ -683,6 +697,12 @@ impl Session<'_> {
                 Err(Broken::Memory) => return Err(memory()),
                 Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client(Phase::Headers)),
             }
+        }
+        if backend.http.check_cache && gives_cookie_away(asking.method, response_head) {
+            let name = &hold.server().name;
+            let line = format!("Blocking cacheable cookie in response from instance {}, server {name}.", backend.name);
+            crate::run::say(local, backend, Level::Alert, &line);
+            return Err(Failed::Ruled(End::Denied, Answer::Usual(502)));
         }
         let server_persists = said.persists(response_head.version())
             && !matches!(body, Body::UntilClose | Body::Tunnel)

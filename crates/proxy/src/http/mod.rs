@@ -2,6 +2,7 @@
 
 mod answer;
 mod body;
+mod cacheable;
 mod edit;
 mod exchange;
 mod look;

@@ -72,7 +72,7 @@ impl Session<'_> {
             }
             let waited = match woken.take() {
                 Some(wait) => wait,
-                None => self.wait(deadline, !begun).await,
+                None => self.wait(deadline, !begun && !self.frontend.http.outlives_stop).await,
             };
             match waited {
                 Wait::Bytes => {
@@ -114,13 +114,13 @@ impl Session<'_> {
         }
     }
 
-    /// Waits for bytes; where nothing has begun, also for the end of the process.
-    pub(super) async fn wait(&mut self, deadline: Time, idle: bool) -> Wait {
+    /// Waits for bytes; where it `may_stop`, also for the end of the process.
+    pub(super) async fn wait(&mut self, deadline: Time, may_stop: bool) -> Wait {
         let outcome = {
             let mut stopping = self.local.stopping.waiter();
             let mut receiving = pin!(self.client.connection.recv());
             poll_fn(|context| {
-                let stopping = idle.then(|| stopping.place());
+                let stopping = may_stop.then(|| stopping.place());
                 until(|context| receiving.as_mut().poll(context), stopping, &self.timer, deadline, context)
             })
             .await

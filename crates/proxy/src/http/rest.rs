@@ -71,7 +71,8 @@ impl Rest {
         let deadline = idle.map_or(Time::MAX, |idle| self.since + idle);
         let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
         let receive = |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
-        Poll::Ready(match ready!(until(receive, Some(stopping), &self.timer, deadline, context)) {
+        let stopping = (!frontend.http.outlives_stop).then_some(stopping);
+        Poll::Ready(match ready!(until(receive, stopping, &self.timer, deadline, context)) {
             Woken::Stopping => None,
             Woken::Left | Woken::Late if ends_in_silence(frontend, self.requests) => None,
             woken => Some(woken),

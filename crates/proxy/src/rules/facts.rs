@@ -162,7 +162,7 @@ impl Facts<'_> {
         let backend = moment.backend;
         let server = ServerFacts {
             backend: backend.map(|backend| proxy(backend.id, &backend.name, b"")),
-            server: moment.server.map(|server| (server.id.into(), server.name.as_bytes())),
+            server: moment.server.filter(|server| !server.stands_in).map(|server| (server.id.into(), server.name.as_bytes())),
             http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some()),
             timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
             current_timeout: backend.map_or(0, |backend| millis(memory.server_timeout.get().or(backend.timeouts.server))),
@@ -297,7 +297,7 @@ impl Host for Local {
                     most => i64::from(most) - number(backend.balancer.load(index)),
                 }
             };
-            backend.servers.iter().map(free).sum::<i64>().clamp(0, i64::from(i32::MAX))
+            backend.listed().iter().map(free).sum::<i64>().clamp(0, i64::from(i32::MAX))
         };
         match which {
             Number::BackConn(id) => backend(id).map(|backend| number(current_of(backend))),
@@ -348,7 +348,7 @@ impl Host for Local {
 
     fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId> {
         let backend = self.generation.backends.get(backend.0 as usize)?;
-        let server = backend.servers.iter().find(|server| server.name.as_bytes() == name)?;
+        let server = backend.listed().iter().find(|server| server.name.as_bytes() == name)?;
         Some(ServerId(server.number as u32))
     }
 

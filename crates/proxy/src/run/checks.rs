@@ -271,7 +271,7 @@ fn reason(line: &mut String, verdict: &Verdict, took: Duration) {
 }
 
 /// A line for the backend's targets.
-fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
+pub(crate) fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
     let line = Line {
         level,
         tag: backend.events.tag.as_bytes(),

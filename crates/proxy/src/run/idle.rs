@@ -63,8 +63,8 @@ fn hasher() -> &'static RandomState {
 impl Local {
     /// What a connection to `server` for this client is good for. None: for this client alone.
     pub(crate) fn key(server: &Server, client: &Client, packets: Packets) -> Option<u64> {
-        if server.header.is_some() {
-            return None; // it tells of its client
+        if server.header.is_some() || server.stands_in {
+            return None; // it tells of its client, or is its alone (R-G5)
         }
         let from = match server.connect.source.as_ref().and_then(|source| source.present) {
             Some(Present::Client) => return None,

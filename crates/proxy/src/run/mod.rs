@@ -6,6 +6,7 @@ mod idle;
 mod listen;
 mod local;
 
+pub(crate) use checks::say;
 pub(crate) use event::{Event, Place};
 pub(crate) use idle::Idle;
 pub use listen::{BindFailure, BoundListener, accept, bind, bind_listener};

@@ -85,10 +85,10 @@ impl Tried {
     }
 
     /// What is wanted at this try.
-    pub(crate) fn wanted<'k>(&self, first: Wanted<'k>) -> Wanted<'k> {
+    pub(crate) fn wanted<'k>(&self, first: Wanted<'k>, backend: &Backend) -> Wanted<'k> {
         match (self.last, self.elsewhere) {
             (None, _) => first,
-            (Some(last), true) => Wanted { server: None, avoid: Some(last), persistent: false, ..first },
+            (Some(last), true) => Wanted { server: backend.of_client, avoid: Some(last), persistent: false, ..first },
             (Some(last), false) => Wanted { server: Some(last), ..first },
         }
     }
@@ -184,7 +184,7 @@ async fn tries(
     let begun = here.now();
     let mut hold = match hold {
         Some(hold) => hold,
-        None => enter(local, backend, client, tried.wanted(wanted)).await?,
+        None => enter(local, backend, client, tried.wanted(wanted, backend)).await?,
     };
     pains.queued = here.now().since(begun);
     let entered = here.now();
@@ -222,7 +222,7 @@ async fn tries(
         let elsewhere = tried.again(backend, hold.index(), wanted.persistent);
         if elsewhere {
             drop(hold);
-            hold = enter(local, backend, client, tried.wanted(wanted)).await?;
+            hold = enter(local, backend, client, tried.wanted(wanted, backend)).await?;
         }
         if cause == Cause::ServerLeft && tried.last == Some(hold.index()) {
             // It was quick to refuse: time to come back.

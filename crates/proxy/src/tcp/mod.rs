@@ -5,7 +5,7 @@ mod forward;
 pub(crate) use forward::Pair;
 
 use crate::flow::{Patience, Splicing};
-use crate::generation::{Backend, BalanceKey, ContentAction, Frontend, Listener, Rule, Server, Target};
+use crate::generation::{Backend, ContentAction, Frontend, Listener, Rule, Server, Target};
 use crate::log::Record;
 use crate::rules::{Content, Facts, Moment, Scopes, key};
 use crate::run::Local;
@@ -158,7 +158,7 @@ impl Stream<'_> {
         {
             return ended;
         }
-        let key = if backend.key == BalanceKey::Expression {
+        let key = if backend.key.is_expression() {
             let head = self.head(true, client);
             key(self.facts, Moment { backend: Some(backend), ..moment(head.as_ref(), client) }, backend)
         } else {
@@ -168,7 +168,7 @@ impl Stream<'_> {
         let memory = &self.facts.scopes.memory;
         let priority = Priority { class: memory.priority_class.get(), offset: memory.priority_offset.get() };
         let packets = memory.server_packets.get();
-        let wanted = Wanted { key, server, persistent: server.is_some(), priority, packets, ..Wanted::default() };
+        let wanted = Wanted { key, server: server.or(backend.of_client), persistent: server.is_some(), priority, packets, ..Wanted::default() };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
         let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, |_, _| Shelved::Nothing).await {
             Ok(attempt) => attempt,

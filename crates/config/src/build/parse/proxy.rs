@@ -79,6 +79,9 @@ const ALGORITHMS: [&str; 14] = [
     "url_param",
 ];
 
+/// The cookie that `balance rdp-cookie` looks for, unless it says otherwise: the user's name.
+const RDP_COOKIE: &str = "mstshash";
+
 pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
     let word = &line.words[0];
     let open = word.bytes().iter().position(|byte| *byte == b'(');
@@ -134,11 +137,7 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
                 }
             }
         }
-        b"rdp-cookie" => {
-            return b
-                .found
-                .alert(word.pos(), "'balance rdp-cookie' is an algorithm of HAProxy that is not built yet");
-        }
+        b"rdp-cookie" => (Algorithm::RdpCookie, no_options),
         b"sticky" => {
             return b.found.alert(
                 word.pos(),
@@ -157,10 +156,12 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
         return;
     }
     let mut words = rest.to_vec();
-    if let (Algorithm::Hdr, Some(argument)) = (algorithm, &argument) {
-        let from = argument.at;
-        let _ = from;
-        words.insert(0, Word::plain(argument.bytes.clone(), word.pos_at(argument.at)));
+    match (algorithm, &argument) {
+        (Algorithm::Hdr | Algorithm::RdpCookie, Some(argument)) => {
+            words.insert(0, Word::plain(argument.bytes.clone(), word.pos_at(argument.at)));
+        }
+        (Algorithm::RdpCookie, None) => words.insert(0, Word::plain(RDP_COOKIE, word.pos())),
+        _ => {}
     }
     let value = line.set(Balance { algorithm, words });
     b.settings().balance = Some(value);

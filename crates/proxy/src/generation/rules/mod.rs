@@ -18,7 +18,7 @@ use super::refuse::Refuse;
 use super::variables;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::table::Ruleset;
+use manylane_config::table::{Ruleset, Toggle};
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
     Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
@@ -126,7 +126,8 @@ impl<'c> Directory<'c> {
             if proxy.kind.is_backend() {
                 let number = directory.backends.len() as u32;
                 directory.backends.insert(proxy.name.bytes(), (number, servers, proxy));
-                servers += proxy.servers.len() as u32;
+                let stands_in = proxy.settings.option(Toggle::TRANSPARENT);
+                servers += proxy.servers.len() as u32 + u32::from(stands_in);
             }
         }
         directory
@@ -448,12 +449,16 @@ impl Reader<'_, '_, '_> {
         Some(Rule { condition: condition?, action })
     }
 
-    /// The expression of `balance hash` or `balance maglev`.
+    /// The expression of `balance hash`, `balance maglev` or `balance rdp-cookie`.
     fn balance(&mut self, settings: &tree::Settings) -> Option<Expression> {
         let balance = &settings.balance.as_ref()?.value;
         match (balance.algorithm, &balance.words[..]) {
             (tree::Algorithm::Hash | tree::Algorithm::Maglev, [expression]) => {
                 self.expression(std::slice::from_ref(expression), Places::USE_SERVER)
+            }
+            (tree::Algorithm::RdpCookie, [name, ..]) => {
+                let quoted = [b"req.rdp_cookie('", name.bytes(), b"')"].concat();
+                self.expression(&[Word::plain(quoted, name.pos())], Places::USE_SERVER)
             }
             (tree::Algorithm::Hash | tree::Algorithm::Maglev, [_, more, ..]) => {
                 let message = "'balance' takes one expression, without blanks in it";

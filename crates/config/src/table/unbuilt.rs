@@ -1,0 +1,145 @@
+//! Keywords that are read but whose meaning is not built, as a whole or in part, in one place: the reader, `--help` and the reference go by it.
+//! A keyword that is built leaves this list, and nothing else has to change.
+
+use super::{Keyword, Status};
+
+/// By family and name.
+type Row = (&'static str, &'static str, &'static str);
+
+const YET: &str = "it is not built yet";
+const NAMES: &str = "names are resolved at the start only";
+const DRIVER: &str = "the driver's own constant holds";
+const PAGE: &str = "the statistics page is not built yet";
+
+/// Refused, and why.
+const REFUSED: &[Row] = &[
+    ("Process", "close-spread-time", YET),
+    ("Process", "cpu-affinity", "processors have no groups here: 'cpu-map' says where each lane runs"),
+    (
+        "Process",
+        "cpu-set",
+        "it chooses processors by how they are built, which is not looked at: 'cpu-map' names them",
+    ),
+    ("Process", "dns-accept-family", "names are resolved at the start only, to any family"),
+    ("Process", "server-state-file", YET),
+    ("Process", "thread-group", "there is one group of lanes"),
+    ("Process", "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides"),
+    ("Server options", "pool-conn-name", YET),
+    ("Server options", "redir", YET),
+    ("Server options", "resolve-net", NAMES),
+    ("Server options", "resolve-opts", NAMES),
+    ("Server options", "resolve-prefer", NAMES),
+    ("Server options", "resolvers", NAMES),
+    ("Server options", "set-proxy-v2-tlv-fmt", YET),
+    ("Statistics", "stats admin", PAGE),
+    ("Statistics", "stats auth", PAGE),
+    ("Statistics", "stats enable", PAGE),
+    ("Statistics", "stats hide-version", PAGE),
+    ("Statistics", "stats http-request", PAGE),
+    ("Statistics", "stats realm", PAGE),
+    ("Statistics", "stats refresh", PAGE),
+    ("Statistics", "stats scope", PAGE),
+    ("Statistics", "stats show-desc", PAGE),
+    ("Statistics", "stats show-legends", PAGE),
+    ("Statistics", "stats show-modules", PAGE),
+    ("Statistics", "stats show-node", PAGE),
+    ("Statistics", "stats show-version", PAGE),
+    ("Statistics", "stats uri", PAGE),
+    ("Tuning", "tune.http.cookielen", YET),
+    ("Tuning", "tune.http.logurilen", YET),
+    ("Tuning", "tune.renice.runtime", YET),
+    ("Tuning", "tune.renice.startup", YET),
+];
+
+/// Without effect, and why.
+const IDLE: &[Row] = &[
+    ("Process", "maxpipes", "each lane keeps a bounded number of pipes of its own"),
+    ("Process", "numa-cpu-mapping", "lanes are kept to processors by 'cpu-map' only"),
+    ("Process", "profiling.memory", "the use of memory is always counted: see 'show pools'"),
+    ("Process", "server-state-base", "no server state file is read yet"),
+    ("Tuning", "tune.buffers.reserve", DRIVER),
+    ("Tuning", "tune.bufsize.large", DRIVER),
+    ("Tuning", "tune.bufsize.small", DRIVER),
+    ("Tuning", "tune.events.max-events-at-once", DRIVER),
+    ("Tuning", "tune.idletimer", "streams are not slowed down when they are idle"),
+    ("Tuning", "tune.max-rules-at-once", DRIVER),
+    ("Tuning", "tune.maxpollevents", DRIVER),
+    ("Tuning", "tune.pattern.cache-size", DRIVER),
+    ("Tuning", "tune.pipesize", DRIVER),
+    ("Tuning", "tune.rcvbuf.backend", DRIVER),
+    ("Tuning", "tune.rcvbuf.frontend", DRIVER),
+    ("Tuning", "tune.recv_enough", DRIVER),
+    ("Tuning", "tune.sndbuf.backend", DRIVER),
+    ("Tuning", "tune.sndbuf.frontend", DRIVER),
+    ("Tuning", "tune.takeover-other-tg-connections", "there is one group of lanes"),
+];
+
+/// What of a keyword is refused.
+const PARTLY: &[Row] = &[
+    ("Bind options", "mss", "negative sizes are refused: Linux does not take them on connections that exist"),
+    ("Other sections", "user", "passwords as bcrypt, yescrypt and DES hashes are refused"),
+    ("Process", "cpu-policy", "policies other than 'none' are refused: 'cpu-map' says where each lane runs"),
+    ("Process", "default-path", "anything but 'current' is refused"),
+    ("Process", "nbtgroups", "more than 1 is refused"),
+    ("Process", "set-dumpable", "'on' is refused"),
+    ("Process", "thread-groups", "more than 1 is refused"),
+    ("Proxies", "load-server-state-from-file", "anything but 'none' is refused"),
+    ("Proxies", "mode", "modes other than tcp and http are refused"),
+    ("Proxies", "source", "'usesrc hdr_ip' is refused"),
+    ("Sections", "resolvers", "such a section is refused: names are resolved at the start only"),
+    ("Sections", "ring", "such a section is refused: it is not built yet"),
+    ("Server options", "hash-key", "'guid' is refused"),
+    ("Server options", "namespace", "'*' is refused: the client's namespace is not known here"),
+    ("Server options", "proxy-v2-options", "only 'crc32c' and 'authority' are known"),
+    ("Server options", "usesrc", "'hdr_ip' is refused"),
+    ("Tuning", "tune.buffers.limit", "only 0 is accepted"),
+    ("Tuning", "tune.fail-alloc", "only 0 is accepted"),
+    ("Tuning", "tune.glitches.kill.cpu-usage", "only 0 is accepted"),
+    ("Tuning", "tune.h1.be.glitches-threshold", "only 0 is accepted"),
+    ("Tuning", "tune.h1.fe.glitches-threshold", "only 0 is accepted"),
+    ("Tuning", "tune.listener.multi-queue", "'off' is refused: connections go to the least loaded lane"),
+    ("Tuning", "tune.notsent-lowat.client", "only 0 is accepted"),
+    ("Tuning", "tune.notsent-lowat.server", "only 0 is accepted"),
+    ("Tuning", "tune.rcvbuf.client", "only 0 is accepted"),
+    ("Tuning", "tune.rcvbuf.server", "only 0 is accepted"),
+    ("Tuning", "tune.sndbuf.client", "only 0 is accepted"),
+    ("Tuning", "tune.sndbuf.server", "only 0 is accepted"),
+    ("Tuning", "tune.vars.global-max-size", "only 0 is accepted"),
+    ("Tuning", "tune.vars.proc-max-size", "only 0 is accepted"),
+    ("Tuning", "tune.vars.reqres-max-size", "only 0 is accepted"),
+    ("Tuning", "tune.vars.sess-max-size", "only 0 is accepted"),
+    ("Tuning", "tune.vars.txn-max-size", "only 0 is accepted"),
+];
+
+/// A row of the table with what this list says of it.
+pub(super) fn settled(mut row: Keyword) -> Keyword {
+    let of = |list: &[Row]| {
+        list.iter().find(|(family, name, _)| *family == row.family && *name == row.name).map(|(.., why)| *why)
+    };
+    let (refused, idle, partly) = (of(REFUSED), of(IDLE), of(PARTLY));
+    if let Some(why) = refused {
+        row.status = Status::Refused(why);
+    } else if let Some(why) = idle {
+        row.status = Status::Idle(why);
+    } else if let Some(what) = partly {
+        row.but = what;
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Table;
+    use super::*;
+
+    #[test]
+    fn every_entry_is_of_a_row_that_is_read_and_stands_in_one_list() {
+        let mut seen = std::collections::HashSet::new();
+        for (family, name, why) in [REFUSED, IDLE, PARTLY].into_iter().flatten() {
+            assert!(seen.insert((family, name)), "{name}");
+            let mut rows = Table::get().named(name).filter(|row| row.family == *family);
+            let row = rows.next().unwrap_or_else(|| panic!("there is no {name} among {family}"));
+            assert!(row.status.reason().unwrap_or(row.but) == *why, "{name}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `option checkcache`: whether a cache between the client and here may keep a response together with the cookie that it sets, and give
+//! both to others.
+
+use manylane_http::{Head, Known, List, Method};
+
+/// Statuses of responses that caches keep unless they are told not to.
+const KEPT: [u16; 11] = [200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
+
+/// Whether a response to this method sets a cookie and may be kept with it.
+pub(super) fn gives_cookie_away(method: Method, response: &Head) -> bool {
+    if response.values(Known::SET_COOKIE).next().is_none() {
+        return false;
+    }
+    // Without these no cache keeps it for long enough to be worth it (RFC 9111, 3 and 4.2).
+    let names: [&[u8]; 3] = [b"expires", b"etag", b"last-modified"];
+    let mut lasts = names.into_iter().any(|name| response.values(name).next().is_some());
+    let safe = matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace);
+    let mut kept = safe && KEPT.contains(&response.status());
+    for word in response.values(&b"cache-control"[..]).flat_map(List::new) {
+        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+        let begins = |known: &str| word.len() >= known.len() && word[..known.len()].eq_ignore_ascii_case(known.as_bytes());
+        if is("public") {
+            kept = true;
+        } else if ["private", "no-cache", "no-store", "max-age=0", "s-maxage=0"].into_iter().any(is)
+            || begins("no-cache=\"set-cookie")
+        {
+            kept = false;
+        } else if begins("max-age=") || begins("s-maxage=") {
+            lasts = true;
+        }
+    }
+    kept && lasts && !response.values(&b"pragma"[..]).any(|value| value.eq_ignore_ascii_case(b"no-cache"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manylane_http::Version;
+
+    fn gives_away(method: Method, status: u16, fields: &[(&str, &str)]) -> bool {
+        let mut head = Head::response(Version::HTTP_11, status, None).unwrap();
+        for (name, value) in fields {
+            head.add_field(name.as_bytes(), value.as_bytes()).unwrap();
+        }
+        gives_cookie_away(method, &head)
+    }
+
+    #[test]
+    fn a_cookie_is_given_away_where_a_cache_may_keep_it() {
+        let (cookie, tag) = (("set-cookie", "a=b"), ("etag", "x"));
+        assert!(gives_away(Method::Get, 200, &[cookie, tag]));
+        assert!(gives_away(Method::Get, 200, &[cookie, ("expires", "Thu, 01 Jan 2099 00:00:00 GMT")]));
+        assert!(!gives_away(Method::Get, 200, &[cookie]));
+        assert!(!gives_away(Method::Get, 200, &[tag]));
+        assert!(!gives_away(Method::Get, 302, &[cookie, tag]));
+        assert!(!gives_away(Method::Post, 200, &[cookie, tag]));
+        assert!(!gives_away(Method::Get, 200, &[cookie, tag, ("pragma", "No-Cache"), ("cache-control", "public")]));
+        for (control, given) in [
+            ("public", true),
+            ("max-age=60", true),
+            ("private", false),
+            ("max-age=60, PRIVATE", false),
+            ("no-store", false),
+            ("no-cache", false),
+            ("max-age=0", false),
+            ("max-age=0, public", true),
+            ("public, private", false),
+            ("s-maxage=0", false),
+            ("no-cache=\"set-cookie\"", false),
+            ("no-cache=\"set-cookie,x\"", false),
+            ("no-cache=\"x\"", true),
+        ] {
+            assert_eq!(gives_away(Method::Get, 200, &[cookie, tag, ("cache-control", control)]), given, "{control}");
+        }
+        assert!(gives_away(Method::Get, 200, &[cookie, ("cache-control", "s-maxage=5")]));
+        assert!(gives_away(Method::Post, 302, &[cookie, tag, ("cache-control", "public")]));
+    }
+}

@@ -1,0 +1,111 @@
+//! The table of keywords says of each whether it is built: what it says is read is not refused where a generation is built of it.
+
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+use manylane_config::cond::Build;
+use manylane_config::lex::Environment;
+use manylane_config::load;
+use manylane_config::source::Sources;
+use manylane_config::table::{Arg, Keyword, Kind, Place, Shape, Status, Table};
+use manylane_proxy::Generation;
+use manylane_proxy::generation::Wishes;
+
+/// All that was said of a file.
+fn said(config: String) -> String {
+    let mut sources = Sources::new();
+    sources.add("test.cfg", config).unwrap();
+    let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
+    Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    format!("{:?}", loaded.found.found())
+}
+
+/// Values of an argument, the last the one that asks for most.
+fn values(arg: &Arg) -> Vec<String> {
+    match arg.kind {
+        Kind::Int(min, max) => vec![min.to_string(), max.to_string()],
+        Kind::Time(_) => vec!["1s".into()],
+        Kind::Size(min, max) => vec![min.to_string(), max.to_string()],
+        Kind::Choice(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+        Kind::Switch => vec!["off".into(), "on".into()],
+        Kind::Text => vec!["text".into()],
+    }
+}
+
+/// The lines that a keyword may have, as far as its shape tells.
+fn lines(row: &Keyword) -> Vec<String> {
+    match &row.shape {
+        Shape::Flag => vec![row.name.to_owned()],
+        Shape::Args(args) => args.iter().fold(vec![row.name.to_owned()], |lines, arg| {
+            let more = |line: &String| {
+                values(arg).into_iter().map(|value| format!("{line} {value}")).collect::<Vec<_>>()
+            };
+            lines.iter().flat_map(more).collect()
+        }),
+        Shape::Own(..) => Vec::new(),
+    }
+}
+
+/// A file with such a line, if there is a place for it.
+fn config(row: &Keyword, line: &str) -> Option<String> {
+    let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
+    Some(if row.places.contains(Place::Global) {
+        format!("global\n {line}\n")
+    } else if row.places.contains(Place::BindOption) {
+        format!("listen l\n{times} bind 127.0.0.1:1 {line}\n")
+    } else if row.places.contains(Place::ServerOption) {
+        format!("listen l\n{times} server s 127.0.0.1:1 {line}\n")
+    } else if row.places.contains(Place::Listen) {
+        format!("listen l\n mode http\n{times} {line}\n")
+    } else {
+        return None;
+    })
+}
+
+/// Words of messages that refuse something, or say that it does nothing.
+const REFUSALS: [&str; 3] = ["that this program refuses", "has no effect here", "not built"];
+
+/// Of health checks, which depend on each other: told where they are built.
+const ELSEWHERE: [&str; 6] =
+    ["error-limit", "observe", "on-error", "on-marked-down", "on-marked-up", "track"];
+
+#[test]
+fn what_the_table_says_is_read_is_not_refused_later() {
+    let (mut tried, mut wrong) = (0, String::new());
+    for row in Table::get().rows() {
+        let plain = matches!(row.status, Status::Built(_) | Status::Words(_)) && row.but.is_empty();
+        let option = row.places.contains(Place::ServerOption);
+        if !plain || row.family == "Health checks" || option && ELSEWHERE.contains(&row.name) {
+            continue;
+        }
+        for line in lines(row) {
+            let Some(config) = config(row, &line) else { continue };
+            let said = said(config);
+            tried += 1;
+            if REFUSALS.iter().any(|words| said.contains(words)) {
+                wrong += &format!("{line}: {said}\n");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(tried > 250, "{tried}");
+}
+
+#[test]
+fn what_the_table_says_is_refused_in_part_is_refused_by_name() {
+    for line in [
+        "cpu-policy performance",
+        "default-path origin /",
+        "set-dumpable on",
+        "thread-groups 2",
+        "nbtgroups 2",
+        "tune.buffers.limit 1",
+        "tune.h1.fe.glitches-threshold 1",
+        "tune.listener.multi-queue off",
+        "tune.rcvbuf.client 1",
+        "tune.vars.txn-max-size 1",
+    ] {
+        let said = said(format!("global\n {line}\n"));
+        assert!(said.contains("that this program refuses"), "{line}: {said}");
+    }
+}
