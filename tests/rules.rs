@@ -199,8 +199,8 @@ fn mistakes_in_rules_are_told_with_their_place() {
         (" tcp-request content do-log now", 29, "takes no arguments"),
         (
             " http-request set-bandwidth-limit x",
-            2,
-            "'http-request set-bandwidth-limit' is a keyword of HAProxy that this program refuses",
+            15,
+            "'http-request set-bandwidth-limit' is an action of HAProxy that this program refuses",
         ),
     ] {
         let outcome = check(

@@ -134,7 +134,7 @@ fn sections_and_what_they_take_over_are_bounded() {
     let (found, _) = read("backend a\n".repeat(limits::MAX_SECTIONS + 1).as_bytes());
     // Each but the first has a name that is taken, and the last is one too many.
     assert_eq!(found.errors(), limits::MAX_SECTIONS);
-    let lines = " stats auth a:b\n".repeat(2000);
+    let lines = " http-error status 503\n".repeat(2000);
     let (_, shown) = read(format!("defaults\n{lines}{}", "backend b\n".repeat(600)).as_bytes());
     assert!(shown.contains("taken over from 'defaults'"), "{shown}");
 }
