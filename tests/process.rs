@@ -250,6 +250,54 @@ fn with_idle_close_on_response_an_idle_connection_outlives_the_soft_stop_until_i
     assert_eq!(program.wait().code(), Some(0));
 }
 
+/// Each of two groups has one lane here.
+#[test]
+fn a_listener_of_a_group_is_served_by_the_lanes_of_that_group() {
+    let all: Vec<_> = (0..3).map(|_| listener()).collect();
+    let bind = |name: &str, number: usize, thread: &str| {
+        format!(
+            "frontend {name}\n bind {} thread {thread}\n http-request return status 200 content-type text/plain lf-string %[thread]\n",
+            fd(&all[number].0)
+        )
+    };
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nglobal\n thread-groups 2\n{}{}{}",
+        bind("one", 0, "1/1"),
+        bind("two", 1, "2/all"),
+        bind("absolute", 2, "2")
+    ));
+    let served_by = |number: usize| -> Vec<String> {
+        let one = |_| {
+            let mut client = connect(all[number].1);
+            client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+            read_all(&mut client).rsplit("\r\n\r\n").next().unwrap().to_owned()
+        };
+        (0..8).map(one).collect()
+    };
+    let (one, two, absolute) = (served_by(0), served_by(1), served_by(2));
+    assert!(!one[0].is_empty() && one.iter().all(|lane| *lane == one[0]), "{one:?}");
+    assert!(two.iter().all(|lane| *lane == two[0]), "{two:?}");
+    assert_eq!(two, absolute);
+    assert_ne!(one, two);
+}
+
+#[test]
+fn groups_that_cannot_be_are_told_with_their_place() {
+    for (lines, bind, said_of) in [
+        ("", "thread 2/1", "'thread' expects lanes"),
+        (" thread-groups 2\n", "thread 3/1", "of a group that there is"),
+        (" thread-groups 2\n", "thread 1/2", "of a group that there is"),
+        (" thread-groups 3\n", "", "2 lanes are left for 3 groups"),
+    ] {
+        let config =
+            format!("{DEFAULTS}global\n{lines}listen l\n bind 127.0.0.1:80 {bind}\n server s 127.0.0.1:81\n");
+        let outcome = check(&config, &[]);
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert!(said.contains(said_of) && said.contains("at column"), "{lines}{bind}: {said}");
+        assert_eq!(outcome.status.code(), Some(1));
+    }
+}
+
 #[test]
 fn a_soft_stop_ends_after_hard_stop_after() {
     let (socket, address) = listener();

@@ -97,8 +97,6 @@ fn what_the_table_says_is_refused_in_part_is_refused_by_name() {
         "cpu-policy performance",
         "default-path origin /",
         "set-dumpable on",
-        "thread-groups 2",
-        "nbtgroups 2",
         "tune.buffers.limit 1",
         "tune.h1.fe.glitches-threshold 1",
         "tune.listener.multi-queue off",

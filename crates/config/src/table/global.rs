@@ -363,9 +363,15 @@ pub(super) fn rows() -> Vec<Keyword> {
             }),
         own("cpu-affinity", GLOBAL, "policy", 1, "how lanes are bound to processors")
             .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
-        own("cpu-map", GLOBAL, "[auto:]groups/lanes processors...", 2, "which lanes run on which processors")
-            .adds()
-            .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
+        own(
+            "cpu-map",
+            GLOBAL,
+            "[auto:]groups/lanes processors...",
+            2,
+            "which lanes run on which processors; for a lane that several lines name the last one counts",
+        )
+        .adds()
+        .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
         own("cpu-policy", GLOBAL, "policy [option...]", 1, "how lanes are spread over processors")
             .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
         own("cpu-set", GLOBAL, "rule...", 1, "which processors may be used")

@@ -22,7 +22,6 @@ const REFUSED: &[Row] = &[
     ),
     ("Process", "dns-accept-family", "names are resolved at the start only, to any family"),
     ("Process", "server-state-file", YET),
-    ("Process", "thread-group", "there is one group of lanes"),
     ("Process", "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides"),
     ("Server options", "pool-conn-name", YET),
     ("Server options", "redir", YET),
@@ -71,7 +70,7 @@ const IDLE: &[Row] = &[
     ("Tuning", "tune.recv_enough", DRIVER),
     ("Tuning", "tune.sndbuf.backend", DRIVER),
     ("Tuning", "tune.sndbuf.frontend", DRIVER),
-    ("Tuning", "tune.takeover-other-tg-connections", "there is one group of lanes"),
+    ("Tuning", "tune.takeover-other-tg-connections", "groups keep no idle connections from each other"),
 ];
 
 /// What of a keyword is refused.
@@ -80,9 +79,7 @@ const PARTLY: &[Row] = &[
     ("Other sections", "user", "passwords as bcrypt, yescrypt and DES hashes are refused"),
     ("Process", "cpu-policy", "policies other than 'none' are refused: 'cpu-map' says where each lane runs"),
     ("Process", "default-path", "anything but 'current' is refused"),
-    ("Process", "nbtgroups", "more than 1 is refused"),
     ("Process", "set-dumpable", "'on' is refused"),
-    ("Process", "thread-groups", "more than 1 is refused"),
     ("Proxies", "load-server-state-from-file", "anything but 'none' is refused"),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     ("Proxies", "source", "'usesrc hdr_ip' is refused"),

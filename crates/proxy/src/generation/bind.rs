@@ -1,5 +1,6 @@
 //! `bind` lines.
 
+use super::groups::Groups;
 use super::process::Owner;
 use super::refuse::Refuse;
 use crate::counts::ListenerCounts;
@@ -37,6 +38,8 @@ pub struct Listener {
     pub accept_proxy: bool,
     /// `shards`
     pub shards: Shards,
+    /// `shards by-group`, where there are several: the lanes of each group that accept; each has a socket of its own, and keeps what comes by it.
+    pub groups: Box<[Vec<usize>]>,
     /// `thread`: lanes that accept, from 0; none for all.
     pub lanes: Option<Box<[usize]>>,
     /// `maxconn`
@@ -54,6 +57,8 @@ pub enum Shards {
     Number(usize),
     /// One for each lane that accepts.
     ByLane,
+    /// One for each group with lanes that accept.
+    ByGroup,
 }
 
 /// `defer-accept`: how long a connection may stay silent before it is accepted all the same. HAProxy's.
@@ -81,7 +86,7 @@ pub(super) fn listeners(
     frontend: usize,
     first: usize,
     settings: &Settings,
-    global: &Global,
+    (global, groups): (&Global, &Groups),
     refuse: &mut Refuse<'_>,
 ) -> Vec<Listener> {
     let Bind { addresses, options, pos: _ } = bind;
@@ -121,7 +126,15 @@ pub(super) fn listeners(
         refuse.keyword(mss.pos, "mss", "Linux does not take a negative size on connections that exist");
     }
     let shards = shards.as_ref().map_or(Shards::Number(1), |set| shards_of(set, refuse));
-    let lanes = thread.as_ref().and_then(|set| lanes_of(set, refuse));
+    let lanes = thread.as_ref().and_then(|set| lanes_of(set, groups, refuse));
+    let accepts = |lane: &usize| lanes.as_ref().is_none_or(|some| some.contains(lane));
+    let groups: Box<[Vec<usize>]> = match shards {
+        Shards::ByGroup => {
+            let own = groups.several().iter().map(|group| group.iter().copied().filter(accepts).collect());
+            own.filter(|group: &Vec<usize>| !group.is_empty()).collect()
+        }
+        Shards::Number(_) | Shards::ByLane => Box::default(),
+    };
     let common = global.unix_bind.as_ref().map(|set| &set.value);
     let unix = UnixOptions {
         mode: mode.map(|set| set.value).or(common.and_then(|unix| unix.mode)),
@@ -195,6 +208,7 @@ pub(super) fn listeners(
                 group: group.clone(),
                 accept_proxy: on(accept_proxy),
                 shards,
+                groups: groups.clone(),
                 lanes: lanes.clone(),
                 places: Places::new(maxconn.map_or(0, |set| set.value)),
                 nice,
@@ -208,7 +222,7 @@ pub(super) fn listeners(
 fn shards_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Shards {
     match set.value.text() {
         Some("by-thread") => Shards::ByLane,
-        Some("by-group") => Shards::Number(1), // there is one group
+        Some("by-group") => Shards::ByGroup,
         Some(number) if number.parse::<usize>().is_ok_and(|n| (1..=1024).contains(&n)) => {
             Shards::Number(number.parse().unwrap_or(1))
         }
@@ -223,44 +237,57 @@ fn shards_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Shards {
     }
 }
 
-/// `thread [group/]lanes`: numbers from 1 and ranges, `odd`, `even`, `all`.
-fn lanes_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Option<Box<[usize]>> {
+/// `thread [group/]lanes`: numbers from 1 and ranges, `odd`, `even`, `all`; with a group, of those in it.
+fn lanes_of(set: &Set<Word>, groups: &Groups, refuse: &mut Refuse<'_>) -> Option<Box<[usize]>> {
+    let several = groups.several();
     let parsed = set.value.text().and_then(|text| {
-        let lanes = match text.split_once('/') {
-            Some(("1" | "all", lanes)) => lanes,
-            Some(_) => return None,
-            None => text,
+        let (group, lanes) = text.split_once('/').map_or((None, text), |(group, lanes)| (Some(group), lanes));
+        let wanted = numbers(lanes)?;
+        let number = |text: &str| text.parse::<usize>().ok();
+        let chosen = match group {
+            None => return Some(wanted),
+            Some("1" | "all") if several.is_empty() => return Some(wanted),
+            Some("all") => several,
+            Some(group) => std::slice::from_ref(several.get(number(group)?.checked_sub(1)?)?),
         };
-        let mut all: Vec<usize> = Vec::new();
-        for part in lanes.split(',') {
-            match part {
-                "all" => return Some(Vec::new()),
-                "odd" => all.extend((0..1024).step_by(2)),
-                "even" => all.extend((1..1024).step_by(2)),
-                _ => {
-                    let (low, high) = part.split_once('-').unwrap_or((part, part));
-                    let low: usize = low.parse().ok().filter(|n| (1..=1024).contains(n))?;
-                    let high = if high.is_empty() { 1024 } else { high.parse().ok()? };
-                    if high < low || high > 1024 {
-                        return None;
-                    }
-                    all.extend(low - 1..high);
+        let all = chosen.iter().flat_map(|group| match &wanted {
+            None => group.clone(),
+            Some(wanted) => wanted.iter().filter_map(|&n| group.get(n).copied()).collect(),
+        });
+        let mut all: Vec<usize> = all.collect();
+        all.sort_unstable();
+        (!all.is_empty()).then_some(Some(all))
+    });
+    if parsed.is_none() {
+        let message = format!(
+            "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', of a group that there is as in '1/1-4', and got '{}'",
+            set.value.shown()
+        );
+        refuse.found.alert(set.value.pos(), message);
+    }
+    parsed.flatten().map(Vec::into)
+}
+
+/// None inside: all.
+fn numbers(text: &str) -> Option<Option<Vec<usize>>> {
+    let mut all: Vec<usize> = Vec::new();
+    for part in text.split(',') {
+        match part {
+            "all" => return Some(None),
+            "odd" => all.extend((0..1024).step_by(2)),
+            "even" => all.extend((1..1024).step_by(2)),
+            _ => {
+                let (low, high) = part.split_once('-').unwrap_or((part, part));
+                let low: usize = low.parse().ok().filter(|n| (1..=1024).contains(n))?;
+                let high = if high.is_empty() { 1024 } else { high.parse().ok()? };
+                if high < low || high > 1024 {
+                    return None;
                 }
+                all.extend(low - 1..high);
             }
         }
-        all.sort_unstable();
-        all.dedup();
-        Some(all)
-    });
-    match parsed {
-        Some(lanes) => (!lanes.is_empty()).then(|| lanes.into()),
-        None => {
-            let message = format!(
-                "'thread' expects lanes of group 1 such as '1-4', '1,3', 'odd', 'even' or 'all', and got '{}'",
-                set.value.shown()
-            );
-            refuse.found.alert(set.value.pos(), message);
-            None
-        }
     }
+    all.sort_unstable();
+    all.dedup();
+    Some(Some(all))
 }

@@ -1,9 +1,11 @@
 //! `cpu-map`: the processors that lanes are kept to.
 
+use super::groups::Groups;
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::Statement;
+use manylane_sync::Arc;
 
 /// Lanes at most.
 const LANES: usize = 1024;
@@ -14,7 +16,7 @@ const PROCESSORS: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuMap {
     /// By lane, from 0; nothing for those that run anywhere.
-    lanes: Vec<Vec<usize>>,
+    lanes: Vec<Arc<[usize]>>,
 }
 
 impl CpuMap {
@@ -24,7 +26,7 @@ impl CpuMap {
     }
 
     /// A line's words. Those of later lines take the place of earlier ones.
-    fn add(&mut self, words: &[Word]) -> Result<(), (Pos, String)> {
+    fn add(&mut self, words: &[Word], groups: &Groups) -> Result<(), (Pos, String)> {
         let [lanes, processors @ ..] = words else { return Ok(()) }; // the table counts them
         let wrong = |word: &Word, message: &str| Err((word.pos(), format!("'{}' {message}", word.shown())));
         let text = lanes.text().unwrap_or_default();
@@ -65,13 +67,30 @@ impl CpuMap {
                 return wrong(lanes, &message);
             }
         }
-        // There is one group; what is said of others is ignored, as are lanes that there are not.
-        if group.list.contains(&1) {
+        let several = groups.several();
+        if auto && group.list.iter().filter(|number| **number <= several.len()).count() > 1 {
+            return wrong(lanes, "names several groups: 'auto:' shares processors out to the lanes of one");
+        }
+        // What is said of groups and lanes that there are not is ignored.
+        let together: Arc<[usize]> = cpus.list[..].into();
+        for number in group.list {
+            let members = match several.get(number - 1) {
+                None if several.is_empty() && number == 1 => None,
+                None => continue,
+                members => members,
+            };
             for (n, lane) in own.list.iter().enumerate() {
-                if self.lanes.len() < *lane {
-                    self.lanes.resize(*lane, Vec::new());
+                let lane = match members {
+                    None => lane - 1,
+                    Some(members) => match members.get(lane - 1) {
+                        Some(lane) => *lane,
+                        None => continue,
+                    },
+                };
+                if self.lanes.len() <= lane {
+                    self.lanes.resize(lane + 1, Arc::default());
                 }
-                self.lanes[lane - 1] = if auto { vec![cpus.list[n]] } else { cpus.list.clone() };
+                self.lanes[lane] = if auto { [cpus.list[n]][..].into() } else { together.clone() };
             }
         }
         Ok(())
@@ -119,13 +138,13 @@ impl Numbers {
 }
 
 /// Lines about processors.
-pub(super) fn cpu_map(statements: &[Statement], refuse: &mut Refuse<'_>) -> CpuMap {
+pub(super) fn cpu_map(statements: &[Statement], groups: &Groups, refuse: &mut Refuse<'_>) -> CpuMap {
     let mut map = CpuMap::default();
     for statement in statements {
         let Statement { keyword, words, pos } = statement;
         match *keyword {
             "cpu-map" => {
-                if let Err((pos, message)) = map.add(words) {
+                if let Err((pos, message)) = map.add(words, groups) {
                     refuse.found.alert(pos, format!("'cpu-map' : {message}"));
                 }
             }
@@ -152,7 +171,8 @@ mod tests {
         assert!(loaded.found.found().is_empty(), "{:?}", loaded.found.found());
         let statements = loaded.config.global.cpu_placement.clone();
         let mut refuse = Refuse { found: &mut loaded.found, ignore_unresolved: false };
-        let map = cpu_map(&statements, &mut refuse);
+        let groups = super::super::groups::groups(&loaded.config.global, &mut refuse);
+        let map = cpu_map(&statements, &groups, &mut refuse);
         match loaded.found.found() {
             [] => Ok(map),
             found => Err(format!("{found:?}")),
@@ -170,6 +190,32 @@ mod tests {
         assert_eq!(of(" cpu-map all 1\n cpu-map 1/2 7\n", 1), Some(vec![7]));
         assert_eq!(of(" cpu-map 2/all 1\n", 0), None, "there is one group");
         assert_eq!(of("", 0), None);
+    }
+
+    #[test]
+    fn lanes_are_numbered_in_their_group() {
+        let three = " nbthread 5\n thread-groups 3\n thread-group 2 2-3\n"; // 1 and 4; 2 and 3; 5
+        let of = |lines: &str| {
+            let map = map(&format!("{three}{lines}")).unwrap();
+            (0..6).map(|lane| map.of(lane).map(<[usize]>::to_vec)).collect::<Vec<_>>()
+        };
+        let cpu = |n: usize| Some(vec![n]);
+        assert_eq!(of(" cpu-map 1/all 7\n"), [cpu(7), None, None, cpu(7), None, None]);
+        assert_eq!(of(" cpu-map 1-2/2 7\n"), [None, None, cpu(7), cpu(7), None, None]);
+        assert_eq!(of(" cpu-map auto:2/1-2 4-5\n cpu-map 3/1 6\n"), [None, cpu(4), cpu(5), None, cpu(6), None]);
+        assert_eq!(of(" cpu-map 4/1 6\n cpu-map 3/2 6\n"), [const { None }; 6]);
+        let several = map(&format!("{three} cpu-map auto:all/1 0\n")).unwrap_err();
+        assert!(several.contains("names several groups"), "{several}");
+        for (lines, why) in [
+            (" thread-groups 2\n", "set 'nbthread', too"),
+            (" nbthread 4\n thread-group 1 1-2\n", "'thread-groups' makes more"),
+            (" nbthread 4\n thread-groups 2\n thread-group 3 1\n", "from 1 to 2"),
+            (" nbthread 4\n thread-groups 2\n thread-group 1 3-5\n", "lanes from 1 to 4"),
+            (" nbthread 4\n thread-groups 2\n thread-group 1 1-2\n thread-group 2 2-4\n", "in the groups 1 and 2"),
+        ] {
+            let found = map(lines).unwrap_err();
+            assert!(found.contains(why), "{lines}: {found}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::bind::{self, Listener};
 use super::cpu_map::{CpuMap, cpu_map};
+use super::groups::{Groups, groups};
 use super::refuse::Refuse;
 use manylane_config::table::Tune;
 use manylane_config::tree::{Bind, Global, HardStop, Set, Settings};
@@ -31,6 +32,8 @@ pub struct Process {
     pub lanes: Option<usize>,
     /// `thread-hard-limit`
     pub most_lanes: Option<usize>,
+    /// `thread-groups`
+    pub groups: Groups,
     /// `cpu-map`
     pub cpu_map: CpuMap,
     /// `maxconn`
@@ -110,10 +113,10 @@ pub struct RuntimeSocket {
 const LEVEL: &str = "operator";
 const STATS_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn stats_sockets(lines: &[Bind], global: &Global, refuse: &mut Refuse<'_>) -> Arc<[RuntimeSocket]> {
+fn stats_sockets(lines: &[Bind], global: &Global, groups: &Groups, refuse: &mut Refuse<'_>) -> Arc<[RuntimeSocket]> {
     let mut all = Vec::new();
     for line in lines {
-        let listeners = bind::listeners(line, 0, 0, &Settings::default(), global, refuse);
+        let listeners = bind::listeners(line, 0, 0, &Settings::default(), (global, groups), refuse);
         all.extend(listeners.into_iter().map(|listener| RuntimeSocket {
             listener,
             level: line.options.level.map_or(LEVEL, |set| set.value),
@@ -211,8 +214,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         stats_sockets,
         stats_timeout,
         strict_limits,
-        thread_group: _,
-        thread_groups,
+        thread_group: _, // read by `groups`
+        thread_groups: _,
         thread_hard_limit,
         tune,
         uid,
@@ -223,10 +226,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         warn_blocked_after,
         zero_warning,
     } = global;
-    let lanes = "there is one group of lanes";
-    if thread_groups.is_some_and(|groups| groups.value > 1) {
-        refuse.set(thread_groups, "thread-groups", lanes);
-    }
+    let groups = groups(global, refuse);
     if let Some(statement) = default_path
         && statement.words.first().is_some_and(|word| *word != "current")
     {
@@ -240,7 +240,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         refuse.found.alert(*pos, message.to_owned());
     }
     let tune = self::tune(tune, refuse);
-    let stats_sockets = self::stats_sockets(stats_sockets, global, refuse);
+    let stats_sockets = self::stats_sockets(stats_sockets, global, &groups, refuse);
     let most_lanes = thread_hard_limit.map(|set| set.value as usize);
     Process {
         daemon: is_on(daemon),
@@ -252,7 +252,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         group: owner(group, gid),
         lanes: nbthread.map(|set| set.value as usize),
         most_lanes,
-        cpu_map: cpu_map(cpu_placement, refuse),
+        cpu_map: cpu_map(cpu_placement, &groups, refuse),
+        groups,
         maxconn: maxconn.map(|set| set.value),
         // A connection is a session here as soon as it is accepted, so the smaller one holds for both.
         most_connections_a_second: [maxconnrate, maxsessrate]

@@ -305,7 +305,7 @@ fn one<'c>(
         };
         let mut listeners = Vec::new();
         for bind in binds {
-            let more = bind::listeners(bind, number, listeners.len(), settings, &config.global, refuse);
+            let more = bind::listeners(bind, number, listeners.len(), settings, (&config.global, &process.groups), refuse);
             listeners.extend(more);
         }
         all.frontends.push(Frontend {

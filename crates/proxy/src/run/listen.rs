@@ -101,8 +101,14 @@ pub fn bind_listener(
     let shards = match listener.shards {
         Shards::Number(n) => n.min(accepting.max(1)),
         Shards::ByLane => accepting.max(1),
+        Shards::ByGroup => listener.groups.iter().filter(|group| has_lanes(group, lanes)).count().max(1),
     };
     listen_sharded(&listener.endpoint, &options, shards).map_err(|error| error.to_string())
+}
+
+/// Whether one of a group's lanes is among the first `lanes`, which are those that there are.
+fn has_lanes(group: &[usize], lanes: usize) -> bool {
+    group.iter().any(|&lane| lane < lanes)
 }
 
 /// What a connection holds while it is served: a place at each of three doors, and its part in the counters.
@@ -164,7 +170,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     local.here().spawn(&HOUSEKEEPING, Class::Bulk, housekeeping).map_err(|error| error.to_string())?;
     super::checks::start(local, lanes)?;
     for listener in bound.iter() {
-        let wanted = &local.generation.frontends[listener.frontend].listeners[listener.listener].lanes;
+        let Listener { lanes: wanted, groups, .. } = &local.generation.frontends[listener.frontend].listeners[listener.listener];
         let mut chosen: Vec<LaneId> = match wanted {
             Some(some) => some.iter().filter_map(|&n| lanes.get(n)).copied().collect(),
             None => lanes.to_vec(),
@@ -172,7 +178,15 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
         if chosen.is_empty() {
             chosen = lanes.to_vec(); // a `thread` that names none of the lanes there are
         }
-        let Some(place) = chosen.iter().position(|lane| *lane == local.here().lane()) else { continue };
+        let own = local.here().lane();
+        let Some(mut place) = chosen.iter().position(|lane| *lane == own) else { continue };
+        let number = lanes.iter().position(|lane| *lane == own);
+        let groups = groups.iter().filter(|group| has_lanes(group, lanes.len())).enumerate();
+        let mut own_group = groups.filter(|(_, group)| number.is_some_and(|number| group.contains(&number)));
+        if let Some((socket, group)) = own_group.next() {
+            place = socket;
+            chosen = group.iter().filter_map(|&n| lanes.get(n)).copied().collect();
+        }
         let socket = &listener.sockets[place % listener.sockets.len()];
         let acceptor = socket.acceptor(&local.io).map_err(|error| error.to_string())?;
         let task = accepting(local.clone(), acceptor, Balance::new(chosen), listener.frontend, listener.listener, bound.clone());

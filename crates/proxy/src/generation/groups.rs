@@ -1,0 +1,117 @@
+//! `thread-groups` and `thread-group`: which lanes belong together. Lanes share next to nothing, so a group is what `bind ... thread`,
+//! `shards by-group` and `cpu-map` call some of them by.
+
+use super::refuse::Refuse;
+use manylane_config::lex::Word;
+use manylane_config::tree::Global;
+
+/// Groups of lanes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// The lanes of each, from 0, in order. Nothing: one group has all.
+    lanes: Vec<Vec<usize>>,
+}
+
+impl Groups {
+    /// The lanes of each of several groups; nothing where one has all.
+    pub fn several(&self) -> &[Vec<usize>] {
+        &self.lanes
+    }
+}
+
+pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
+    let one = Groups::default();
+    let Some(set) = global.thread_groups.filter(|set| set.value > 1) else {
+        if let Some(line) = global.thread_group.first() {
+            let message = "'thread-group' : there is one group, which has all lanes; 'thread-groups' makes more";
+            refuse.found.alert(line.pos, message);
+        }
+        return one;
+    };
+    let Some(lanes) = global.nbthread else {
+        let message = "'thread-groups' : the lanes that are shared out must be counted: set 'nbthread', too";
+        refuse.found.alert(set.pos, message);
+        return one;
+    };
+    let most = global.thread_hard_limit.map_or(u32::MAX, |most| most.value);
+    let (groups, lanes) = (set.value as usize, lanes.value.min(most) as usize);
+    let mut all = vec![Vec::new(); groups];
+    for line in &global.thread_group {
+        let [group, ranges @ ..] = &line.words[..] else { continue }; // the table counts them
+        let Some((number, _)) = range(group, groups).filter(|(low, high)| low == high) else {
+            refuse.found.alert(group.pos(), format!("'thread-group' expects the number of a group from 1 to {groups} and got '{}'", group.shown()));
+            return one;
+        };
+        let own: &mut Vec<usize> = &mut all[number - 1];
+        own.clear();
+        for word in ranges {
+            let Some((low, high)) = range(word, lanes) else {
+                let message =
+                    format!("'thread-group' expects lanes from 1 to {lanes} such as '2' or '1-4' and got '{}'", word.shown());
+                refuse.found.alert(word.pos(), message);
+                return one;
+            };
+            own.extend(low - 1..high);
+        }
+        own.sort_unstable();
+        own.dedup();
+    }
+    match share_out(all, lanes) {
+        Ok(lanes) => Groups { lanes },
+        Err(why) => {
+            refuse.found.alert(set.pos, format!("'thread-groups' : {why}"));
+            one
+        }
+    }
+}
+
+/// A number, or two with a dash in between, from 1 to `last`.
+fn range(word: &Word, last: usize) -> Option<(usize, usize)> {
+    let text = word.text()?;
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.parse().ok().filter(|n| (1..=last).contains(n));
+    Some((number(low)?, number(high)?)).filter(|(low, high)| low <= high)
+}
+
+/// Gives the lanes that nobody names to the groups that name none, as evenly as it goes.
+fn share_out(mut groups: Vec<Vec<usize>>, lanes: usize) -> Result<Vec<Vec<usize>>, String> {
+    let mut owner = vec![None; lanes];
+    for (number, group) in groups.iter().enumerate() {
+        for &lane in group {
+            if let Some(other) = owner[lane].replace(number + 1) {
+                return Err(format!("lane {} is in the groups {other} and {}", lane + 1, number + 1));
+            }
+        }
+    }
+    let mut free = (0..lanes).filter(|&lane| owner[lane].is_none());
+    let mut left = free.clone().count();
+    let mut empty = groups.iter().filter(|group| group.is_empty()).count();
+    if left < empty {
+        return Err(format!("{left} lanes are left for {empty} groups, and each needs one"));
+    }
+    for group in groups.iter_mut().filter(|group| group.is_empty()) {
+        let share = left.div_ceil(empty);
+        group.extend(free.by_ref().take(share));
+        (left, empty) = (left - share, empty - 1);
+    }
+    match free.next() {
+        None => Ok(groups),
+        Some(lane) => Err(format!("lane {} is in none of the groups", lane + 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_that_nobody_names_go_to_the_groups_that_name_none() {
+        let lanes = |groups: &[&[usize]], lanes| share_out(groups.iter().map(|group| group.to_vec()).collect(), lanes);
+        assert_eq!(lanes(&[&[], &[]], 5), Ok(vec![vec![0, 1, 2], vec![3, 4]]));
+        assert_eq!(lanes(&[&[], &[1, 2], &[]], 5), Ok(vec![vec![0, 3], vec![1, 2], vec![4]]));
+        assert_eq!(lanes(&[&[0], &[1]], 2), Ok(vec![vec![0], vec![1]]));
+        assert_eq!(lanes(&[&[0], &[1]], 3), Err("lane 3 is in none of the groups".into()));
+        assert_eq!(lanes(&[&[0, 1], &[1]], 2), Err("lane 2 is in the groups 1 and 2".into()));
+        assert_eq!(lanes(&[&[], &[], &[]], 2), Err("2 lanes are left for 3 groups, and each needs one".into()));
+    }
+}
