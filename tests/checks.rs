@@ -284,6 +284,125 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "PROXY UNKNOWN\r\nNOOP\r\n");
 }
 
+/// A server that says `hello`, and then the next of `answers` to each thing that it hears.
+fn talker(hello: &'static [u8], answers: &'static [&'static [u8]]) -> SocketAddr {
+    origin(move |mut stream| {
+        let _ = stream.write_all(hello);
+        let mut bytes = [0; 4096];
+        for answer in answers {
+            if !stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+                return;
+            }
+            let _ = stream.write_all(answer);
+        }
+        let _ = stream.read_to_end(&mut Vec::new()); // until the check is over
+    })
+}
+
+/// What is told of the first check of each backend, in their order, without how long it took.
+fn told(log: &Syslog, backends: usize) -> Vec<String> {
+    let mut lines = vec![String::new(); backends];
+    while lines.iter().any(String::is_empty) {
+        let line = log.wait("Health check for server b");
+        let line = line.split_once("Health check for server b").unwrap().1;
+        let (number, told) = line.split_once("/a ").unwrap();
+        let (before, after) = told.split_once(", check duration: ").unwrap();
+        lines[number.parse::<usize>().unwrap()] = format!("{before}, {}", after.split_once(", ").unwrap().1);
+    }
+    lines
+}
+
+/// HAProxy, until it is dropped.
+struct Haproxy(std::process::Child);
+
+impl Haproxy {
+    /// Of the version whose words are ours; none where there is another, or none.
+    fn start(file: &std::path::Path) -> Option<Self> {
+        let mut program = std::process::Command::new("/usr/sbin/haproxy");
+        let version = program.arg("-v").output().ok()?;
+        if !String::from_utf8_lossy(&version.stdout).contains("version 2.6.") {
+            return None;
+        }
+        let mut program = std::process::Command::new("/usr/sbin/haproxy");
+        Some(Self(program.args(["-db", "-q", "-f"]).arg(file).spawn().unwrap()))
+    }
+}
+
+impl Drop for Haproxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn services_that_are_known_by_heart_are_judged_as_haproxy_judges_them() {
+    let mysql: &[u8] = b"\x13\0\0\0\x0a8.0.1\0\x01\0\0\0abcdefgh";
+    let mail: &[u8] = b"220 mail ready\r\n";
+    const HTTP: &[u8] = b"HTTP/1.1 200 Fine\r\nContent-Length: 4\r\nX-A: one, two\r\n\r\ngood";
+    type Case = (&'static str, &'static [u8], &'static [&'static [u8]]);
+    let cases: &[Case] = &[
+        ("option redis-check", b"", &[b"+PONG\r\n"]),
+        ("option mysql-check", mysql, &[]),
+        ("option mysql-check", b"\x0f\0\0\0\xff\x69\x04Host blocked", &[]),
+        ("option mysql-check user hap", mysql, &[b"\x07\0\0\x02\0\0\0\x02\0\0\0"]),
+        ("option mysql-check user hap pre-41", mysql, &[b"\x09\0\0\x02\xff\x15\x04denied"]),
+        ("option pgsql-check user hap", b"", &[b"R\0\0\0\x08\0\0\0\0"]),
+        ("option pgsql-check user hap", b"", &[b"E\0\0\0\x30SFATAL\0C28000\0Mno such role\0\0"]),
+        ("option smtpchk", mail, &[b"250 mail\r\n", b"221 bye\r\n"]),
+        ("option smtpchk EHLO mydomain.org", mail, &[b"250-mail\r\n250-SIZE\r\n250 OK\r\n", b"221 bye\r\n"]),
+        ("option smtpchk", b"554 no service\r\n", &[]),
+        ("option ldap-check", b"", &[b"0\x0c\x02\x01\x01a\x07\x0a\x01\0\x04\0\x04\0"]),
+        ("option ldap-check", b"", &[b"0\x0c\x02\x01\x01a\x07\x0a\x01\x35\x04\0\x04\0"]),
+        ("option ssl-hello-chk", b"", &[b"\x15\x03\0\0\x02\x02\x28"]),
+        ("option ssl-hello-chk", b"", &[b"HTTP/1.0 400 Bad Request\r\n\r\n"]),
+        ("option tcp-check\n tcp-check expect on-success great ok-status L4OK string good", b"good", &[]),
+        ("option tcp-check\n tcp-check expect string good", b"good", &[]),
+        (
+            "option tcp-check\n tcp-check expect min-recv 3 error-status L6RSP comment cc on-error oops rstring good",
+            b"bad",
+            &[],
+        ),
+        ("option tcp-check\n tcp-check expect min-recv 3 rbinary ^63", b"bad", &[]),
+        ("option httpchk GET /\n http-check expect hdr name X-a value two", b"", &[HTTP]),
+        (
+            "option httpchk GET /\n http-check expect comment cc ! fhdr name -m beg x- value -m reg one,.two",
+            b"",
+            &[HTTP],
+        ),
+        ("option httpchk GET /\n http-check expect error-status L7RSP status 201", b"", &[HTTP]),
+        ("option httpchk GET /\n http-check expect on-success great string good", b"", &[HTTP]),
+    ];
+    let folder = Folder::new();
+    let config = |log: &Syslog| {
+        let mut config = format!(
+            "global\n max-spread-checks 100ms\n log {} local0\ndefaults\n log global\n option log-health-checks\n timeout connect 60s\n \
+             timeout client 60s\n timeout server 60s\n timeout check 60s\nfrontend f\n bind {}\n",
+            log.address(),
+            folder.0.join("f.sock").display(),
+        );
+        for (number, (lines, hello, answers)) in cases.iter().enumerate() {
+            let mode = if lines.contains("http") { "http" } else { "tcp" };
+            let place = talker(hello, answers);
+            config +=
+                &format!("backend b{number}\n mode {mode}\n {lines}\n server a {place} check inter 60s\n");
+        }
+        config
+    };
+    let log = Syslog::new();
+    let program = Manylane::start(&config(&log));
+    let ours = told(&log, cases.len());
+    drop(program);
+    let log = Syslog::new();
+    let Some(_haproxy) = Haproxy::start(&folder.file("haproxy.cfg", &config(&log))) else {
+        println!("HAProxy 2.6 is not there: not compared");
+        return;
+    };
+    for ((case, ours), theirs) in cases.iter().zip(ours).zip(told(&log, cases.len())) {
+        assert_eq!(ours, theirs, "{}", case.0);
+    }
+}
+
 #[test]
 fn what_is_wrong_with_checks_is_said_with_its_place() {
     let folder = Folder::new();
@@ -297,7 +416,29 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (" option httpchk\n http-check expect string", "'http-check expect' expects"),
         (" option httpchk\n http-check expect rstring (", "this regular expression is refused"),
         (" option httpchk\n http-check expect string a b", "one word is the pattern"),
-        (" option httpchk\n http-check expect hdr name x", "'http-check expect hdr' is not built yet"),
+        (" option httpchk\n http-check expect hdr nam x", "'http-check expect nam' is not built yet"),
+        (" option httpchk\n http-check expect hdr name -m big x", "'-m' expects str, beg, end, sub or reg"),
+        (" option httpchk\n http-check expect hdr name x value", "expects a value for 'value'"),
+        (
+            " option httpchk\n http-check expect on-error %[date] status 200",
+            "log formats in checks are not built yet",
+        ),
+        (
+            " option httpchk\n http-check expect status-code x status 200",
+            "'http-check expect status-code' is not built yet",
+        ),
+        (
+            " option tcp-check\n tcp-check expect ok-status L7STS string x",
+            "'ok-status' expects one of L7OK, L7OKC, L6OK, L4OK and got 'L7STS'",
+        ),
+        (
+            " option tcp-check\n tcp-check expect min-recv 99999 string x",
+            "'min-recv' expects -1, or a number of bytes up to 16384",
+        ),
+        (" option mysql-check user", "expects 'user' and a name"),
+        (" option mysql-check root", "expects 'user' and a name and got 'root'"),
+        (" option mysql-check user a post-42", "expects 'post-41' or 'pre-41' and got 'post-42'"),
+        (" option pgsql-check", "'option pgsql-check' expects 'user' and a name"),
         (" option httpchk\n http-check send hdr X %[date]", "log formats in checks are not built yet"),
         (" option httpchk\n http-check send meth", "expects a value for 'meth'"),
         (" option tcp-check\n tcp-check send-binary 0g", "an even number of hexadecimal digits"),

@@ -11,6 +11,7 @@ pub use board::{Board, Report};
 pub use health::{Change, Health, Init, Running};
 pub use pace::Pace;
 pub use script::{
-    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, StatusRanges, Step, http, redis, tcp,
+    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Service, StatusRanges, Step, Text, http,
+    ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 pub use status::{Status, Verdict};

@@ -13,6 +13,12 @@ pub enum Status {
     L4Tout,
     /// Not connected.
     L4Con,
+    /// The answer is TLS's, which was all that was asked for.
+    L6Ok,
+    /// No answer of TLS in time.
+    L6Tout,
+    /// The answer is not TLS's.
+    L6Rsp,
     /// No answer in time.
     L7Tout,
     /// The answer made no sense, or does not hold what it should.
@@ -43,6 +49,9 @@ impl Status {
             Self::L4Ok => "L4OK",
             Self::L4Tout => "L4TOUT",
             Self::L4Con => "L4CON",
+            Self::L6Ok => "L6OK",
+            Self::L6Tout => "L6TOUT",
+            Self::L6Rsp => "L6RSP",
             Self::L7Tout => "L7TOUT",
             Self::L7Rsp => "L7RSP",
             Self::L7Ok => "L7OK",
@@ -59,6 +68,9 @@ impl Status {
             Self::L4Ok => "Layer4 check passed",
             Self::L4Tout => "Layer4 timeout",
             Self::L4Con => "Layer4 connection problem",
+            Self::L6Ok => "Layer6 check passed",
+            Self::L6Tout => "Layer6 timeout",
+            Self::L6Rsp => "Layer6 invalid response",
             Self::L7Tout => "Layer7 timeout",
             Self::L7Rsp => "Layer7 invalid response",
             Self::L7Ok => "Layer7 check passed",
@@ -75,6 +87,9 @@ impl Status {
             Self::L4Ok => 6,
             Self::L4Tout => 7,
             Self::L4Con => 8,
+            Self::L6Ok => 9,
+            Self::L6Tout => 10,
+            Self::L6Rsp => 11,
             Self::L7Tout => 12,
             Self::L7Rsp => 13,
             Self::L7Ok => 15,
@@ -83,13 +98,43 @@ impl Status {
         }
     }
 
+    /// The status of this name.
+    pub fn by_name(name: &[u8]) -> Option<Self> {
+        const ALL: [Status; 13] = [
+            Status::Ini,
+            Status::SockErr,
+            Status::L4Ok,
+            Status::L4Tout,
+            Status::L4Con,
+            Status::L6Ok,
+            Status::L6Tout,
+            Status::L6Rsp,
+            Status::L7Tout,
+            Status::L7Rsp,
+            Status::L7Ok,
+            Status::L7OkC,
+            Status::L7Sts,
+        ];
+        ALL.into_iter().find(|status| status.name().as_bytes() == name)
+    }
+
+    /// Whether a code is told beside it.
+    pub(crate) fn has_code(self) -> bool {
+        matches!(self, Self::L7Ok | Self::L7OkC | Self::L7Sts)
+    }
+
     pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Ini => Outcome::Unknown,
-            Self::SockErr | Self::L4Tout | Self::L4Con | Self::L7Tout | Self::L7Rsp | Self::L7Sts => {
-                Outcome::Failed
-            }
-            Self::L4Ok | Self::L7Ok => Outcome::Passed,
+            Self::SockErr
+            | Self::L4Tout
+            | Self::L4Con
+            | Self::L6Tout
+            | Self::L6Rsp
+            | Self::L7Tout
+            | Self::L7Rsp
+            | Self::L7Sts => Outcome::Failed,
+            Self::L4Ok | Self::L6Ok | Self::L7Ok => Outcome::Passed,
             Self::L7OkC => Outcome::Conditional,
         }
     }
@@ -110,7 +155,7 @@ impl Status {
 pub struct Verdict {
     /// What it came to.
     pub status: Status,
-    /// The status code of HTTP's answer; 0 for Redis' errors.
+    /// The status code of HTTP's answer, or what takes its place in other protocols; 0 where they have none.
     pub code: Option<u16>,
     /// Why, or what the server said; empty for nothing. Bytes that are not printable are dots.
     pub info: Box<str>,

@@ -4,8 +4,8 @@
 
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Status, StatusRanges, Step, Verdict,
-    http, redis, tcp,
+    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Status, StatusRanges, Step, Text,
+    Verdict, http, redis, tcp,
 };
 use manylane_expr::Regex;
 
@@ -47,7 +47,7 @@ fn verdict(script: &Script, serves: bool, answers: &[&[u8]]) -> Verdict {
 }
 
 fn expect(pattern: Pattern, negated: bool) -> Step {
-    Step::Expect(Expect { pattern, negated, comment: None, number: 2 })
+    Step::Expect(Expect { negated, ..Expect::new(pattern, 2) })
 }
 
 fn bytes(text: &str) -> Pattern {
@@ -176,7 +176,7 @@ fn requests_are_written_as_asked() {
 #[test]
 fn tcp_steps_run_in_order_and_say_where_they_failed() {
     let step = |pattern, negated, number, comment: Option<&str>| {
-        Step::Expect(Expect { pattern, negated, comment: comment.map(Into::into), number })
+        Step::Expect(Expect { negated, comment: comment.map(Into::into), ..Expect::new(pattern, number) })
     };
     let talk = Script::new(vec![
         Step::Send((*b"HELO\r\n").into()),
@@ -225,7 +225,10 @@ fn redis_answers_a_ping() {
     let script = redis::script();
     assert_eq!(
         play(&script, true, &[b"+PONG\r\n"], usize::MAX),
-        (b"*1\r\n$4\r\nPING\r\n".to_vec(), Verdict::new(Status::L7Ok, ""))
+        (
+            b"*1\r\n$4\r\nPING\r\n".to_vec(),
+            Verdict { code: Some(0), ..Verdict::new(Status::L7Ok, "Redis server is ok") }
+        )
     );
     assert_eq!(verdict(&script, true, &[b"+PONG\r\n"]).status, Status::L7Ok);
     let refused = verdict(&script, true, &[b"-NOAUTH Authentication required.\r\n"]);
@@ -233,8 +236,99 @@ fn redis_answers_a_ping() {
         (refused.status, refused.code, &*refused.info),
         (Status::L7Sts, Some(0), "-NOAUTH Authentication required.")
     );
-    assert_eq!(verdict(&script, true, &[b"HTTP/1.0 400 Bad\r\n"]).status, Status::L7Rsp);
-    assert_eq!(verdict(&script, true, &[b""]).status, Status::L7Rsp);
+    assert_eq!(verdict(&script, true, &[b"HTTP/1.0 400 Bad\r\n"]).status, Status::L7Sts);
+    for (answer, info) in [(&b"+PO"[..], "+PO"), (b"", "TCPCHK got an empty response at step 2")] {
+        let got = verdict(&script, true, &[answer]);
+        assert_eq!((got.status, got.code, &*got.info), (Status::L7Sts, Some(0), info));
+    }
+}
+
+#[test]
+fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
+    let step = |expect| Script::new(vec![Step::Send((*b"?").into()), Step::Expect(expect)]);
+    let least = step(Expect { least: Some(4), ..Expect::new(bytes("good"), 2) });
+    assert_eq!(verdict(&least, true, &[b"good"]).status, Status::L7Ok);
+    // Nothing more is waited for.
+    let mut run = least.run(true);
+    run.connected();
+    run.sent();
+    give(&mut run, b"a g");
+    assert!(matches!(run.ask(), Ask::Receive));
+    give(&mut run, b"o");
+    assert!(matches!(run.ask(), Ask::Done(Verdict { status: Status::L7Rsp, .. })));
+    let other = step(Expect {
+        error: Some(Status::L7Sts),
+        timeout: Some(Status::L6Tout),
+        ..Expect::new(bytes("good"), 2)
+    });
+    let got = verdict(&other, true, &[b"bad"]);
+    assert_eq!(
+        (got.status, got.code, &*got.info),
+        (Status::L7Sts, Some(0), "TCPCHK did not match content 'good' at step 2")
+    );
+    let mut run = other.run(true);
+    run.connected();
+    run.sent();
+    assert_eq!(run.timed_out().status, Status::L6Tout);
+    let hex = step(Expect::new(Pattern::HexRegex(Regex::new(b"^0[AB]FF$", false).unwrap()), 2));
+    assert_eq!(verdict(&hex, true, &[b"\x0b\xff"]).status, Status::L7Ok);
+    assert_eq!(verdict(&hex, true, &[b"\x0c\xff"]).status, Status::L7Rsp);
+}
+
+#[test]
+fn what_is_told_is_what_the_step_says() {
+    let step = |expect| Script::new(vec![Step::Expect(expect)]);
+    let good = || Expect { comment: Some("cc".into()), ..Expect::new(bytes("good"), 1) };
+    let play = |script: &Script, answer: &[u8]| {
+        let mut run = script.run(true);
+        run.connected();
+        run.ask();
+        if !answer.is_empty() {
+            give(&mut run, answer);
+        }
+        run.received(None);
+        let Ask::Done(verdict) = run.ask() else { panic!("it is over") };
+        (verdict.status, verdict.code, verdict.info.into_string())
+    };
+    let told = |status, code, info: &str| (status, code, info.to_owned());
+    assert_eq!(play(&step(good()), b"good"), told(Status::L7Ok, Some(0), "(tcp-check)"));
+    let great = step(Expect { on_success: Some("great".into()), ok: Some(Status::L7OkC), ..good() });
+    assert_eq!(play(&great, b"good"), told(Status::L7OkC, Some(0), "great"));
+    let four = step(Expect { ok: Some(Status::L4Ok), ..good() });
+    assert_eq!(play(&four, b"good"), told(Status::L4Ok, None, "(tcp-check)"));
+    let oops = step(Expect { on_error: Some("oops".into()), error: Some(Status::L6Rsp), ..good() });
+    assert_eq!(play(&oops, b"bad"), told(Status::L6Rsp, None, "oops comment: cc"));
+}
+
+#[test]
+fn header_fields_are_looked_for_by_name_and_value() {
+    let answer = b"HTTP/1.1 200 Fine\r\nContent-Length: 4\r\nX-A: one, two\r\nx-a: three\r\n\r\nbody";
+    let is = |text: &str| Text::Is(text.as_bytes().into());
+    let (found, missing) = ((Status::L7Ok, Some(200), ""), (Status::L7Sts, Some(200), "Fine"));
+    for (name, value, whole, wanted) in [
+        (is("x-a"), None, false, found),
+        (is("x-b"), None, false, missing),
+        (is("x-a"), Some(is("two")), false, found),
+        (is("x-a"), Some(is("Two")), false, missing),
+        (is("x-a"), Some(is("two")), true, missing),
+        (is("x-a"), Some(is("one, two")), true, found),
+        (Text::Begins((*b"x-").into()), Some(Text::Has((*b"hre").into())), false, found),
+        (Text::Matches(Regex::new(b"^X", true).unwrap()), Some(Text::Ends((*b"ee").into())), true, found),
+    ] {
+        let told = format!("{name:?} {value:?}");
+        let script = get(vec![expect(Pattern::Field { name, value, whole }, false)]);
+        let got = verdict(&script, false, &[answer]);
+        assert_eq!((got.status, got.code, &*got.info), wanted, "{told}");
+    }
+    let never = get(vec![expect(Pattern::Field { name: is("x-a"), value: None, whole: true }, true)]);
+    assert_eq!(verdict(&never, false, &[answer]).status, Status::L7Sts);
+    let told = Expect {
+        error: Some(Status::L7Rsp),
+        on_error: Some("oops".into()),
+        ..Expect::new(Pattern::Status(StatusRanges::read(b"201").unwrap()), 2)
+    };
+    let got = verdict(&get(vec![Step::Expect(told)]), false, &[answer]);
+    assert_eq!((got.status, got.code, &*got.info), (Status::L7Rsp, None, "oops"));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! `option httpchk` and `http-check`: a request, and how its answer is judged.
 
-use super::{Expect, Judgement, MOST_BYTES, Pattern, Script, Step, contains};
+use super::{Expect, Judgement, MOST_BYTES, Pattern, Script, Step, Text, contains};
 use crate::status::{Status, Verdict};
 use manylane_buf::Chain;
 use manylane_h1::{Asked, BodyReader, From, Limits, Response, ResponseParser};
-use manylane_http::Method;
+use manylane_http::{Head, List, Method};
 use std::ops::RangeInclusive;
 
 /// Bytes of a request.
@@ -141,7 +141,7 @@ pub fn script(mut steps: Vec<Step>, disable_on_404: bool) -> Script {
     if matches!(steps.last(), Some(Step::Send(_))) {
         let pattern = Pattern::Status(StatusRanges::usual());
         let number = steps.len() + 1;
-        steps.push(Step::Expect(Expect { pattern, negated: false, comment: None, number }));
+        steps.push(Step::Expect(Expect::new(pattern, number)));
     }
     Script { http: true, disable_on_404, ..Script::new(steps) }
 }
@@ -241,7 +241,6 @@ impl Answer {
             return if self.bad { Judgement::Over(Verdict::new(Status::L7Rsp, "")) } else { Judgement::Wait };
         };
         let code = head.status();
-        let over = |status, info: String| Judgement::Over(Verdict { status, code: None, info: info.into() });
         if code == 404 && may_stop {
             return Judgement::Over(Verdict {
                 status: Status::L7OkC,
@@ -250,36 +249,59 @@ impl Answer {
             });
         }
         let comment = expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"));
-        let (matches, about_status) = match &expect.pattern {
+        // Whether it is so, and whether it is the head that says it.
+        let (matches, in_head) = match &expect.pattern {
             Pattern::Status(ranges) => (ranges.has(code), true),
             Pattern::StatusRegex(regex) => (regex.matches(code.to_string().as_bytes()), true),
+            Pattern::Field { name, value, whole } => (has_field(head, name, value.as_ref(), *whole), true),
             Pattern::Bytes(bytes, _) => (contains(&self.body, bytes), false),
             Pattern::Regex(regex) => (regex.matches(&self.body), false),
-            Pattern::Redis(_) => (false, false), // another script's
+            Pattern::HexRegex(_) | Pattern::Service(_) => (false, false), // of other scripts
         };
-        if about_status {
+        let over = |status: Status, info: String| {
+            let status = expect.error.unwrap_or(status);
+            let code = status.has_code().then_some(code);
+            Judgement::Over(Verdict { status, code, info: format!("{info}{comment}").into() })
+        };
+        if in_head {
             return if matches == expect.negated {
-                Judgement::Over(Verdict::said(Status::L7Sts, code, head.reason()))
+                let reason = || Verdict::said(Status::L7Sts, code, head.reason()).info.into();
+                over(Status::L7Sts, expect.error_told(reason))
             } else {
                 Judgement::Good
             };
         }
-        if !matches && !self.ended && !self.bad {
+        let enough = expect.least.map_or(matches, |least| self.body.len() >= least);
+        if !enough && !self.ended && !self.bad {
             return Judgement::Wait;
         }
         if !matches && self.bad {
-            return over(Status::L7Rsp, String::new());
+            return Judgement::Over(Verdict::new(Status::L7Rsp, ""));
         }
         if matches != expect.negated {
             return Judgement::Good;
         }
-        let why = if matches {
-            "HTTP check matched unwanted content"
-        } else if self.body.is_empty() {
-            "HTTP content check could not find a response body"
-        } else {
-            "HTTP content check did not match"
-        };
-        over(Status::L7Rsp, format!("{why}{comment}"))
+        over(
+            Status::L7Rsp,
+            expect.error_told(|| {
+                let why = if matches {
+                    "HTTP check matched unwanted content"
+                } else if self.body.is_empty() {
+                    "HTTP content check could not find a response body"
+                } else {
+                    "HTTP content check did not match"
+                };
+                why.into()
+            }),
+        )
     }
+}
+
+/// Whether there is a field of such a name, with such a value if one is asked for.
+fn has_field(head: &Head, name: &Text, value: Option<&Text>, whole: bool) -> bool {
+    head.fields().filter(|field| name.fits(&field.name.to_ascii_lowercase())).any(|field| match value {
+        None => true,
+        Some(value) if whole => value.fits(field.value),
+        Some(value) => List::new(field.value).any(|member| value.fits(member)),
+    })
 }

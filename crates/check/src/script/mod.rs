@@ -1,10 +1,15 @@
 //! What a check says and expects: steps, and one run of them over a connection that somebody else has.
 //!
-//! A file a kind: [`tcp`], [`http`], [`redis`].
+//! A file a kind: [`tcp`], [`http`], and the services whose answers are known by heart: [`redis`], [`mysql`], [`pgsql`], [`smtp`], [`ldap`], [`tls`].
 
 pub mod http;
+pub mod ldap;
+pub mod mysql;
+pub mod pgsql;
 pub mod redis;
+pub mod smtp;
 pub mod tcp;
+pub mod tls;
 
 use crate::status::{Status, Verdict};
 use http::Answer;
@@ -30,6 +35,8 @@ pub struct Script {
     http: bool,
     /// `http-check disable-on-404`
     disable_on_404: bool,
+    /// Its steps are the file's, so a timeout says at which of them.
+    told: bool,
 }
 
 /// One step.
@@ -59,6 +66,84 @@ pub struct Expect {
     pub comment: Option<Box<str>>,
     /// Its number among the file's steps, from 1.
     pub number: usize,
+    /// `min-recv`: no fewer bytes are looked at, unless no more come; and what is not in them is not waited for.
+    pub least: Option<usize>,
+    /// `ok-status`: what it comes to if it is so, and this was the last step.
+    pub ok: Option<Status>,
+    /// `error-status`: what it comes to if it is not so.
+    pub error: Option<Status>,
+    /// `tout-status`: what it comes to if no answer comes in time.
+    pub timeout: Option<Status>,
+    /// `on-success`: what is told if it is so, and this was the last step.
+    pub on_success: Option<Box<str>>,
+    /// `on-error`: what is told if it is not so.
+    pub on_error: Option<Box<str>>,
+}
+
+impl Expect {
+    /// What must be, as the step of this number, and nothing more of it.
+    pub fn new(pattern: Pattern, number: usize) -> Self {
+        Self {
+            pattern,
+            negated: false,
+            comment: None,
+            number,
+            least: None,
+            ok: None,
+            error: None,
+            timeout: None,
+            on_success: None,
+            on_error: None,
+        }
+    }
+
+    /// What is told if it is not so: what the file says, or else `why`.
+    fn error_told(&self, why: impl FnOnce() -> String) -> String {
+        self.on_error.as_ref().map_or_else(why, |told| told.to_string())
+    }
+}
+
+/// Services whose answers are known by heart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Redis: its answer to a PING.
+    Redis,
+    /// MySQL: what it says first; with `login`, its answer to one, too.
+    Mysql {
+        /// A login was sent.
+        login: bool,
+    },
+    /// PostgreSQL: its answer to a startup message.
+    Pgsql,
+    /// SMTP: its answer to this.
+    Smtp(smtp::Part),
+    /// LDAP: its answer to an anonymous bind.
+    Ldap,
+    /// TLS: any answer to a hello.
+    Tls,
+}
+
+impl Service {
+    /// `last`: no more is looked at.
+    fn judge(self, input: &[u8], last: bool) -> Judgement {
+        match self {
+            Self::Redis => redis::judge(input, last),
+            Self::Mysql { login } => mysql::judge(login, input, last),
+            Self::Pgsql => pgsql::judge(input, last),
+            Self::Smtp(part) => smtp::judge(part, input, last),
+            Self::Ldap => ldap::judge(input, last),
+            Self::Tls => tls::judge(input, last),
+        }
+    }
+
+    /// What an empty answer comes to.
+    fn empty(self) -> Status {
+        match self {
+            Self::Redis | Self::Smtp(smtp::Part::Hello | smtp::Part::Quit) => Status::L7Sts,
+            Self::Tls => Status::L6Rsp,
+            _ => Status::L7Rsp,
+        }
+    }
 }
 
 /// What is looked for in an answer: in all bytes that came since the last were sent, or in HTTP in the body.
@@ -72,8 +157,46 @@ pub enum Pattern {
     Status(StatusRanges),
     /// HTTP: a status that this matches.
     StatusRegex(Regex),
-    /// Redis: not an error, and these bytes at the beginning.
-    Redis(&'static [u8]),
+    /// Something that this matches in the bytes as hexadecimal digits, in upper case.
+    HexRegex(Regex),
+    /// HTTP: a header field of such a name, with such a value if one is asked for.
+    Field {
+        /// Its name, in lower case.
+        name: Text,
+        /// Its value.
+        value: Option<Text>,
+        /// All of the value, commas too; else a member of the list that it is.
+        whole: bool,
+    },
+    /// The good answer of a service.
+    Service(Service),
+}
+
+/// What a text is compared with.
+#[derive(Debug)]
+pub enum Text {
+    /// It is this.
+    Is(Box<[u8]>),
+    /// It begins with this.
+    Begins(Box<[u8]>),
+    /// It ends with this.
+    Ends(Box<[u8]>),
+    /// This is in it.
+    Has(Box<[u8]>),
+    /// This matches it.
+    Matches(Regex),
+}
+
+impl Text {
+    fn fits(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Is(all) => text == &**all,
+            Self::Begins(with) => text.starts_with(with),
+            Self::Ends(with) => text.ends_with(with),
+            Self::Has(part) => contains(text, part),
+            Self::Matches(regex) => regex.matches(text),
+        }
+    }
 }
 
 /// What a run waits for.
@@ -112,6 +235,8 @@ pub struct Exchange<'s> {
     looks: u32,
     /// Bytes that came since it was.
     unseen: usize,
+    /// What a service said that is well.
+    good: Option<Verdict>,
 }
 
 /// Whether an answer is as it should be.
@@ -120,6 +245,8 @@ pub(crate) enum Judgement {
     Wait,
     /// It is.
     Good,
+    /// It is, and this is what the check comes to if nothing else is wrong.
+    Well(Verdict),
     /// It is not, or need not be.
     Over(Verdict),
 }
@@ -135,7 +262,12 @@ impl Script {
         if !matches!(steps.first(), Some(Step::Connect { .. })) {
             steps.insert(0, Step::Connect { port: None, own: true });
         }
-        Self { steps, http: false, disable_on_404: false }
+        Self { steps, http: false, disable_on_404: false, told: true }
+    }
+
+    /// The same for a service, whose steps nobody has written.
+    fn of(service: Vec<Step>) -> Self {
+        Self { told: false, ..Self::new(service) }
     }
 
     /// The steps.
@@ -155,6 +287,7 @@ impl Script {
             code: None,
             looks: 0,
             unseen: 0,
+            good: None,
         }
     }
 }
@@ -170,6 +303,10 @@ impl<'s> Exchange<'s> {
                 Step::Expect(expect) => match self.judge(expect) {
                     Judgement::Wait => return Ask::Receive,
                     Judgement::Good => self.at += 1,
+                    Judgement::Well(verdict) => {
+                        self.good = Some(verdict);
+                        self.at += 1;
+                    }
                     Judgement::Over(verdict) => return Ask::Done(verdict),
                 },
             }
@@ -178,15 +315,20 @@ impl<'s> Exchange<'s> {
     }
 
     fn success(&self) -> Verdict {
-        let status = match self.script.steps.last() {
-            Some(Step::Connect { .. }) | None => Status::L4Ok,
-            // Nothing has judged it.
-            Some(Step::Send(_)) => {
-                return Verdict { status: Status::L7Ok, code: Some(0), info: "(tcp-check)".into() };
-            }
-            Some(Step::Expect(_)) => Status::L7Ok,
+        if let Some(verdict) = &self.good {
+            return verdict.clone();
+        }
+        let (status, told) = match self.script.steps.last() {
+            Some(Step::Connect { .. }) | None => return Verdict::new(Status::L4Ok, ""),
+            Some(Step::Send(_)) => (Status::L7Ok, None), // nothing has judged it
+            Some(Step::Expect(expect)) => (expect.ok.unwrap_or(Status::L7Ok), expect.on_success.clone()),
         };
-        Verdict { status, code: self.code, info: Box::default() }
+        let (code, usual) = if self.script.http { (self.code, "") } else { (Some(0), "(tcp-check)") };
+        Verdict {
+            status,
+            code: code.filter(|_| status.has_code()),
+            info: told.unwrap_or_else(|| usual.into()),
+        }
     }
 
     fn judge(&mut self, expect: &Expect) -> Judgement {
@@ -241,11 +383,14 @@ impl<'s> Exchange<'s> {
     pub fn timed_out(&self) -> Verdict {
         match self.script.steps.get(self.at) {
             Some(Step::Connect { .. }) | None => Verdict::new(Status::L4Tout, ""),
-            Some(Step::Expect(expect)) if !self.script.http => {
-                let what = format!(" at step {} of tcp-check (expect {})", expect.number, expect.pattern);
-                Verdict::new(Status::L7Tout, what)
+            Some(Step::Expect(expect)) => {
+                let what = match self.script.http || !self.script.told {
+                    true => String::new(),
+                    false => format!(" at step {} of tcp-check (expect {})", expect.number, expect.pattern),
+                };
+                Verdict::new(expect.timeout.unwrap_or(Status::L7Tout), what)
             }
-            Some(_) => Verdict::new(Status::L7Tout, ""),
+            Some(Step::Send(_)) => Verdict::new(Status::L7Tout, ""),
         }
     }
 
@@ -263,9 +408,10 @@ impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(_, shown) => write!(f, "string '{shown}'"),
-            Self::Regex(_) => f.write_str("regex"),
+            Self::Regex(_) | Self::HexRegex(_) => f.write_str("regex"),
             Self::Status(_) | Self::StatusRegex(_) => f.write_str("status"),
-            Self::Redis(_) => f.write_str("redis"),
+            Self::Field { .. } => f.write_str("header"),
+            Self::Service(_) => f.write_str("service"),
         }
     }
 }

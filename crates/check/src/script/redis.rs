@@ -1,6 +1,6 @@
 //! `option redis-check`: a PING, and its PONG.
 
-use super::{Expect, Judgement, Pattern, Script, Step};
+use super::{Expect, Judgement, Pattern, Script, Service, Step, contains};
 use crate::status::{LONGEST_INFO, Status, Verdict};
 
 /// What is asked.
@@ -10,24 +10,15 @@ const PONG: &[u8] = b"+PONG\r\n";
 
 /// The script.
 pub fn script() -> Script {
-    let expect = Expect { pattern: Pattern::Redis(PONG), negated: false, comment: None, number: 2 };
-    Script::new(vec![Step::Send(PING.into()), Step::Expect(expect)])
+    Script::of(vec![Step::Send(PING.into()), Step::Expect(Expect::new(Pattern::Service(Service::Redis), 2))])
 }
 
-pub(super) fn judge(good: &[u8], input: &[u8], last: bool) -> Judgement {
-    if input.starts_with(good) {
-        return Judgement::Good;
+pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
+    if input.starts_with(PONG) {
+        return Judgement::Well(Verdict::said(Status::L7Ok, 0, b"Redis server is ok"));
     }
-    let line = contains_line(input);
-    if !last && !line && input.len() < LONGEST_INFO {
+    if !last && !contains(input, b"\r\n") && input.len() < LONGEST_INFO {
         return Judgement::Wait;
     }
-    if input.first() == Some(&b'-') {
-        return Judgement::Over(Verdict::said(Status::L7Sts, 0, input));
-    }
-    Judgement::Over(Verdict { code: None, ..Verdict::said(Status::L7Rsp, 0, input) })
-}
-
-fn contains_line(input: &[u8]) -> bool {
-    super::contains(input, b"\r\n")
+    Judgement::Over(Verdict::said(Status::L7Sts, 0, input))
 }

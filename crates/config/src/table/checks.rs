@@ -4,17 +4,17 @@ use super::place::{DLB, Place, Places};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line};
 
+const HTTP_EXPECT: &str = "[comment text] [min-recv bytes] [ok-status|error-status|tout-status status] [on-success|on-error text] [!] \
+                           status|rstatus|string|rstring pattern | hdr|fhdr name [-m method] name [value [-m method] value]";
+const TCP_EXPECT: &str = "[comment text] [min-recv bytes] [ok-status|error-status|tout-status status] [on-success|on-error text] [!] \
+                          string|rstring|binary|rbinary pattern";
+
 pub(super) fn rows() -> Vec<Keyword> {
     let reason = "steps of this kind are not built yet";
     let mut rows = Vec::new();
     for (name, usage, min, help) in [
         ("http-check comment", "text", 1, "names the next step in reports"),
-        (
-            "http-check expect",
-            "[comment text] [!] status|rstatus|string|rstring pattern",
-            2,
-            "what the answer must hold",
-        ),
+        ("http-check expect", HTTP_EXPECT, 2, "what the answer must hold"),
         (
             "http-check send",
             "[meth method] [uri uri] [ver version] [hdr name value]... [body text] [comment text]",
@@ -23,12 +23,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ),
         ("tcp-check comment", "text", 1, "names the next step in reports"),
         ("tcp-check connect", "[default] [port port] [comment text]", 0, "opens a connection"),
-        (
-            "tcp-check expect",
-            "[comment text] [!] string|rstring|binary pattern",
-            2,
-            "what the answer must hold",
-        ),
+        ("tcp-check expect", TCP_EXPECT, 2, "what the answer must hold"),
         ("tcp-check send", "text [comment text]", 1, "bytes to send"),
         ("tcp-check send-binary", "hex [comment text]", 1, "bytes to send, in hexadecimal"),
     ] {

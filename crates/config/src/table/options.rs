@@ -184,19 +184,25 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("option httpchk", DLB, "[method] [uri] [version]", 0, "health checks are HTTP requests")
             .negatable()
             .words(check_kind),
-        flag("option ldap-check", DLB, "health checks are LDAP requests").negatable().refused(checks),
-        own("option mysql-check", DLB, "[user name [option]]", 0, "health checks are MySQL handshakes")
-            .negatable()
-            .refused(checks),
+        flag("option ldap-check", DLB, "health checks are LDAP requests").negatable().words(check_kind),
+        own(
+            "option mysql-check",
+            DLB,
+            "[user name [post-41|pre-41]]",
+            0,
+            "health checks are MySQL handshakes",
+        )
+        .negatable()
+        .words(check_kind),
         own("option pgsql-check", DLB, "user name", 0, "health checks are PostgreSQL handshakes")
             .negatable()
-            .refused(checks),
+            .words(check_kind),
         flag("option redis-check", DLB, "health checks are Redis requests").negatable().words(check_kind),
-        own("option smtpchk", DLB, "[greeting domain]", 0, "health checks are SMTP greetings")
+        own("option smtpchk", DLB, "[HELO|EHLO domain]", 0, "health checks are SMTP greetings")
             .negatable()
-            .refused(checks),
+            .words(check_kind),
         flag("option spop-check", DLB, "health checks are SPOP handshakes").negatable().refused(checks),
-        flag("option ssl-hello-chk", DLB, "health checks are TLS greetings").negatable().refused(checks),
+        flag("option ssl-hello-chk", DLB, "health checks are TLS greetings").negatable().words(check_kind),
         flag("option tcp-check", DLB, "health checks are steps over TCP").negatable().words(check_kind),
         flag("option external-check", DLB, "health checks are programs")
             .negatable()
@@ -207,9 +213,12 @@ pub(super) fn rows() -> Vec<Keyword> {
 
 /// The last of a section says how its servers are checked; `no` undoes its own kind.
 fn check_kind(b: &mut Builder<'_>, line: &Line<'_>) {
-    if line.keyword.name == "option httpchk" {
-        line.no_more(b, 3);
-    }
+    let most = match line.keyword.name {
+        "option httpchk" | "option mysql-check" => 3,
+        "option pgsql-check" | "option smtpchk" => 2,
+        _ => 0,
+    };
+    line.no_more(b, most);
     let statement = line.statement();
     let kind = &mut b.settings().check_kind;
     if line.prefix == Prefix::None {

@@ -5,7 +5,8 @@ use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use super::Process;
 use manylane_check::{
-    Board, Expect, Health, HttpRequest, Init, Pace, Pattern, Script, StatusRanges, Step, http, redis, tcp,
+    Board, Expect, Health, HttpRequest, Init, MOST_BYTES, Pace, Pattern, Script, Status, StatusRanges, Step, Text, http, ldap, mysql, pgsql,
+    redis, smtp, tcp, tls,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::{ServerOptions, Timeout, Toggle};
@@ -204,8 +205,66 @@ fn script(proxy: &Proxy, refuse: &mut Refuse<'_>) -> Script {
     let Some(kind) = kind else { return Script::connect() };
     match kind.keyword {
         "option redis-check" => redis::script(),
+        "option mysql-check" => mysql_script(kind, refuse),
+        "option pgsql-check" => pgsql_script(kind, refuse),
+        "option smtpchk" => smtp_script(kind),
+        "option ldap-check" => ldap::script(),
+        "option ssl-hello-chk" => tls::script(),
         "option tcp-check" => tcp_script(of(wanted), refuse),
         _ => http_script(kind, of(wanted), settings.disable_on_404.is_some(), refuse),
+    }
+}
+
+/// The user that `kind` has behind the word `user`.
+fn user<'w>(kind: &'w Statement, most: usize, refuse: &mut Refuse<'_>) -> &'w [u8] {
+    let mut wrong = |pos, why: String| refuse.found.alert(pos, format!("'{}' {why}", kind.keyword));
+    match &kind.words[..] {
+        [word, user, ..] if *word == "user" => {
+            let name = user.bytes();
+            if name.is_empty() || name.len() > most || name.contains(&0) {
+                wrong(user.pos(), format!(": a user's name has 1 to {most} bytes, and no zero among them"));
+                return b"";
+            }
+            name
+        }
+        [word, ..] if *word != "user" => {
+            wrong(word.pos(), format!("expects 'user' and a name and got '{}'", word.shown()));
+            b""
+        }
+        _ => {
+            wrong(kind.pos, "expects 'user' and a name".into());
+            b""
+        }
+    }
+}
+
+fn mysql_script(kind: &Statement, refuse: &mut Refuse<'_>) -> Script {
+    if kind.words.is_empty() {
+        return mysql::script(None);
+    }
+    let login = match kind.words.get(2) {
+        Some(word) if *word == "pre-41" => mysql::Login::Pre41,
+        Some(word) if *word != "post-41" => {
+            let message = format!("'{}' expects 'post-41' or 'pre-41' and got '{}'", kind.keyword, word.shown());
+            refuse.found.alert(word.pos(), message);
+            mysql::Login::Post41
+        }
+        _ => mysql::Login::Post41,
+    };
+    mysql::script(Some((user(kind, mysql::LONGEST_USER, refuse), login)))
+}
+
+fn pgsql_script(kind: &Statement, refuse: &mut Refuse<'_>) -> Script {
+    pgsql::script(user(kind, pgsql::LONGEST_USER, refuse))
+}
+
+/// Anything but a greeting and a name is the usual greeting, as HAProxy has it.
+fn smtp_script(kind: &Statement) -> Script {
+    match &kind.words[..] {
+        [hello, name] if (*hello == "HELO" || *hello == "EHLO") && !name.bytes().iter().any(u8::is_ascii_control) => {
+            smtp::script(hello.bytes(), name.bytes())
+        }
+        _ => smtp::script(b"HELO", b"localhost"),
     }
 }
 
@@ -348,6 +407,8 @@ fn check_line(request: &HttpRequest, step: &Statement, refuse: &mut Refuse<'_>) 
     }
 }
 
+const FORMATS: &str = "log formats in checks are not built yet; write %% for a percent sign";
+
 /// A log format that is only text: a sign of its own is written twice.
 fn literal(format: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = format.iter();
@@ -379,7 +440,7 @@ fn request(words: &mut Words<'_>, mut request: HttpRequest, refuse: &mut Refuse<
             b"hdr" => {
                 let (Some(name), Some(value)) = (words.value("hdr", refuse), words.value("hdr", refuse)) else { break };
                 let Some(plain) = literal(value.bytes()) else {
-                    words.wrong(value, "log formats in checks are not built yet; write %% for a percent sign", refuse);
+                    words.wrong(value, FORMATS, refuse);
                     continue;
                 };
                 if let Err(why) = request.add(name.bytes(), &plain) {
@@ -392,6 +453,11 @@ fn request(words: &mut Words<'_>, mut request: HttpRequest, refuse: &mut Refuse<
     request
 }
 
+/// What statuses an option of `expect` may name.
+const OK_STATUSES: &[Status] = &[Status::L7Ok, Status::L7OkC, Status::L6Ok, Status::L4Ok];
+const ERROR_STATUSES: &[Status] = &[Status::L7OkC, Status::L7Rsp, Status::L7Sts, Status::L6Rsp, Status::L4Con];
+const TIMEOUT_STATUSES: &[Status] = &[Status::L7Tout, Status::L6Tout, Status::L4Tout];
+
 /// `http-check expect` and `tcp-check expect`
 fn expect(
     words: &mut Words<'_>,
@@ -400,52 +466,144 @@ fn expect(
     http: bool,
     refuse: &mut Refuse<'_>,
 ) -> Option<Expect> {
-    let (mut comment, mut negated) = (named.clone(), false);
-    loop {
+    let mut made = Expect { comment: named.clone(), ..Expect::new(Pattern::Bytes(Box::default(), Box::default()), number) };
+    let (word, name) = loop {
         let word = words.value("a pattern", refuse)?;
-        let name = match word.bytes() {
-            b"comment" => {
-                comment = words.value("comment", refuse).map(text);
-                continue;
-            }
-            b"!" => {
-                negated = !negated;
-                continue;
-            }
+        match word.bytes() {
+            b"comment" => made.comment = words.value("comment", refuse).map(text),
+            b"min-recv" => made.least = least(words, refuse),
+            b"ok-status" => made.ok = status(words, "ok-status", OK_STATUSES, refuse),
+            b"error-status" => made.error = status(words, "error-status", ERROR_STATUSES, refuse),
+            b"tout-status" => made.timeout = status(words, "tout-status", TIMEOUT_STATUSES, refuse),
+            b"on-success" => made.on_success = told(words, "on-success", refuse),
+            b"on-error" => made.on_error = told(words, "on-error", refuse),
+            b"!" => made.negated = !made.negated,
             [b'!', name @ ..] => {
-                negated = !negated;
-                name
+                made.negated = !made.negated;
+                break (word, name);
             }
-            name => name,
-        };
-        let known: &[&[u8]] =
-            if http { &[b"status", b"rstatus", b"string", b"rstring"] } else { &[b"string", b"rstring", b"binary", b"rbinary"] };
-        if !known.contains(&name) {
-            words.unknown(word, refuse);
-            return None;
+            name => break (word, name),
         }
+    };
+    let known: &[&[u8]] = if http {
+        &[b"status", b"rstatus", b"string", b"rstring", b"hdr", b"fhdr"]
+    } else {
+        &[b"string", b"rstring", b"binary", b"rbinary"]
+    };
+    if !known.contains(&name) {
+        words.unknown(word, refuse);
+        return None;
+    }
+    if let b"hdr" | b"fhdr" = name {
+        made.pattern = field(words, name == b"fhdr", refuse)?;
+    } else {
         let value = words.value(word.text().unwrap_or_default(), refuse)?;
-        if let Some(extra) = words.next() {
-            words.wrong(extra, "one word is the pattern; put quotes around it, or backslashes before spaces", refuse);
-        }
         let bytes = value.bytes();
         let pattern = match name {
             b"status" => StatusRanges::read(bytes).map(Pattern::Status),
             b"rstatus" => Regex::new(bytes, false).map(Pattern::StatusRegex),
             b"rstring" => Regex::new(bytes, false).map(Pattern::Regex),
             b"binary" => tcp::from_hex(bytes).map(|bytes| Pattern::Bytes(bytes, text(value))),
-            // Matched against the answer in hexadecimal, as HAProxy has it.
-            b"rbinary" => Err("'rbinary' is not built yet".into()),
+            b"rbinary" => Regex::new(bytes, false).map(Pattern::HexRegex),
             _ if bytes.is_empty() => Err("an empty pattern is everywhere".into()),
             _ => Ok(Pattern::Bytes(bytes.into(), text(value))),
         };
-        return match pattern {
-            Ok(pattern) => Some(Expect { pattern, negated, comment, number }),
+        match pattern {
+            Ok(pattern) => made.pattern = pattern,
             Err(why) => {
                 words.wrong(value, &why, refuse);
+                return None;
+            }
+        }
+    }
+    if let Some(extra) = words.next() {
+        words.wrong(extra, "one word is the pattern; put quotes around it, or backslashes before spaces", refuse);
+    }
+    Some(made)
+}
+
+/// `min-recv`; -1 is as if it were not there.
+fn least(words: &mut Words<'_>, refuse: &mut Refuse<'_>) -> Option<usize> {
+    let value = words.value("min-recv", refuse)?;
+    match value.text().and_then(|text| text.parse::<i64>().ok()) {
+        Some(-1) => None,
+        Some(bytes) if (0..=MOST_BYTES as i64).contains(&bytes) => Some(bytes as usize),
+        _ => {
+            words.wrong(value, &format!("'min-recv' expects -1, or a number of bytes up to {MOST_BYTES}"), refuse);
+            None
+        }
+    }
+}
+
+/// A status of those.
+fn status(words: &mut Words<'_>, of: &str, some: &[Status], refuse: &mut Refuse<'_>) -> Option<Status> {
+    let value = words.value(of, refuse)?;
+    let status = Status::by_name(value.bytes()).filter(|status| some.contains(status));
+    if status.is_none() {
+        let names: Vec<&str> = some.iter().map(|status| status.name()).collect();
+        words.wrong(value, &format!("'{of}' expects one of {} and got '{}'", names.join(", "), value.shown()), refuse);
+    }
+    status
+}
+
+/// What is told of an answer.
+fn told(words: &mut Words<'_>, of: &str, refuse: &mut Refuse<'_>) -> Option<Box<str>> {
+    let value = words.value(of, refuse)?;
+    let plain = literal(value.bytes());
+    if plain.is_none() {
+        words.wrong(value, FORMATS, refuse);
+    }
+    Some(String::from_utf8_lossy(&plain?).into())
+}
+
+/// `hdr` and `fhdr`: the header field that is looked for.
+fn field(words: &mut Words<'_>, whole: bool, refuse: &mut Refuse<'_>) -> Option<Pattern> {
+    let word = words.value("name", refuse)?;
+    if *word != "name" {
+        words.unknown(word, refuse);
+        return None;
+    }
+    let name = compared(words, "name", true, refuse)?;
+    let value = match words.next() {
+        None => None,
+        Some(word) if *word == "value" => Some(compared(words, "value", false, refuse)?),
+        Some(word) => {
+            words.unknown(word, refuse);
+            return None;
+        }
+    };
+    Some(Pattern::Field { name, value, whole })
+}
+
+/// What a name or a value is compared with. Letters of names are all the same in both cases.
+fn compared(words: &mut Words<'_>, of: &str, is_name: bool, refuse: &mut Refuse<'_>) -> Option<Text> {
+    let mut word = words.value(of, refuse)?;
+    let mut how = None;
+    if *word == "-m" {
+        how = Some(words.value("-m", refuse)?);
+        word = words.value(of, refuse)?;
+    }
+    if word.bytes().is_empty() {
+        words.wrong(word, &format!("'{of}' expects a pattern, and it is empty"), refuse);
+        return None;
+    }
+    let bytes = || if is_name { word.bytes().to_ascii_lowercase().into() } else { word.bytes().into() };
+    match how.map_or(&b"str"[..], |how| how.bytes()) {
+        b"str" => Some(Text::Is(bytes())),
+        b"beg" => Some(Text::Begins(bytes())),
+        b"end" => Some(Text::Ends(bytes())),
+        b"sub" => Some(Text::Has(bytes())),
+        b"reg" => match Regex::new(word.bytes(), is_name) {
+            Ok(regex) => Some(Text::Matches(regex)),
+            Err(why) => {
+                words.wrong(word, &why, refuse);
                 None
             }
-        };
+        },
+        _ => {
+            words.wrong(how.unwrap_or(word), "'-m' expects str, beg, end, sub or reg", refuse);
+            None
+        }
     }
 }
 

@@ -1,0 +1,76 @@
+//! `option ldap-check`: an anonymous bind of version 3, and its result.
+
+use super::{Expect, Judgement, Pattern, Script, Service, Step};
+use crate::status::{Status, Verdict};
+
+/// Message 1: a bind of version 3, of nobody, with an empty password.
+const BIND: &[u8] = &[0x30, 12, 0x02, 1, 1, 0x60, 7, 0x02, 1, 3, 0x04, 0, 0x80, 0];
+/// Bytes of the shortest answer.
+const SHORTEST: usize = 14;
+
+/// Tags of BER: a sequence, the answer to a bind, an enumeration.
+const SEQUENCE: u8 = 0x30;
+const BIND_RESPONSE: u8 = 0x61;
+const ENUMERATED: u8 = 0x0a;
+/// The integer that says to which message an answer is: 1.
+const MESSAGE: [u8; 3] = [0x02, 1, 1];
+
+/// The script.
+pub fn script() -> Script {
+    Script::of(vec![Step::Send(BIND.into()), Step::Expect(Expect::new(Pattern::Service(Service::Ldap), 2))])
+}
+
+/// Why nothing can be read.
+enum No {
+    /// There are not enough bytes.
+    Short,
+    /// It is not LDAP.
+    Other,
+}
+
+/// A length at the front, and what follows.
+fn length(input: &[u8]) -> Result<(usize, &[u8]), No> {
+    let (&first, rest) = input.split_first().ok_or(No::Short)?;
+    if first & 0x80 == 0 {
+        return Ok((first.into(), rest));
+    }
+    // So many bytes; four are enough for anybody.
+    let count = usize::from(first & 0x7f);
+    if !(1..=4).contains(&count) {
+        return Err(No::Other);
+    }
+    let (digits, rest) = rest.split_at_checked(count).ok_or(No::Short)?;
+    Ok((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
+}
+
+/// The result code of an answer to a bind.
+fn result(input: &[u8]) -> Result<u8, No> {
+    let rest = input.strip_prefix(&[SEQUENCE]).ok_or(No::Other)?;
+    let (all, rest) = length(rest)?;
+    let message = rest.get(..all).ok_or(No::Short)?;
+    let rest = message.strip_prefix(&MESSAGE).ok_or(No::Other)?;
+    let rest = rest.strip_prefix(&[BIND_RESPONSE]).ok_or(No::Other)?;
+    // The message is whole: what is missing will not come.
+    let (_, rest) = length(rest).map_err(|_| No::Other)?;
+    match rest {
+        [ENUMERATED, 1, code, ..] => Ok(*code),
+        _ => Err(No::Other),
+    }
+}
+
+pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
+    let other = || Judgement::Over(Verdict::new(Status::L7Rsp, "Not LDAPv3 protocol"));
+    if input.len() < SHORTEST && !last {
+        return Judgement::Wait;
+    }
+    match result(input) {
+        Ok(0) => Judgement::Well(Verdict::said(Status::L7Ok, 0, b"Success")),
+        Ok(code) => {
+            let info = b"See RFC: http://tools.ietf.org/html/rfc4511#section-4.1.9";
+            Judgement::Over(Verdict::said(Status::L7Sts, code.into(), info))
+        }
+        Err(No::Other) => other(),
+        Err(No::Short) if last => Judgement::Over(Verdict::new(Status::L7Rsp, "")),
+        Err(No::Short) => Judgement::Wait,
+    }
+}

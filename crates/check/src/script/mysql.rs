@@ -1,0 +1,105 @@
+//! `option mysql-check`: a server greets whoever connects; a login says whether it lets a user in, who needs no password.
+
+use super::{Expect, Judgement, Pattern, Script, Service, Step};
+use crate::status::{Status, Verdict};
+
+/// Which form of login is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Login {
+    /// `post-41`: of servers since version 4.1.
+    #[default]
+    Post41,
+    /// `pre-41`: of those before.
+    Pre41,
+}
+
+/// Bytes of a user's name, at most: no server knows longer ones.
+pub const LONGEST_USER: usize = 255;
+
+/// Long passwords are said, and one set of capabilities is had, by clients of version 4.1 and later.
+const CLIENT_PROTOCOL_41: u16 = 0x0200;
+const CLIENT_SECURE_CONNECTION: u16 = 0x8000;
+const CLIENT_LONG_PASSWORD_OLD: u16 = 0x8000;
+/// What a packet may have, as the login says.
+const MAX_PACKET: u32 = 1 << 24;
+/// UTF-8.
+const CHARSET: u8 = 33;
+/// The command that ends a session.
+const COM_QUIT: u8 = 1;
+/// What packets with errors begin with.
+const ERROR: u8 = 0xff;
+
+/// The script: for a user, if there is one.
+pub fn script(user: Option<(&[u8], Login)>) -> Script {
+    let connect = Step::Connect { port: None, own: true };
+    let expect =
+        |login, number| Step::Expect(Expect::new(Pattern::Service(Service::Mysql { login }), number));
+    match user {
+        None => Script::of(vec![connect, expect(false, 2)]),
+        Some((user, login)) => {
+            Script::of(vec![connect, Step::Send(hello(user, login).into()), expect(true, 3)])
+        }
+    }
+}
+
+/// A login with an empty password, and that it was all.
+fn hello(user: &[u8], login: Login) -> Vec<u8> {
+    let mut body = Vec::new();
+    match login {
+        Login::Post41 => {
+            body.extend(u32::from(CLIENT_PROTOCOL_41 | CLIENT_SECURE_CONNECTION).to_le_bytes());
+            body.extend(MAX_PACKET.to_le_bytes());
+            body.push(CHARSET);
+            body.extend([0; 23]);
+        }
+        Login::Pre41 => {
+            body.extend(CLIENT_LONG_PASSWORD_OLD.to_le_bytes());
+            body.extend(&MAX_PACKET.to_le_bytes()[1..]);
+        }
+    }
+    body.extend(user);
+    body.extend([0, 0]);
+    let mut bytes = packet(1, &body);
+    bytes.extend(packet(0, &[COM_QUIT]));
+    bytes
+}
+
+fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).expect("a login is short").to_le_bytes();
+    [&length[..3], &[sequence], body].concat()
+}
+
+/// The body of the packet at the front, and what follows it.
+fn next(input: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&[a, b, c, _sequence], rest) = input.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes([a, b, c, 0]) as usize)
+}
+
+/// `login`: a second packet is waited for, that answers it.
+pub(super) fn judge(login: bool, input: &[u8], last: bool) -> Judgement {
+    let cut = || if last { Judgement::Over(Verdict::new(Status::L7Rsp, "")) } else { Judgement::Wait };
+    let Some((greeting, rest)) = next(input) else { return cut() };
+    if greeting.first() != Some(&ERROR) && login {
+        return match next(rest) {
+            None => cut(),
+            Some((answer, _)) => opinion(answer, greeting),
+        };
+    }
+    opinion(greeting, greeting)
+}
+
+/// What a packet says; the greeting has the server's version.
+fn opinion(packet: &[u8], greeting: &[u8]) -> Judgement {
+    match packet {
+        [] => Judgement::Over(Verdict::new(Status::L7Rsp, "")),
+        [ERROR, low, high, said @ ..] => {
+            Judgement::Over(Verdict::said(Status::L7Sts, u16::from_le_bytes([*low, *high]), said))
+        }
+        [ERROR, ..] => Judgement::Over(Verdict::new(Status::L7Rsp, "")),
+        // The number of the protocol, and the version up to a zero.
+        _ => {
+            let version = greeting.get(1..).unwrap_or_default().split(|byte| *byte == 0).next();
+            Judgement::Well(Verdict::said(Status::L7Ok, 0, version.unwrap_or_default()))
+        }
+    }
+}

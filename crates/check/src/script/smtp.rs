@@ -1,0 +1,70 @@
+//! `option smtpchk`: a mail server greets, is greeted, and is left.
+
+use super::{Expect, Judgement, Pattern, Script, Service, Step};
+use crate::status::{Status, Verdict};
+
+/// What an answer is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Our connection.
+    Greeting,
+    /// `HELO` or `EHLO`, to which an answer may have many lines.
+    Hello,
+    /// `QUIT`
+    Quit,
+}
+
+/// The script: `hello` is `HELO` or `EHLO`, to be followed by a name.
+pub fn script(hello: &[u8], name: &[u8]) -> Script {
+    let expect = |part, number| Step::Expect(Expect::new(Pattern::Service(Service::Smtp(part)), number));
+    let hello = [hello, b" ", name, b"\r\n"].concat();
+    // Numbers as HAProxy has them, who looks twice at the greeting.
+    Script::of(vec![
+        Step::Connect { port: None, own: true },
+        expect(Part::Greeting, 2),
+        Step::Send(hello.into()),
+        expect(Part::Hello, 5),
+        Step::Send((*b"QUIT\r\n").into()),
+        expect(Part::Quit, 7),
+    ])
+}
+
+pub(super) fn judge(part: Part, mut input: &[u8], last: bool) -> Judgement {
+    loop {
+        let (line, rest) = match input.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (&input[..end], &input[end + 1..]),
+            None if last => (input, &b""[..]),
+            None => return Judgement::Wait,
+        };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let (code, text) = line.split_at(line.len().min(3));
+        // Three digits, and what stands behind them: `-` when more lines follow.
+        let number = (code.len() == 3 && code.iter().all(u8::is_ascii_digit))
+            .then(|| code.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')));
+        let (more, fits) = (text.first() == Some(&b'-'), matches!(text.first(), None | Some(b' ' | b'-')));
+        let said = text.get(1..).unwrap_or_default().trim_ascii_start();
+        match number.filter(|_| fits) {
+            None if part == Part::Greeting => {
+                return Judgement::Over(Verdict { code: None, ..Verdict::said(Status::L7Rsp, 0, line) });
+            }
+            None => return Judgement::Over(Verdict::said(Status::L7Sts, 0, line)),
+            // A greeting of many lines is refused, as HAProxy does it.
+            Some(_) if more && part == Part::Greeting => {
+                return Judgement::Over(Verdict { code: None, ..Verdict::said(Status::L7Rsp, 0, line) });
+            }
+            Some(number) if number / 100 != 2 => {
+                return Judgement::Over(Verdict::said(Status::L7Sts, number, said));
+            }
+            Some(_) if more && part == Part::Hello => input = rest,
+            Some(number) if part == Part::Quit => {
+                return Judgement::Well(Verdict::said(Status::L7Ok, number, said));
+            }
+            Some(_) => return Judgement::Good,
+        }
+        if input.is_empty() {
+            // The last line said that more follow.
+            let cut = Verdict::said(Status::L7Sts, 0, b"");
+            return if last { Judgement::Over(cut) } else { Judgement::Wait };
+        }
+    }
+}
