@@ -144,6 +144,25 @@ pub struct RequestLine<'a> {
     pub target: &'a [u8],
     /// `1.1` for HTTP/1.1
     pub version: &'a [u8],
+    /// Bytes of it that are kept for later; 0 for all.
+    pub most: usize,
+}
+
+impl<'a> RequestLine<'a> {
+    /// What is kept of its parts: method, blank, target, blank and protocol, version.
+    pub(crate) fn kept(&self) -> [&'a [u8]; 5] {
+        let mut left = if self.most == 0 { usize::MAX } else { self.most };
+        [self.method, b" ", self.target, b" HTTP/", self.version].map(|part| {
+            let kept = &part[..part.len().min(left)];
+            left -= kept.len();
+            kept
+        })
+    }
+
+    /// What is kept of its target.
+    pub(crate) fn kept_target(&self) -> &'a [u8] {
+        self.kept()[2]
+    }
 }
 
 /// A number that only the proxy knows.

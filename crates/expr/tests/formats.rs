@@ -87,7 +87,7 @@ fn flags_quote_escape_and_give_hexadecimal_digits() {
 #[test]
 fn what_is_missing_is_a_dash_in_log_lines() {
     let mut world = World::new();
-    world.stream.request_line = Some(RequestLine { method: b"GET", target: b"/x", version: b"1.1" });
+    world.stream.request_line = Some(RequestLine { method: b"GET", target: b"/x", version: b"1.1", most: 0 });
     world.log = Some(LogFacts { request: 0, ..LogFacts::default() });
     assert_eq!(
         world.format(

@@ -42,7 +42,7 @@ tune! {
     h1_be_glitches: u64 = int("number", 0, MANY), int, "tune.h1.be.glitches-threshold", "0", "glitches after which a server's connection is closed; 0 for never";
     h1_fe_glitches: u64 = int("number", 0, MANY), int, "tune.h1.fe.glitches-threshold", "0", "glitches after which a client's connection is closed; 0 for never";
     http_cookielen: u64 = int("bytes", 1, 65_535), int, "tune.http.cookielen", "63", "bytes of a captured cookie";
-    http_logurilen: u64 = int("bytes", 1, 65_535), int, "tune.http.logurilen", "1024", "bytes of a URI in a log line";
+    http_logurilen: u64 = int("bytes", 1, 65_535), int, "tune.http.logurilen", "1023", "bytes of a request's first line in log lines";
     http_maxhdr: u64 = int("number", 1, 32_767), int, "tune.http.maxhdr", "101", "header fields of a message";
     idle_pool_shared: &'static str = choice("state", &["on", "off", "full", "auto"]), choice, "tune.idle-pool.shared", "on", "lanes may take idle server connections of other lanes";
     idletimer: Duration = time("delay"), time, "tune.idletimer", "1000", "idle time after which a stream counts as idle; 0 for never";

@@ -44,8 +44,6 @@ const REFUSED: &[Row] = &[
     ("Statistics", "stats show-node", PAGE),
     ("Statistics", "stats show-version", PAGE),
     ("Statistics", "stats uri", PAGE),
-    ("Tuning", "tune.http.cookielen", YET),
-    ("Tuning", "tune.http.logurilen", YET),
     ("Tuning", "tune.renice.runtime", YET),
     ("Tuning", "tune.renice.startup", YET),
 ];

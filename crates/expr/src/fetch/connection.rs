@@ -300,7 +300,7 @@ impl Connection {
             Self::RequestCapture(slot) => some(stream.request_captures.get(slot).copied().flatten()),
             Self::ResponseCapture(slot) => some(stream.response_captures.get(slot).copied().flatten()),
             Self::CapturedMethod => some(stream.request_line.map(|line| line.method)),
-            Self::CapturedUri => some(stream.request_line.map(|line| line.target)),
+            Self::CapturedUri => some(stream.request_line.map(|line| line.kept_target())),
             Self::CapturedVersion => version(stream.request_line.map(|line| line.version), scratch),
             Self::CapturedResponseVersion => version(stream.response_line.map(|line| line.0), scratch),
         }

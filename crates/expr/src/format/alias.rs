@@ -281,33 +281,36 @@ impl Alias {
             A::ResponseCookie => text(log.response_cookie, out),
             A::Hostname => text(Some(env.host.hostname()), out),
             A::Method => match line {
-                Some(line) => put_encoded(&[line.method], flags, out),
+                Some(line) => put_encoded(&line.kept()[..1], flags, out),
                 None => text(bad_request(env), out),
             },
             A::Path => match line {
-                Some(line) => put_encoded(&[split_query(line.target).0], flags, out),
+                Some(line) => put_encoded(&[split_query(line.kept_target()).0], flags, out),
                 None => text(bad_request(env), out),
             },
             A::PathOnly => match line {
-                Some(line) => put_encoded(&[path_only(line.target)], flags, out),
+                Some(line) => put_encoded(&[path_only(line.kept_target())], flags, out),
                 None => text(bad_request(env), out),
             },
             A::QueryString => match line {
-                Some(line) => put_encoded(&[split_query(line.target).1], flags, out),
+                Some(line) => put_encoded(&[split_query(line.kept_target()).1], flags, out),
                 None => text(bad_request(env), out),
             },
             A::Uri => match line {
-                Some(line) => put_encoded(&[line.target], flags, out),
+                Some(line) => put_encoded(&[line.kept_target()], flags, out),
                 None => text(bad_request(env), out),
             },
             A::Version => match line {
-                Some(line) => put_encoded(&[b"HTTP/", line.version], flags, out),
+                Some(line) => match line.kept() {
+                    [.., [b' ', protocol @ ..], version] if !protocol.is_empty() => {
+                        put_encoded(&[protocol, version], flags, out)
+                    }
+                    _ => text(Some(b"HTTP/0.9"), out), // there was no room for it
+                },
                 None => text(bad_request(env), out),
             },
             A::RequestLine => match line {
-                Some(line) => {
-                    put_encoded(&[line.method, b" ", line.target, b" HTTP/", line.version], flags, out)
-                }
+                Some(line) => put_encoded(&line.kept(), flags, out),
                 None => text(bad_request(env), out),
             },
             A::UniqueId => text(env.stream.unique_id, out),

@@ -158,7 +158,12 @@ impl World {
             },
             server: ServerFacts::default(),
             stream: StreamFacts {
-                request_line: Some(RequestLine { method: b"GET", target: b"/a/b?x=1&y=2", version: b"1.1" }),
+                request_line: Some(RequestLine {
+                    method: b"GET",
+                    target: b"/a/b?x=1&y=2",
+                    version: b"1.1",
+                    most: 0,
+                }),
                 ..StreamFacts::default()
             },
             log: None,

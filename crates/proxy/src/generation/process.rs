@@ -80,6 +80,8 @@ pub struct Process {
     pub maxrewrite: usize,
     /// `h1-accept-payload-with-any-method`
     pub old_payload: bool,
+    /// `tune.http.logurilen`: bytes of a request's first line that the log and captures get, at least 1.
+    pub longest_line: usize,
     /// `tune.http.maxhdr`
     pub maxhdr: usize,
     /// `warn-blocked-traffic-after`: a task that runs for longer is reported.
@@ -158,6 +160,9 @@ fn is_on(set: &Option<Set<bool>>) -> bool {
 
 /// How long a task may run without being reported, unless the file says otherwise.
 const WARN_BLOCKED: Duration = Duration::from_millis(100);
+
+/// Bytes of a request's first line in logs, unless the file says otherwise.
+const LINE: usize = 1023;
 
 /// Bytes of a buffer, unless the file says otherwise.
 const BUFSIZE: u64 = 16_384;
@@ -304,8 +309,8 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         h1_zero_copy_send: _,
         h1_be_glitches,
         h1_fe_glitches,
-        http_cookielen: _,
-        http_logurilen: _,
+        http_cookielen: _, // of captures
+        http_logurilen,
         http_maxhdr,
         idle_pool_shared,
         idletimer: _,
@@ -384,6 +389,7 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         idle_shared: idle_pool_shared.is_none_or(|set| set.value != "off"),
         pool_low: pool_low_fd_ratio.map_or(20, |set| set.value),
         pool_high: pool_high_fd_ratio.map_or(25, |set| set.value),
+        longest_line: http_logurilen.map_or(LINE, |set| set.value as usize),
         maxhdr: http_maxhdr.map_or(101, |set| set.value as usize),
         ..Process::default()
     }

@@ -29,7 +29,7 @@ impl Session<'_> {
         let generation = &self.local.generation;
         memory.begun.set(session::now());
         memory.number.set(self.local.next_number());
-        memory.remember(head);
+        memory.remember(head, generation.process.longest_line);
         memory.capture_request(&self.frontend.captures, head);
         if generation.makes_ids_early {
             self.make_id(Some(head));

@@ -72,6 +72,8 @@ struct Line {
     method: usize,
     target: usize,
     version: Version,
+    /// Bytes of it that the log and captures get.
+    most: usize,
 }
 
 /// What the request at work has left behind.
@@ -147,13 +149,14 @@ impl Memory {
         self.line.take();
     }
 
-    /// Remembers the first line of a request that was not edited yet.
-    pub(crate) fn remember(&self, head: &Head) {
+    /// Remembers the first line of a request that was not edited yet: of it so many bytes at `most`.
+    pub(crate) fn remember(&self, head: &Head, most: usize) {
         let line = head.original().map(|original| Line {
             bytes: original.clone(),
             method: head.method().len(),
             target: head.target().len(),
             version: head.version(),
+            most,
         });
         self.line.replace(line);
     }
@@ -161,11 +164,12 @@ impl Memory {
     /// What is done with the request's first line; `None` when there is none.
     pub(crate) fn with_line<R>(&self, work: impl FnOnce(Option<RequestLine<'_>>) -> R) -> R {
         let line = self.line.borrow();
-        work(line.as_ref().and_then(|Line { bytes, method, target, version }| {
+        work(line.as_ref().and_then(|Line { bytes, method, target, version, most }| {
             Some(RequestLine {
                 method: bytes.get(..*method)?,
                 target: bytes.get(method + 1..method + 1 + target)?,
                 version: digits(*version),
+                most: *most,
             })
         }))
     }

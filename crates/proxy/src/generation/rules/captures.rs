@@ -9,6 +9,9 @@ use std::collections::HashMap;
 /// Slots of a frontend at most, for requests and for responses each.
 pub const MOST_CAPTURES: usize = 64;
 
+/// Bytes of a captured cookie at most, unless the file says otherwise.
+const COOKIE: usize = 63;
+
 /// What a frontend captures: slots, in the order of the file.
 #[derive(Debug, Default)]
 pub struct Captures {
@@ -44,7 +47,9 @@ enum Line<'c> {
 }
 
 impl Slots {
-    pub(super) fn new(proxy: &Proxy, refuse: &mut Refuse<'_>) -> Self {
+    /// `longest`: `tune.http.cookielen`.
+    pub(super) fn new(proxy: &Proxy, longest: Option<u64>, refuse: &mut Refuse<'_>) -> Self {
+        let longest = longest.map_or(COOKIE, |longest| longest as usize);
         let mut slots = Self::default();
         let rules = proxy.rules.iter().filter(|rule| rule.action == "capture" && makes_slots(rule.list));
         let of_rules = rules.filter_map(|rule| {
@@ -60,12 +65,12 @@ impl Slots {
             Line::Rule(pos, _) => *pos,
         });
         for line in lines {
-            slots.add(&line, refuse);
+            slots.add(&line, longest, refuse);
         }
         slots
     }
 
-    fn add(&mut self, line: &Line<'_>, refuse: &mut Refuse<'_>) {
+    fn add(&mut self, line: &Line<'_>, longest: usize, refuse: &mut Refuse<'_>) {
         let Captures { request, response, request_fields, response_fields, cookie } = &mut self.captures;
         let mut slot = |list: &mut Vec<usize>, length: usize, pos: Pos| {
             if list.len() >= MOST_CAPTURES {
@@ -89,7 +94,13 @@ impl Slots {
                     CaptureKind::Cookie if cookie.is_some() => {
                         refuse.found.alert(*pos, "a proxy has one 'capture cookie' at most: remove the other one");
                     }
-                    CaptureKind::Cookie => *cookie = Some((name(), length)),
+                    CaptureKind::Cookie => {
+                        if length > longest {
+                            let message = format!("{longest} bytes of the cookie are captured at most, as 'tune.http.cookielen' says");
+                            refuse.found.warning(*pos, message);
+                        }
+                        *cookie = Some((name(), length.min(longest)));
+                    }
                     CaptureKind::RequestSlot => {
                         slot(request, length, *pos);
                     }

@@ -233,7 +233,8 @@ impl<'c> RuleReader<'c> {
 
     /// The rules of a proxy; those of a named `defaults` section come before its own.
     pub(super) fn rules(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> (Rules, Captures) {
-        let slots = Slots::new(proxy, refuse);
+        let longest = self.directory.config.global.tune.http_cookielen.map(|set| set.value);
+        let slots = Slots::new(proxy, longest, refuse);
         self.directory.current = Some(proxy);
         let config = self.directory.config;
         let defaults = proxy.defaults.map(|index| &config.proxies[index]);
