@@ -3,13 +3,13 @@
 use crate::core::{Core, Direction, Nature, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
-use crate::limits::ACCEPT_PAUSE;
+use crate::limits::{ACCEPT_PAUSE, ACCEPTED_AT_END};
 use crate::slab::Key;
 use crate::stream::Stream;
 use crate::waiter::Waiting;
 use manylane_buf::Chain;
 use rustix::io::Errno;
-use rustix::net::SocketAddrAny;
+use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use std::fmt;
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
@@ -133,8 +133,9 @@ impl Listener {
         .await;
     }
 
-    /// Gives the descriptor up without closing it; and the connections that the driver has accepted on its own account, which
-    /// with epoll are none.
+    /// Gives the descriptor up without closing it; and the connections that the driver has accepted on its own account, and up to
+    /// [`ACCEPTED_AT_END`] that wait in the socket: a connection wakes one of those that share a socket, and if that was this one, nobody
+    /// else knows of it.
     ///
     /// # Errors
     /// When the driver cannot let go of it; then it is closed.
@@ -144,8 +145,20 @@ impl Listener {
         // SAFETY: `this` is never dropped nor used again: both fields are moved out once.
         let (core, fd) = unsafe { (std::ptr::read(&this.core), std::ptr::read(&this.fd)) };
         let fd = ManuallyDrop::into_inner(fd);
-        let (fd, early) = crate::stream::detach(core, this.key, fd).await?;
-        Ok((fd, early.accepted.into_iter().map(|fd| Accepted { fd, peer: None, tcp }).collect()))
+        let (fd, early) = crate::stream::detach(core.clone(), this.key, fd).await?;
+        let mut all: Vec<_> = early.accepted.into_iter().map(|fd| Accepted { fd, peer: None, tcp }).collect();
+        for _ in 0..ACCEPTED_AT_END {
+            core.tallies.accepts.add(1);
+            match acceptfrom_with(&fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok((fd, peer)) => {
+                    core.tallies.accepted.add(1);
+                    all.push(Accepted { fd, peer, tcp });
+                }
+                Err(errno) if fault(errno) == Fault::Connection => {}
+                Err(_) => break, // none waits, or there are no descriptors for one
+            }
+        }
+        Ok((fd, all))
     }
 }
 

@@ -21,6 +21,7 @@ on_both_drivers! {
     an_address_of_another_machine_is_one_sentence;
     an_accepted_connection_knows_its_peer;
     a_dropped_accept_has_taken_nothing;
+    a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one;
     what_cannot_be_taken_from_a_passage_counts_in_its_round;
     a_descriptor_that_is_no_socket_is_refused;
 }
@@ -53,6 +54,30 @@ fn every_connection_is_accepted_once(kind: Kind) {
             // One operation accepts until it is stopped, which is when 64 are there that nobody has asked for.
             let operations = after.accepts - before.accepts;
             assert!(operations <= 10, "{operations} operations for 100 connections");
+        }
+    });
+}
+
+/// Two generations of a proxy share a socket for a moment, and the older one's hand on it is the first to be woken.
+fn a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one(kind: Kind) {
+    run(kind, |io| async move {
+        for _ in 0..100 {
+            let (first, address) = listener(&io);
+            let second = io.listener(first.as_fd().try_clone_to_owned().unwrap()).unwrap();
+            for listener in [&first, &second] {
+                let mut waiting = std::pin::pin!(listener.accept());
+                std::future::poll_fn(|context| {
+                    assert!(waiting.as_mut().poll(context).is_pending());
+                    Poll::Ready(())
+                })
+                .await;
+                io.here().yield_now().await; // with io_uring, what waits is submitted at the end of the round
+            }
+            let _client = TcpStream::connect(address).unwrap();
+            let (_fd, given) = first.detach().await.unwrap();
+            if given.is_empty() {
+                second.accept().await.unwrap();
+            }
         }
     });
 }

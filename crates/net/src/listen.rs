@@ -230,6 +230,19 @@ impl Bound {
         })
     }
 
+    /// Changes how many connections may wait to be accepted, of a socket that listens.
+    ///
+    /// # Errors
+    /// [`SocketError`] when the system refuses.
+    pub fn set_backlog(&self, backlog: u32) -> Result<(), SocketError> {
+        let outcome = match &self.socket {
+            Inner::System { socket, .. } => socket::listen(socket.as_fd(), backlog),
+            Inner::Passage(_) => Ok(()), // nothing waits there but what was sent
+            Inner::Local(socket) => socket.listen(backlog as usize).map_err(|error| errno(&error)),
+        };
+        outcome.map_err(|errno| self.refused(Step::Listen, errno))
+    }
+
     /// Accepts connections on the lane of `io`. Each lane that shall do so has one of its own.
     ///
     /// # Errors
@@ -246,7 +259,7 @@ impl Bound {
 }
 
 /// A lane's hand on a listener. Dropped, this lane accepts no more; connections wait for others, or for the next acceptor. Only those
-/// that the driver has accepted ahead, as io_uring does, are closed then: [`close`](Self::close) gives them back.
+/// that the driver has accepted ahead, as io_uring does, are closed then, and of one that waits nobody may have been told but this lane: [`close`](Self::close) gives them.
 #[derive(Debug)]
 pub struct Acceptor(AcceptFrom);
 
@@ -291,7 +304,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts no more on this lane, and gives back what the driver has accepted ahead.
+    /// Accepts no more on this lane, and gives back what the driver has accepted ahead, and what waits at this moment: others that
+    /// accept from the same socket may not have been told of it.
     ///
     /// # Errors
     /// When the driver cannot let go of the listener.
