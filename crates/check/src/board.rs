@@ -53,6 +53,14 @@ impl Board {
         ))
     }
 
+    /// Goes on where another one of the same server ends: with what was found and counted, and its own `rise` and `fall`.
+    pub fn inherit(&self, before: &Self) {
+        let before = before.read();
+        let mut report = self.0.lock();
+        let health = report.health.like(&before.health);
+        *report = Report { health, in_progress: false, paused: false, ..before };
+    }
+
     /// What it says now.
     pub fn read(&self) -> Report {
         self.0.lock().clone()

@@ -88,6 +88,16 @@ impl Health {
         (before.0 != self.value, changed.then_some(Change { from: before.1, to: self.running }))
     }
 
+    /// As healthy as another one, which may count in other steps: then it is so for certain.
+    pub fn like(&self, other: &Self) -> Self {
+        let (rise, fall, running) = (self.rise, self.fall, other.running);
+        if (rise, fall) == (other.rise, other.fall) {
+            return other.clone();
+        }
+        let value = if running == Running::Down { 0 } else { rise + fall - 1 };
+        Self { rise, fall, value, running }
+    }
+
     /// How it is.
     pub fn running(&self) -> Running {
         self.running

@@ -34,7 +34,7 @@ pub use datagram::{Datagram, Datagrams, Outgoing};
 pub use driver::{Driver, DriverError, Io};
 pub use error::{Call, Error, ErrorAt};
 pub use limits::*;
-pub use listener::{Accepted, Listener};
+pub use listener::{Accepted, Listener, accept_waiting};
 pub use open::{tcp_listener, tcp_socket};
 pub use passage::Passage;
 pub use rustix::io::Errno;

@@ -48,9 +48,6 @@ pub const SENT_AHEAD: usize = 16 << 10;
 /// burst at once, so what waits in the listener's backlog at one look may come on top. With epoll it is none.
 pub const ACCEPTED_AHEAD: usize = 64;
 
-/// Connections that a listener takes out of its socket when it is given up; a socket's backlog is seldom longer. What comes later wakes another one.
-pub const ACCEPTED_AT_END: usize = 4096;
-
 /// Segments that one `sendmsg` carries. A chain of more takes more calls. (The system's own limit is 1024.)
 pub const SEGMENTS_PER_WRITE: usize = 64;
 

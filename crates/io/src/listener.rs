@@ -3,13 +3,13 @@
 use crate::core::{Core, Direction, Nature, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
-use crate::limits::{ACCEPT_PAUSE, ACCEPTED_AT_END};
+use crate::limits::ACCEPT_PAUSE;
 use crate::slab::Key;
 use crate::stream::Stream;
 use crate::waiter::Waiting;
 use manylane_buf::Chain;
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
+use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, acceptfrom_with};
 use std::fmt;
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
@@ -133,9 +133,11 @@ impl Listener {
         .await;
     }
 
-    /// Gives the descriptor up without closing it; and the connections that the driver has accepted on its own account, and up to
-    /// [`ACCEPTED_AT_END`] that wait in the socket: a connection wakes one of those that share a socket, and if that was this one, nobody
-    /// else knows of it.
+    /// Gives the descriptor up without closing it; and the connections that the driver has accepted on its own account, which
+    /// with epoll are none.
+    ///
+    /// A connection wakes one of those that share a socket. If that was this one, nobody else knows of it, and it waits: whoever gives a
+    /// shared socket up takes what waits there along, by [`accept_waiting`].
     ///
     /// # Errors
     /// When the driver cannot let go of it; then it is closed.
@@ -145,20 +147,22 @@ impl Listener {
         // SAFETY: `this` is never dropped nor used again: both fields are moved out once.
         let (core, fd) = unsafe { (std::ptr::read(&this.core), std::ptr::read(&this.fd)) };
         let fd = ManuallyDrop::into_inner(fd);
-        let (fd, early) = crate::stream::detach(core.clone(), this.key, fd).await?;
-        let mut all: Vec<_> = early.accepted.into_iter().map(|fd| Accepted { fd, peer: None, tcp }).collect();
-        for _ in 0..ACCEPTED_AT_END {
-            core.tallies.accepts.add(1);
-            match acceptfrom_with(&fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((fd, peer)) => {
-                    core.tallies.accepted.add(1);
-                    all.push(Accepted { fd, peer, tcp });
-                }
-                Err(errno) if fault(errno) == Fault::Connection => {}
-                Err(_) => break, // none waits, or there are no descriptors for one
+        let (fd, early) = crate::stream::detach(core, this.key, fd).await?;
+        Ok((fd, early.accepted.into_iter().map(|fd| Accepted { fd, peer: None, tcp }).collect()))
+    }
+}
+
+/// A connection that waits in a socket that listens without blocking, of no driver. None when there is none, or no descriptor for it.
+pub fn accept_waiting(socket: impl AsFd) -> Option<Accepted> {
+    loop {
+        match acceptfrom_with(&socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok((fd, peer)) => {
+                let tcp = matches!(peer.as_ref().map(SocketAddrAny::address_family), Some(AddressFamily::INET | AddressFamily::INET6));
+                return Some(Accepted { fd, peer, tcp });
             }
+            Err(errno) if fault(errno) == Fault::Connection => {}
+            Err(_) => return None,
         }
-        Ok((fd, all))
     }
 }
 

@@ -8,9 +8,10 @@ use crate::options::ListenOptions;
 use crate::unix_file::UnixFile;
 use manylane_io::namespace::Namespace;
 use manylane_io::socket::{self, AddressFamily, Shape};
-use manylane_io::{Errno, Error, Io, Listener, Passage};
+use manylane_io::{Accepted, Errno, Error, Io, Listener, Passage, accept_waiting};
 use manylane_local::{Kind, Name, Socket};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -304,19 +305,42 @@ impl Acceptor {
         }
     }
 
-    /// Accepts no more on this lane, and gives back what the driver has accepted ahead, and what waits at this moment: others that
-    /// accept from the same socket may not have been told of it.
+    /// Accepts no more on this lane, and gives back what the driver has accepted ahead, and what waits: others that accept from the
+    /// same socket may not have been told of it.
     ///
     /// # Errors
     /// When the driver cannot let go of the listener.
-    pub async fn close(self) -> Result<Vec<Incoming>, AcceptError> {
+    pub async fn close(self) -> Result<Rest, AcceptError> {
         match self.0 {
             AcceptFrom::Listener(listener) => {
-                let (_, ahead) = listener.detach().await.map_err(AcceptError::Socket)?;
-                Ok(ahead.into_iter().map(Incoming::Socket).collect())
+                let (socket, ahead) = listener.detach().await.map_err(AcceptError::Socket)?;
+                Ok(Rest { ahead: ahead.into(), socket: Some(socket), more: TAKEN_AT_END })
             }
-            AcceptFrom::Passage(_) | AcceptFrom::Local(..) => Ok(Vec::new()),
+            AcceptFrom::Passage(_) | AcceptFrom::Local(..) => Ok(Rest::default()),
         }
+    }
+}
+
+/// Connections that an acceptor takes out of its socket at its end; a backlog is seldom longer. What comes later wakes others.
+pub const TAKEN_AT_END: usize = 4096;
+
+/// What an acceptor leaves behind, one connection after another: each is accepted when it is asked for.
+#[derive(Debug, Default)]
+pub struct Rest {
+    ahead: VecDeque<Accepted>,
+    socket: Option<OwnedFd>,
+    more: usize,
+}
+
+impl Iterator for Rest {
+    type Item = Incoming;
+
+    fn next(&mut self) -> Option<Incoming> {
+        if let Some(accepted) = self.ahead.pop_front() {
+            return Some(Incoming::Socket(accepted));
+        }
+        self.more = self.more.checked_sub(1)?;
+        accept_waiting(self.socket.as_ref()?).map(Incoming::Socket)
     }
 }
 

@@ -20,7 +20,7 @@
 //! A connection for the own lane: a store at its beginning and one at its end. Lines that come from other lanes: one for each lane
 //! that is looked at; for a connection that is given away, one locked addition to a line that was just read.
 
-use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering, OwnedU64};
+use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, OwnedU64};
 use manylane_sync::{LaneId, PerLane, lane};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -32,8 +32,8 @@ pub const LOOKED_AT_ALL: usize = 4;
 pub const SLACK: u64 = 8;
 
 struct Load {
-    /// Whether the lane takes connections. Stored by the lane.
-    present: AtomicBool,
+    /// How often the lane says that it takes connections. Stored by the lane.
+    present: AtomicU32,
     /// Stored by any lane.
     given: AtomicU64,
     /// Stored by the lane.
@@ -45,7 +45,7 @@ struct Load {
 impl Load {
     fn new() -> Self {
         Self {
-            present: AtomicBool::new(false),
+            present: AtomicU32::new(0),
             given: AtomicU64::new(0),
             own: OwnedU64::new(0),
             ended: OwnedU64::new(0),
@@ -77,14 +77,15 @@ pub fn load(lane: LaneId) -> u64 {
     loads().get(lane).map_or(0, Load::get)
 }
 
-/// While this is there, the lane that made it takes connections from others. It stays on its thread.
+/// While this is there, the lane that made it takes connections from others. It stays on its thread; there may be several.
 #[derive(Debug)]
 pub struct Presence(PhantomData<*const ()>);
 
 impl Presence {
     /// The calling lane takes connections.
     pub fn new() -> Self {
-        loads().own().present.store(true, Ordering::Relaxed);
+        let own = loads().own();
+        own.present.store(own.present.load(Ordering::Relaxed) + 1, Ordering::Relaxed); // only the lane itself writes it
         Self(PhantomData)
     }
 }
@@ -97,7 +98,8 @@ impl Default for Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        loads().own().present.store(false, Ordering::Relaxed);
+        let own = loads().own();
+        own.present.store(own.present.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 }
 
@@ -158,7 +160,7 @@ impl Balance {
         let mut best: Option<(u64, LaneId, &'static Load)> = None;
         let mut look = |lane: LaneId| {
             if let Some(load) = loads().get(lane)
-                && load.present.load(Ordering::Relaxed)
+                && load.present.load(Ordering::Relaxed) > 0
             {
                 let n = load.get();
                 if lane == here {

@@ -17,7 +17,7 @@ pub const BACKLOG: u32 = 4096;
 pub const FAST_OPEN_QUEUE: u32 = 4096;
 
 /// Options of a listening socket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
     /// `backlog`: connections that may wait to be accepted. Default [`BACKLOG`].
     pub backlog: u32,
@@ -66,7 +66,7 @@ impl Default for ListenOptions {
 }
 
 /// Options of a socket that connects to a server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// `source`: whom the server shall see.
     pub source: Option<Source>,
@@ -84,7 +84,7 @@ pub struct ConnectOptions {
 }
 
 /// Options that both listening and connecting sockets have. They are for TCP and ignored by others, [`mark`](Self::mark) apart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommonOptions {
     /// `tcp-ut`: sent bytes that stay without an answer for so long end the connection. To a millisecond.
     pub user_timeout: Option<Duration>,

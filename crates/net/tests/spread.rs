@@ -181,7 +181,7 @@ fn no_connection_is_lost_when_a_lane_stops_accepting() {
         let first = bound.acceptor(&io).unwrap();
         let clients: Vec<_> = (0..16).map(|_| TcpStream::connect(address).unwrap()).collect();
         spread.give(first.accept().await.unwrap());
-        let ahead = first.close().await.unwrap();
+        let ahead: Vec<_> = first.close().await.unwrap().collect();
         let left = clients.len() - 1 - ahead.len();
         ahead.into_iter().for_each(|incoming| spread.give(incoming));
         let second = bound.acceptor(&io).unwrap();

@@ -1,7 +1,8 @@
 //! A bounded number of places, for connections of the process, of a frontend or of a listener (`maxconn`).
 //!
 //! # Protocol
-//! 1. `taken` is changed by compare-and-swap, never above `most`.
+//! 1. `taken` is changed by compare-and-swap, never above `most`; but `most` may become smaller, and a connection that changes to another
+//!    generation's door is in already.
 //! 2. Who finds no place takes the queue's lock, says so in `waiting`, tries once more, and leaves a waker only if that fails too.
 //! 3. Who gives a place back does so first and looks at `waiting` then. Between the two steps each side has a fence: so the one that
 //!    waits sees the place, or the one that gives sees the one that waits.
@@ -24,7 +25,7 @@ static WAITERS: LockClass = LockClass::new("places", LockClass::LEAF);
 #[derive(Debug)]
 pub struct Places {
     /// 0 for no bound.
-    most: u64,
+    most: AtomicU64,
     taken: CachePadded<AtomicU64>,
     waiting: AtomicU64,
     waiters: Mutex<Waiters>,
@@ -51,7 +52,7 @@ impl Places {
     /// `most` places; 0 for no bound.
     pub fn new(most: u32) -> Self {
         Self {
-            most: most.into(),
+            most: AtomicU64::new(most.into()),
             taken: CachePadded::new(AtomicU64::new(0)),
             waiting: AtomicU64::new(0),
             waiters: Mutex::new(&WAITERS, Waiters::default()),
@@ -60,12 +61,19 @@ impl Places {
 
     /// How many there are; 0 for no bound.
     pub fn most(&self) -> u64 {
-        self.most
+        self.most.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound, before anybody uses it.
-    pub fn set_most(&mut self, most: u64) {
-        self.most = most;
+    /// Changes the bound. Where places are in use, neither the old nor the new one may be 0: without a bound nobody counts.
+    pub fn set_most(&self, most: u64) {
+        self.most.store(most, Ordering::SeqCst);
+        fence(Ordering::SeqCst); // rule 3: who waits sees it, or is seen
+        let woken = {
+            let mut waiters = self.waiters.lock();
+            self.waiting.store(0, Ordering::SeqCst);
+            std::mem::take(&mut waiters.queue)
+        };
+        woken.into_iter().for_each(|(_, waker)| waker.wake()); // outside of the lock
     }
 
     /// How many are taken; 0 without a bound.
@@ -76,12 +84,13 @@ impl Places {
     /// Takes a place, if one is free. It is held until [`leave`](Self::leave).
     #[must_use]
     pub fn try_enter(&self) -> bool {
-        if self.most == 0 {
+        let most = self.most();
+        if most == 0 {
             return true;
         }
-        let took = self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| {
-            (taken < self.most).then_some(taken + 1)
-        });
+        let took = self
+            .taken
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| (taken < most).then_some(taken + 1));
         took.is_ok()
     }
 
@@ -90,9 +99,16 @@ impl Places {
         Enter { places: self, number: None }
     }
 
+    /// Takes a place even if none is free, for who is in already by another door.
+    pub fn enter_anyway(&self) {
+        if self.most() > 0 {
+            self.taken.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     /// Gives a place back that was entered.
     pub fn leave(&self) {
-        if self.most == 0 {
+        if self.most() == 0 {
             return;
         }
         self.taken.fetch_sub(1, Ordering::SeqCst);
@@ -184,5 +200,22 @@ mod tests {
         places.leave();
         assert!(places.try_enter() && !places.try_enter());
         assert!(Places::new(0).try_enter());
+    }
+
+    #[test]
+    fn a_bound_that_grows_lets_waiters_in_and_one_that_shrinks_throws_nobody_out() {
+        let (places, waker) = (Places::new(1), std::task::Waker::noop());
+        assert!(places.try_enter());
+        let mut waiting = std::pin::pin!(places.enter());
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        places.set_most(2);
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(waker)).is_ready());
+        places.set_most(1);
+        places.leave();
+        assert!(!places.try_enter(), "one is still in");
+        places.leave();
+        assert!(places.try_enter());
+        places.enter_anyway();
+        assert_eq!(places.taken(), 2);
     }
 }

@@ -12,6 +12,7 @@ use manylane_net::{
     CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6,
 };
 use manylane_stats::CounterGroup;
+use manylane_sync::Arc;
 use manylane_config::table::Toggle;
 use std::time::Duration;
 
@@ -43,11 +44,11 @@ pub struct Listener {
     /// `thread`: lanes that accept, from 0; none for all.
     pub lanes: Option<Box<[usize]>>,
     /// `maxconn`
-    pub places: Places,
+    pub places: Arc<Places>,
     /// `nice`
     pub nice: i16,
     /// What happened.
-    pub counts: CounterGroup<ListenerCounts>,
+    pub counts: Arc<CounterGroup<ListenerCounts>>,
 }
 
 /// `shards`: how many sockets share the address.
@@ -60,6 +61,24 @@ pub enum Shards {
     /// One for each group with lanes that accept.
     ByGroup,
 }
+
+impl Listener {
+    /// How many sockets share its address, where `lanes` serve.
+    pub(crate) fn sockets(&self, lanes: usize) -> usize {
+        let accepting = self.lanes.as_ref().map_or(lanes, |some| some.iter().filter(|&&n| n < lanes).count()).max(1);
+        match self.shards {
+            Shards::Number(n) => n.min(accepting),
+            Shards::ByLane => accepting,
+            Shards::ByGroup => self.groups.iter().filter(|group| has_lanes(group, lanes)).count().max(1),
+        }
+    }
+}
+
+/// Whether one of a group's lanes is among the first `lanes`, which are those that there are.
+pub(crate) fn has_lanes(group: &[usize], lanes: usize) -> bool {
+    group.iter().any(|&lane| lane < lanes)
+}
+
 
 /// `defer-accept`: how long a connection may stay silent before it is accepted all the same. HAProxy's.
 const DEFER: Duration = Duration::from_secs(1);
@@ -210,9 +229,9 @@ pub(super) fn listeners(
                 shards,
                 groups: groups.clone(),
                 lanes: lanes.clone(),
-                places: Places::new(maxconn.map_or(0, |set| set.value)),
+                places: Arc::new(Places::new(maxconn.map_or(0, |set| set.value))),
                 nice,
-                counts: CounterGroup::new(),
+                counts: Arc::new(CounterGroup::new()),
             });
         }
     }

@@ -10,6 +10,7 @@ mod checks;
 mod cpu_map;
 mod groups;
 mod http;
+mod inherit;
 mod log;
 mod missing;
 mod process;
@@ -23,6 +24,7 @@ mod variables;
 
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
+pub(crate) use bind::has_lanes;
 pub use checks::{Patience, ServerCheck};
 pub use cpu_map::CpuMap;
 pub use groups::Groups;
@@ -44,6 +46,8 @@ use manylane_config::diag::Diagnostics;
 use manylane_config::tree::{Config, Mode};
 use manylane_expr::Zone;
 use manylane_http::CaseTable;
+use manylane_sync::Arc;
+use std::collections::HashMap;
 use refuse::Refuse;
 
 /// One configuration, built for running.
@@ -70,9 +74,14 @@ pub struct Generation {
     /// The local time zone.
     pub zone: Zone,
     /// `maxconn` of `global`.
-    pub places: Places,
+    pub places: Arc<Places>,
     /// `maxconnrate` and `maxsessrate`
     pub rate: Option<Rate>,
+    /// What becomes of places that are shared with the generation before.
+    bounds: Vec<(Arc<Places>, u64)>,
+    /// Their numbers.
+    frontends_by_name: HashMap<Box<str>, usize>,
+    backends_by_name: HashMap<Box<str>, usize>,
 }
 
 /// What the command line says beside the file.
@@ -119,11 +128,14 @@ impl Generation {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
             listeners.for_each(|listener| listener.options.reuse_port = false);
         }
-        let places = Places::new(process.maxconn.unwrap_or(0));
+        let places = Arc::new(Places::new(process.maxconn.unwrap_or(0)));
         let rate = Rate::new(process.most_connections_a_second);
         let expressions = proxies.expressions.take().expect("the proxies were read");
         Self {
             process,
+            bounds: Vec::new(),
+            frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
+            backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             frontends: proxies.frontends,
             backends: proxies.backends,
             servers: proxies.servers,
@@ -146,7 +158,7 @@ impl Generation {
     /// Bounds the connections of the process, where the file does not.
     pub fn set_maxconn(&mut self, most: u64) {
         self.places.set_most(most);
-        for frontend in &mut self.frontends {
+        for frontend in &self.frontends {
             if frontend.places.most() == 0 {
                 continue;
             }

@@ -53,13 +53,13 @@ pub struct Frontend {
     /// Where waiting ends.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
-    pub places: Places,
+    pub places: Arc<Places>,
     /// `rate-limit sessions`
     pub rate: Option<Rate>,
     /// Switches of both kinds of proxies.
     pub common: Common,
     /// What happened.
-    pub counts: CounterGroup<FrontendCounts>,
+    pub counts: Arc<CounterGroup<FrontendCounts>>,
 }
 
 /// Times of a frontend; none waits for ever.
@@ -121,7 +121,7 @@ pub struct Backend {
     /// Where it is logged what happens to its servers.
     pub events: EventLog,
     /// What happened.
-    pub counts: CounterGroup<BackendCounts>,
+    pub counts: Arc<CounterGroup<BackendCounts>>,
 }
 
 impl Backend {
@@ -328,10 +328,10 @@ fn one<'c>(
                 keep_alive: time(Timeout::HttpKeepAlive),
                 tarpit: time(Timeout::Tarpit).or(time(Timeout::Connect)),
             },
-            places: Places::new(settings.maxconn.map_or(0, |set| set.value)),
+            places: Arc::new(Places::new(settings.maxconn.map_or(0, |set| set.value))),
             rate: settings.rate_limit.and_then(|set| Rate::new(set.value)),
             common,
-            counts: CounterGroup::new(),
+            counts: Arc::new(CounterGroup::new()),
         });
     }
     if kind.is_backend() {
@@ -395,7 +395,7 @@ fn one<'c>(
             fullconn: settings.fullconn.map_or(0, |set| set.value),
             common,
             events: logs.events(proxy, targets),
-            counts: CounterGroup::new(),
+            counts: Arc::new(CounterGroup::new()),
         });
     }
 }

@@ -11,6 +11,7 @@ use manylane_config::tree::{self, ProxyHeader, Set, Settings};
 use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_stats::CounterGroup;
+use manylane_sync::Arc;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ pub struct Server {
     /// `check`
     pub check: Option<ServerCheck>,
     /// What happened.
-    pub counts: CounterGroup<ServerCounts>,
+    pub counts: Arc<CounterGroup<ServerCounts>>,
 }
 
 /// `hash-key`: what a consistent hash knows a server by.
@@ -77,7 +78,7 @@ pub enum HashKey {
 }
 
 /// Where a server is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerPlace {
     /// There.
     At(Endpoint),
@@ -226,7 +227,7 @@ pub(super) fn server(
         },
         stands_in: false,
         check: None, // given when all are known
-        counts: CounterGroup::new(),
+        counts: Arc::new(CounterGroup::new()),
     }
 }
 

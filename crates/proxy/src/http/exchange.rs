@@ -112,7 +112,7 @@ impl Session<'_> {
         let frontend = self.frontend;
         let version = request.head.version();
         let method = request.head.method_kind();
-        let persists = request.connection.persists(version) && !self.local.stopping.has_happened();
+        let persists = request.connection.persists(version) && !self.ends();
         let none = Termination::new(Cause::ServerLeft, Phase::Connect);
         let mut bodyless = matches!(request.body, Body::None | Body::Length(0));
         let mut up =

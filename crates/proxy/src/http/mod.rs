@@ -110,6 +110,16 @@ impl Session<'_> {
         self.since = self.local.here().now();
     }
 
+    /// Whether the connection ends with the request at work, because its generation does and there is none where it could go on.
+    fn ends(&self) -> bool {
+        self.local.stopping.has_happened() && (self.belongs() || self.local.heir(self.frontend, self.listener).is_none())
+    }
+
+    /// Whether it has something that only its generation understands; clients inside of the process stay in their place, too.
+    fn belongs(&self) -> bool {
+        self.private.is_some() || self.scopes.has_session() || self.client.connection.stream().is_none()
+    }
+
     /// What rules may look at.
     fn facts(&self) -> Facts<'_> {
         Facts {

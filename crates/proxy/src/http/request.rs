@@ -72,7 +72,7 @@ impl Session<'_> {
             }
             let waited = match woken.take() {
                 Some(wait) => wait,
-                None => self.wait(deadline, !begun && !self.frontend.http.outlives_stop).await,
+                None => self.wait(deadline, !begun).await,
             };
             match waited {
                 Wait::Bytes => {
@@ -114,13 +114,17 @@ impl Session<'_> {
         }
     }
 
-    /// Waits for bytes; where it `may_stop`, also for the end of the process.
+    /// Waits for bytes; where it `may_stop`, also for the end of the generation. But where another one goes on, or idle connections outlive the end, one
+    /// more request is served.
     pub(super) async fn wait(&mut self, deadline: Time, may_stop: bool) -> Wait {
         let outcome = {
             let mut stopping = self.local.stopping.waiter();
             let mut receiving = pin!(self.client.connection.recv());
             poll_fn(|context| {
-                let stopping = may_stop.then(|| stopping.place());
+                let stays = || self.frontend.http.outlives_stop || self.local.heir(self.frontend, self.listener).is_some();
+                let stopping = may_stop.then(|| stopping.place()).and_then(|(event, place)| {
+                    event.unless(event.has_happened() && stays(), place, context)
+                });
                 until(|context| receiving.as_mut().poll(context), stopping, &self.timer, deadline, context)
             })
             .await

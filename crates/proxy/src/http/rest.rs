@@ -60,18 +60,27 @@ impl Rest {
         client.connection.stream().is_some() && client.received.is_empty()
     }
 
-    /// Waits for the client. None when it ends here, without a word.
+    /// Whether it has something that only its generation understands.
+    pub(crate) fn belongs(&self) -> bool {
+        self.more.is_some()
+    }
+
+    /// The server of the last request is of no meaning any more.
+    pub(crate) fn forget_server(&mut self) {
+        self.last = None;
+    }
+
+    /// Waits for the client; with `stopping`, also for the end of its generation. None when it ends here, without a word.
     pub(crate) fn poll(
         &mut self,
         frontend: &Frontend,
-        stopping: (&Event, &mut Place),
+        stopping: Option<(&Event, &mut Place)>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Woken>> {
         let idle = patience(frontend, self.requests).0;
         let deadline = idle.map_or(Time::MAX, |idle| self.since + idle);
         let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
         let receive = |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
-        let stopping = (!frontend.http.outlives_stop).then_some(stopping);
         Poll::Ready(match ready!(until(receive, stopping, &self.timer, deadline, context)) {
             Woken::Stopping => None,
             Woken::Left | Woken::Late if ends_in_silence(frontend, self.requests) => None,

@@ -33,6 +33,11 @@ impl Scopes {
         self.response.borrow_mut().clear();
     }
 
+    /// Whether the session has variables.
+    pub(crate) fn has_session(&self) -> bool {
+        !self.session.borrow().is_empty()
+    }
+
     /// The session's variables, if it has any; none are left here.
     pub(crate) fn take_session(&self) -> Option<Variables> {
         let mut session = self.session.borrow_mut();

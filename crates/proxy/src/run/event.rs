@@ -1,10 +1,10 @@
-//! Something that happens once on a lane, and that its tasks wait for.
+//! Something that happens on a lane, and that its tasks wait for.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
 use std::task::{Context, Poll, Waker};
 
-/// Happens once. Of one lane.
+/// Happens once, or once more for those who asked again. Of one lane.
 #[derive(Debug, Default)]
 pub(crate) struct Event {
     happened: Cell<bool>,
@@ -16,6 +16,22 @@ pub(crate) struct Event {
 struct Waiters {
     wakers: Vec<Option<Waker>>,
     free: Vec<u32>,
+}
+
+impl Waiters {
+    /// The index of a place, taken if it was none.
+    fn place(&mut self, place: &mut Place) -> usize {
+        let Self { wakers, free } = self;
+        let number = place.0.map(NonZero::get).unwrap_or_else(|| {
+            free.pop().unwrap_or_else(|| {
+                wakers.push(None);
+                free.reserve(wakers.len()); // it is empty; so to leave a place never asks for memory
+                u32::try_from(wakers.len()).expect("a lane has fewer tasks")
+            })
+        });
+        place.0 = NonZero::new(number);
+        number as usize - 1
+    }
 }
 
 /// One that waits.
@@ -55,17 +71,24 @@ impl Event {
             return Poll::Ready(());
         }
         if place.0.is_none() {
-            let mut waiters = self.waiters.borrow_mut();
-            let Waiters { wakers, free } = &mut *waiters;
-            let number = free.pop().unwrap_or_else(|| {
-                wakers.push(None);
-                free.reserve(wakers.len()); // it is empty; so to leave a place never asks for memory
-                u32::try_from(wakers.len()).expect("a lane has fewer tasks")
-            });
-            wakers[number as usize - 1] = Some(context.waker().clone());
-            place.0 = NonZero::new(number);
+            self.ask_again(place, context);
         }
         Poll::Pending
+    }
+
+    /// The task is woken when it happens once more.
+    pub(crate) fn ask_again(&self, place: &mut Place, context: &Context<'_>) {
+        let mut waiters = self.waiters.borrow_mut();
+        let number = waiters.place(place);
+        waiters.wakers[number] = Some(context.waker().clone());
+    }
+
+    /// What to wait for, and where; nothing for who `stays` although it has happened, and is woken when it happens once more.
+    pub(crate) fn unless<'e>(&'e self, stays: bool, place: &'e mut Place, context: &Context<'_>) -> Option<(&'e Self, &'e mut Place)> {
+        if stays {
+            self.ask_again(place, context);
+        }
+        (!stays).then_some((self, place))
     }
 
     /// Nobody waits there any more.

@@ -90,7 +90,7 @@ impl Local {
 
     /// Keeps a connection, if there is room for it; else it is closed.
     pub(crate) fn keep(&self, backend: &Backend, index: Index, key: u64, idle: Idle) {
-        if self.is_above(self.generation.process.pool_low) {
+        if self.is_above(self.generation.process.pool_low) || self.stopping.has_happened() {
             return;
         }
         let now = self.here().now();
@@ -157,6 +157,24 @@ impl Local {
             left += shelf.total();
         }
         self.idle.set(left);
+    }
+
+    /// Gives what is good for anybody to the shelves of another generation, where that has the same server.
+    pub(super) fn pass_idle(&self, next: &Self) {
+        for (backend, shelf) in self.generation.backends.iter().zip(&self.shelves) {
+            let Some(heir) = next.generation.backend_named(&backend.name) else { continue };
+            for server in &backend.servers {
+                let same = heir.server_like(server).filter(|own| own.has_connections_of(server));
+                let Some(index) = same.and_then(|own| heir.balancer.servers().index(own.index)) else { continue };
+                let mut kept = Vec::new();
+                while let Some(idle) = shelf.borrow_mut().take(server.index as u64) {
+                    kept.push(idle);
+                }
+                for idle in kept.into_iter().rev() {
+                    next.keep(heir, index, index.get() as u64, idle); // so the one that was used last is again
+                }
+            }
+        }
     }
 
     /// Closes all that is idle: the lane stops.

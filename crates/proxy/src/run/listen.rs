@@ -1,12 +1,13 @@
 //! From listeners to sessions: binding, accepting within `maxconn`, giving to the least loaded lane.
 
 use super::local::Local;
-use crate::generation::{Frontend, Generation, Listener, Owner, Shards};
+use crate::generation::{Frontend, Generation, Listener, Owner, has_lanes};
 use crate::places::Places;
 use crate::session::Session;
 use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, listen_sharded};
 use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
+use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,7 +23,7 @@ static SESSION: TaskKind = TaskKind::new("session");
 pub struct BoundListener {
     frontend: usize,
     listener: usize,
-    sockets: Vec<Bound>,
+    sockets: Arc<[Bound]>,
 }
 
 impl BoundListener {
@@ -63,11 +64,78 @@ pub fn bind(
     lanes: usize,
     owner: impl Fn(bool, &str) -> Result<u32, String>,
 ) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
+    bind_each(generation, |listener| bind_listener(listener, lanes, &owner).map(Into::into))
+}
+
+/// What [`bind_beside`] gives.
+#[derive(Debug)]
+pub struct Beside {
+    /// The listeners.
+    pub bound: Vec<BoundListener>,
+    /// As their lines name them: those whose options are not what the file says, since their sockets were there before.
+    pub as_before: Vec<Box<str>>,
+    backlogs: Vec<(Arc<[Bound]>, u32)>,
+}
+
+impl Beside {
+    /// The generation serves: backlogs are what it says.
+    pub fn take_effect(&self) {
+        for (sockets, backlog) in &self.backlogs {
+            // Where it cannot be changed, it is what it was: nobody who connects is lost by that.
+            let _ = sockets.iter().try_for_each(|socket| socket.set_backlog(*backlog));
+        }
+    }
+}
+
+/// Binds the listeners of a generation that shall replace `before`: sockets that are there already are shared, so that nobody who connects to
+/// them meanwhile is lost, and nothing is different if it comes to nothing.
+///
+/// # Errors
+/// As of [`bind`]; also for descriptors to inherit (`fd@`, `sockpair@`) that were not there before: whose they are is not known any more.
+pub fn bind_beside(
+    generation: &Generation,
+    lanes: usize,
+    owner: impl Fn(bool, &str) -> Result<u32, String>,
+    before: (&Generation, &[BoundListener]),
+) -> Result<Beside, Vec<BindFailure>> {
+    let (older, bound) = before;
+    let mut known: HashMap<&Endpoint, Vec<&BoundListener>> = HashMap::new();
+    let of = |bound: &BoundListener| &older.frontends[bound.frontend].listeners[bound.listener];
+    for bound in bound.iter().rev() {
+        known.entry(&of(bound).endpoint).or_default().push(bound);
+    }
+    let (mut as_before, mut backlogs) = (Vec::new(), Vec::new());
+    let bound = bind_each(generation, |listener| {
+        // Two lines with one address have two sockets.
+        if let Some(same) = known.get_mut(&listener.endpoint).and_then(Vec::pop) {
+            if of(same).options.backlog != listener.options.backlog {
+                backlogs.push((same.sockets.clone(), listener.options.backlog));
+            }
+            if !listener.has_socket_of(of(same), lanes) {
+                as_before.push(listener.written.clone());
+            }
+            return Ok(same.sockets.clone());
+        }
+        if matches!(listener.endpoint, Endpoint::Descriptor(_) | Endpoint::SocketPair(_)) {
+            return Err(format!(
+                "'{}' can be taken over when the process starts only; start another one with '-sf', or listen at an address",
+                listener.written
+            ));
+        }
+        bind_listener(listener, lanes, &owner).map(Into::into)
+    })?;
+    Ok(Beside { bound, as_before, backlogs })
+}
+
+fn bind_each(
+    generation: &Generation,
+    mut one: impl FnMut(&Listener) -> Result<Arc<[Bound]>, String>,
+) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
     for frontend in &generation.frontends {
         for listener in &frontend.listeners {
-            match bind_listener(listener, lanes, &owner) {
+            match one(listener) {
                 Ok(sockets) => bound.push(BoundListener {
                     frontend: frontend.number,
                     listener: listener.index,
@@ -97,18 +165,7 @@ pub fn bind_listener(
     };
     options.unix.user = options.unix.user.or(look_up(false, &listener.user)?);
     options.unix.group = options.unix.group.or(look_up(true, &listener.group)?);
-    let accepting = listener.lanes.as_ref().map_or(lanes, |some| some.iter().filter(|&&n| n < lanes).count());
-    let shards = match listener.shards {
-        Shards::Number(n) => n.min(accepting.max(1)),
-        Shards::ByLane => accepting.max(1),
-        Shards::ByGroup => listener.groups.iter().filter(|group| has_lanes(group, lanes)).count().max(1),
-    };
-    listen_sharded(&listener.endpoint, &options, shards).map_err(|error| error.to_string())
-}
-
-/// Whether one of a group's lanes is among the first `lanes`, which are those that there are.
-fn has_lanes(group: &[usize], lanes: usize) -> bool {
-    group.iter().any(|&lane| lane < lanes)
+    listen_sharded(&listener.endpoint, &options, listener.sockets(lanes)).map_err(|error| error.to_string())
 }
 
 /// What a connection holds while it is served: a place at each of three doors, and its part in the counters.
@@ -149,6 +206,31 @@ impl Ticket {
     }
 }
 
+impl Ticket {
+    /// The connection belongs to another generation from now on.
+    pub(crate) fn follow(&mut self, generation: &Arc<Generation>, frontend: usize, listener: usize) {
+        let before = std::mem::replace(&mut self.generation, generation.clone());
+        let left = &before.frontends[std::mem::replace(&mut self.frontend, frontend)];
+        let left_at = &left.listeners[std::mem::replace(&mut self.listener, listener)];
+        let (front, at) = self.counted();
+        // Mostly they are the same.
+        if !Arc::ptr_eq(&front.counts, &left.counts) {
+            front.counts.own().connections.add(1);
+            left.counts.own().connections_ended.add(1);
+        }
+        if !Arc::ptr_eq(&at.counts, &left_at.counts) {
+            at.counts.own().connections.add(1);
+            left_at.counts.own().connections_ended.add(1);
+        }
+        for (own, left) in self.doors().into_iter().zip([&before.places, &left.places, &left_at.places]) {
+            if !std::ptr::eq(own, &**left) {
+                own.enter_anyway();
+                left.leave();
+            }
+        }
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         for door in self.doors() {
@@ -181,16 +263,24 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
         let own = local.here().lane();
         let Some(mut place) = chosen.iter().position(|lane| *lane == own) else { continue };
         let number = lanes.iter().position(|lane| *lane == own);
-        let groups = groups.iter().filter(|group| has_lanes(group, lanes.len())).enumerate();
-        let mut own_group = groups.filter(|(_, group)| number.is_some_and(|number| group.contains(&number)));
-        if let Some((socket, group)) = own_group.next() {
-            place = socket;
+        let groups = || groups.iter().filter(|group| has_lanes(group, lanes.len())).enumerate();
+        let own_group = groups().find(|(_, group)| number.is_some_and(|number| group.contains(&number)));
+        let mut among = chosen.len();
+        if let Some((socket, group)) = own_group {
+            (place, among) = (socket, groups().count());
             chosen = group.iter().filter_map(|&n| lanes.get(n)).copied().collect();
         }
-        let socket = &listener.sockets[place % listener.sockets.len()];
-        let acceptor = socket.acceptor(&local.io).map_err(|error| error.to_string())?;
-        let task = accepting(local.clone(), acceptor, Balance::new(chosen), listener.frontend, listener.listener, bound.clone());
-        local.here().spawn(&ACCEPT, Class::Urgent, task).map_err(|error| error.to_string())?;
+        // A socket that was there before may be one of more than there are lanes for now: each has somebody.
+        let own_sockets = listener.sockets.iter().enumerate().filter(|(number, _)| match among < listener.sockets.len() {
+            true => number % among == place,
+            false => *number == place % listener.sockets.len(),
+        });
+        for (_, socket) in own_sockets {
+            let acceptor = socket.acceptor(&local.io).map_err(|error| error.to_string())?;
+            let balance = Balance::new(chosen.clone());
+            let task = accepting(local.clone(), acceptor, balance, listener.frontend, listener.listener, bound.clone());
+            local.here().spawn(&ACCEPT, Class::Urgent, task).map_err(|error| error.to_string())?;
+        }
     }
     Ok(())
 }
@@ -224,8 +314,9 @@ async fn accepting(
             Some(Err(_)) => break, // the listener itself is of no use any more
             None => {
                 for incoming in acceptor.close().await.unwrap_or_default() {
-                    let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
-                    give(&local, &balance, incoming, ticket);
+                    let (heir, frontend, listener) = local.heir_or_self(frontend, listener);
+                    let ticket = Ticket::enter(local.here(), heir.generation.clone(), frontend, listener).await;
+                    give(&heir, &balance, incoming, ticket);
                 }
                 break;
             }
@@ -242,7 +333,10 @@ fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, ticket: Ticket
     if lane == here.lane() {
         let _ = here.spawn(&SESSION, Class::Normal, Session::new(Some(local.clone()), incoming, seat, ticket));
     } else {
-        let make = move |_| Session::new(Local::of(&ticket.generation), incoming, seat, ticket);
+        let make = move |_| {
+            let mut ticket = ticket;
+            Session::new(Local::for_ticket(&mut ticket), incoming, seat, ticket)
+        };
         let _ = Remote::new(lane).spawn_with(&SESSION, Class::Normal, make);
     }
 }

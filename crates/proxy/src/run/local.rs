@@ -46,8 +46,8 @@ pub struct Local {
     pub(crate) memory: RefCell<manylane_expr::Lane>,
     /// What requests leave behind for their logs, between two requests.
     pub(crate) scopes: Spare,
-    /// Requests so far.
-    numbers: Cell<u64>,
+    /// Requests so far, of all generations.
+    numbers: Rc<Cell<u64>>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
     pub(super) sessions: Cell<usize>,
     /// Called when the last session ends while it stops.
@@ -60,7 +60,7 @@ pub struct Local {
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// What this thread's lane serves; mostly one.
+    /// What this thread's lane serves; mostly one. The newest generation is the last.
     static SERVED: RefCell<Vec<Rc<Local>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -74,13 +74,12 @@ impl Local {
     /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
     /// [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
-        io.set_accepts_per_round(generation.process.maxaccept.unwrap_or(ACCEPTS_PER_ROUND));
         let servers = generation.backends.iter().flat_map(|backend| &backend.servers);
         let connectors = servers.map(|server| Connector::new(server.connect.clone())).collect();
         let shelves =
             generation.backends.iter().map(|backend| RefCell::new(Shelf::new(backend.depot.clone()))).collect();
-        let reader = SERVED.with_borrow(|served| served.first().map(|local| local.reader.clone()));
-        let reader = reader.unwrap_or_else(|| Rc::new(RefCell::new(Reader::new())));
+        let shared = SERVED.with_borrow(|served| served.first().map(|local| (local.reader.clone(), local.numbers.clone())));
+        let (reader, numbers) = shared.unwrap_or_else(|| (Rc::new(RefCell::new(Reader::new())), Rc::default()));
         let seed = (manylane_sync::lane::current().index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let targets = generation.logs.targets.iter().cloned();
         let zone = jiff::tz::TimeZone::system();
@@ -99,13 +98,24 @@ impl Local {
             reader,
             memory: RefCell::new(manylane_expr::Lane::new(seed)),
             scopes: Spare::default(),
-            numbers: Cell::new(0),
+            numbers,
             sessions: Cell::new(0),
             emptied: Box::new(emptied),
-            _presence: Presence::new(),
+            _presence: Presence::new(), // counted by lane
         });
-        SERVED.with_borrow_mut(|served| served.push(local.clone()));
+        let first = SERVED.with_borrow_mut(|served| {
+            served.push(local.clone());
+            served.len() == 1
+        });
+        if first {
+            local.apply();
+        }
         local
+    }
+
+    /// What the generation says of the lane itself: when it is the one that serves.
+    pub(super) fn apply(&self) {
+        self.io.set_accepts_per_round(self.generation.process.maxaccept.unwrap_or(ACCEPTS_PER_ROUND));
     }
 
     /// What the calling lane has of `generation`; none before it was installed and after it was removed.
@@ -118,6 +128,16 @@ impl Local {
     /// The lane.
     pub fn here(&self) -> Here {
         self.io.here()
+    }
+
+    /// What it is of.
+    pub fn generation(&self) -> &Arc<Generation> {
+        &self.generation
+    }
+
+    /// The lane's driver.
+    pub fn io(&self) -> Io {
+        self.io.clone()
     }
 
     /// The lane's access to what is published. Not held across a wait.
@@ -135,6 +155,9 @@ impl Local {
     /// Takes no more connections, and closes those that are idle.
     pub fn stop(&self) {
         self.stopping.happen();
+        // Who waits for something with a generation that was replaced may have nothing to wait for now.
+        let served = SERVED.with_borrow(Clone::clone);
+        served.iter().filter(|local| local.stopping.has_happened()).for_each(|local| local.stopping.happen());
         self.close_idle();
         if self.sessions.get() == 0 {
             (self.emptied)();
@@ -195,9 +218,24 @@ impl Local {
         }
     }
 
-    /// The lane serves it no more.
+    /// The lane serves it no more. Sessions that are left keep what they need.
     pub fn remove(&self) {
         SERVED.with_borrow_mut(|served| served.retain(|local| !std::ptr::eq(&**local, self)));
+    }
+
+    /// The calling thread's lane ends.
+    pub fn remove_all() {
+        drop(SERVED.take()); // outside of the borrow: what is dropped may look
+    }
+
+    /// What the calling lane has of the newest generation that goes on.
+    pub(super) fn newest() -> Option<Rc<Self>> {
+        SERVED.with_borrow(|served| served.iter().rev().find(|local| !local.stopping.has_happened()).cloned())
+    }
+
+    /// The same, if it is not this one.
+    pub(super) fn successor(&self) -> Option<Rc<Self>> {
+        Self::newest().filter(|newest| !std::ptr::eq(&**newest, self))
     }
 }
 

@@ -84,6 +84,19 @@ impl Held {
         })
     }
 
+    /// The generation ends. A session that rests goes on with the next one, if that has its listener. Whether it stays with this one although it ends.
+    #[cold]
+    fn stays(&mut self, rest: &mut Rest) -> bool {
+        let (frontend, listener) = self.whose();
+        let Some(heir) = self.local.heir(frontend, listener) else { return frontend.http.outlives_stop };
+        if rest.belongs() {
+            return true;
+        }
+        rest.forget_server();
+        heir.take(&mut self.local, &mut self.ticket, &mut self.place);
+        false
+    }
+
     fn wake(&self, rest: Rest, woken: http::Woken) -> State {
         let (local, whose) = (self.local.clone(), (self.ticket.frontend, self.ticket.listener));
         State::works(move || http::wake(local, whose, rest, woken))
@@ -112,8 +125,10 @@ impl Future for Session {
                     *state = of.begin(incoming);
                 }
                 State::Rests(rest) => {
+                    let stays = of.local.stopping.has_happened() && of.stays(rest);
                     let frontend = &of.local.generation.frontends[of.ticket.frontend];
-                    let woken = ready!(rest.poll(frontend, (&of.local.stopping, &mut of.place), context));
+                    let stopping = of.local.stopping.unless(stays, &mut of.place, context);
+                    let woken = ready!(rest.poll(frontend, stopping, context));
                     let State::Rests(rest) = std::mem::replace(state, State::Over) else { continue };
                     if let Some(woken) = woken {
                         *state = of.wake(rest, woken);

@@ -1,0 +1,131 @@
+//! What a generation takes over from the one that it replaces: what was counted, the places that are taken, and how servers were found.
+//!
+//! Things are the same when the file names them so: a proxy by its name and mode, a listener by its address too, a server by its name and address.
+
+use super::{Backend, Frontend, Generation, Listener, Server};
+use crate::places::Places;
+use manylane_net::ListenOptions;
+use manylane_sched::Time;
+use manylane_sync::Arc;
+
+impl Generation {
+    /// Takes over from `before`, which serves until this one does. `now` is the lane's clock.
+    ///
+    /// Before anybody uses `self`. What is shared has the bounds of `before` until [`take_effect`](Self::take_effect).
+    pub fn inherit(&mut self, before: &Self, now: Time) {
+        share(&mut self.places, &before.places, &mut self.bounds);
+        for frontend in &mut self.frontends {
+            let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode) else { continue };
+            frontend.counts = was.counts.clone();
+            share(&mut frontend.places, &was.places, &mut self.bounds);
+            let mut heirs = vec![false; was.listeners.len()];
+            for listener in &mut frontend.listeners {
+                let Some(was) = was.listener_like(listener).filter(|was| !heirs[was.index]) else { continue };
+                heirs[was.index] = true; // of two lines with one address, one
+                listener.counts = was.counts.clone();
+                share(&mut listener.places, &was.places, &mut self.bounds);
+            }
+        }
+        for backend in &mut self.backends {
+            let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) else { continue };
+            backend.counts = was.counts.clone();
+            for server in &mut backend.servers {
+                if let Some(was) = was.server_like(server) {
+                    server.counts = was.counts.clone();
+                }
+            }
+        }
+        self.inherit_servers(before, now);
+    }
+
+    /// Goes on with servers where `before` is now. What an operator did to one stays, as long as the file does not say something else about the same
+    /// thing.
+    pub fn inherit_servers(&self, before: &Self, now: Time) {
+        for backend in &self.backends {
+            if let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) {
+                backend.inherit(was, now);
+            }
+        }
+    }
+
+    /// The generation serves: `maxconn` is what it says.
+    pub fn take_effect(&self) {
+        for (places, most) in &self.bounds {
+            places.set_most(*most);
+        }
+    }
+
+    /// The frontend of that name.
+    pub(crate) fn frontend_named(&self, name: &str) -> Option<&Frontend> {
+        self.frontends_by_name.get(name).map(|&number| &self.frontends[number])
+    }
+
+    /// The backend of that name.
+    pub(crate) fn backend_named(&self, name: &str) -> Option<&Backend> {
+        self.backends_by_name.get(name).map(|&number| &self.backends[number])
+    }
+}
+
+/// The same places, where both are bounded: without a bound nobody counts. A bound that changes is noted.
+fn share(own: &mut Arc<Places>, before: &Arc<Places>, bounds: &mut Vec<(Arc<Places>, u64)>) {
+    if own.most() > 0 && before.most() > 0 {
+        if own.most() != before.most() {
+            bounds.push((before.clone(), own.most()));
+        }
+        *own = before.clone();
+    }
+}
+
+impl Frontend {
+    /// The listener at the same place as that one.
+    pub(crate) fn listener_like(&self, other: &Listener) -> Option<&Listener> {
+        let same = |own: &&Listener| own.endpoint == other.endpoint;
+        self.listeners.get(other.index).filter(same).or_else(|| self.listeners.iter().find(same))
+    }
+}
+
+impl Listener {
+    /// Whether a socket that was made for one is what the other asks for, where `lanes` serve: the backlog can be changed.
+    pub(crate) fn has_socket_of(&self, other: &Self, lanes: usize) -> bool {
+        let other_options = ListenOptions { backlog: self.options.backlog, ..other.options.clone() };
+        self.options == other_options
+            && (&self.user, &self.group) == (&other.user, &other.group)
+            && self.sockets(lanes) == other.sockets(lanes)
+    }
+}
+
+impl Backend {
+    /// The server of the same name at the same place.
+    pub(crate) fn server_like(&self, other: &Server) -> Option<&Server> {
+        let index = self.balancer.servers().by_name(&other.name)?;
+        Some(&self.servers[index.get()]).filter(|own| own.place == other.place)
+    }
+
+    /// How the servers were found.
+    fn inherit(&self, before: &Self, now: Time) {
+        for server in &self.servers {
+            let Some(was) = before.server_like(server) else { continue };
+            let (servers, older) = (self.balancer.servers(), before.balancer.servers());
+            let (Some(index), Some(then)) = (servers.index(server.index), older.index(was.index)) else { continue };
+            let state = older[then].state();
+            if server.disabled == was.disabled && servers[index].state().admin() != state.admin() {
+                self.balancer.set_admin(index, state.admin(), now);
+            }
+            if server.weight == was.weight && servers[index].state().weight() != state.weight() {
+                // An algorithm whose weights are fixed now has those of the file.
+                let _ = self.balancer.set_weight(index, state.weight(), now);
+            }
+            if let (Some(check), Some(older)) = (&server.check, &was.check) {
+                check.board.inherit(&older.board);
+                self.balancer.set_operation(index, state.operation(), now);
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Whether a connection to one is as good for the other.
+    pub(crate) fn has_connections_of(&self, other: &Self) -> bool {
+        (&self.place, &self.connect, self.header) == (&other.place, &other.connect, other.header)
+    }
+}
