@@ -14,6 +14,6 @@ pub use level::Level;
 #[doc(hidden)]
 pub use line::parse;
 pub use line::{LONGEST_LINE, LONGEST_PAYLOAD};
-pub use process::Process;
+pub use process::{Process, Reload};
 pub use reply::SLICE;
 pub use serve::{Control, MOST_CLIENTS, bind};

@@ -1,9 +1,13 @@
-//! What commands say of the process as a whole.
+//! What commands say of the process as a whole, and ask of it.
 
+use std::fmt;
+use std::pin::Pin;
 use std::time::{Instant, SystemTime};
 
-/// Facts that the program knows at its start.
-#[derive(Clone, Debug)]
+/// Reads the configuration again and has the new generation serve: what it says of that, or why everything is as before.
+pub type Reload = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
+
+/// Facts that the program knows at its start, and what it can be asked for.
 pub struct Process {
     /// Its version.
     pub version: &'static str,
@@ -17,4 +21,12 @@ pub struct Process {
     pub started: Instant,
     /// The same, as a date.
     pub since: SystemTime,
+    /// `reload`
+    pub reload: Reload,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Process({}, {} lanes)", self.version, self.lanes)
+    }
 }

@@ -9,6 +9,7 @@ use manylane_proxy::generation::RuntimeSocket;
 use manylane_proxy::{Generation, Places, bind_listener};
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::Arc;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 static ACCEPT: TaskKind = TaskKind::new("control accept");
@@ -20,7 +21,9 @@ pub const MOST_CLIENTS: u32 = 10;
 /// What commands work on.
 #[derive(Debug)]
 pub struct Control {
-    generation: Arc<Generation>,
+    generation: Rc<RefCell<Arc<Generation>>>,
+    /// As the sockets were opened.
+    sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: Places,
 }
@@ -44,14 +47,21 @@ pub fn bind(
 }
 
 impl Control {
-    /// Commands on `generation`.
-    pub fn new(generation: Arc<Generation>, process: Process) -> Self {
-        let most = generation.process.stats_maxconn.unwrap_or(MOST_CLIENTS);
-        Self { generation, process, clients: Places::new(most) }
+    /// Commands on what `generation` holds when they come.
+    pub fn new(generation: Rc<RefCell<Arc<Generation>>>, process: Process) -> Self {
+        let (most, sockets) = {
+            let process = &generation.borrow().process;
+            (process.stats_maxconn.unwrap_or(MOST_CLIENTS), process.stats_sockets.clone())
+        };
+        Self { generation, sockets, process, clients: Places::new(most) }
     }
 
-    pub(crate) fn generation(&self) -> &Generation {
-        &self.generation
+    pub(crate) fn generation(&self) -> Arc<Generation> {
+        self.generation.borrow().clone()
+    }
+
+    pub(crate) fn sockets(&self) -> &[RuntimeSocket] {
+        &self.sockets
     }
 
     pub(crate) fn process(&self) -> &Process {
@@ -97,7 +107,7 @@ async fn accept(
         let connection = incoming.into_connection(&io);
         let serving = async move {
             let control = &place.0;
-            let RuntimeSocket { level, severity, .. } = &control.generation.process.stats_sockets[number];
+            let RuntimeSocket { level, severity, .. } = &control.sockets[number];
             let level = Level::named(level).unwrap_or(Level::Operator);
             let marks = Marks::named(severity).unwrap_or(Marks::None);
             if session::serve(control, &connection, here, level, marks).await.is_ok() {

@@ -157,7 +157,15 @@ pub(crate) async fn serve(
                     }
                 }
             }
-            let mut call = Call { control, settings: &mut settings, words: &words, reply: &mut reply, here };
+            let generation = control.generation();
+            let mut call = Call {
+                control,
+                generation: &generation,
+                settings: &mut settings,
+                words: &words,
+                reply: &mut reply,
+                here,
+            };
             run(&mut call).await?;
             if settings.over {
                 return reply.flush().await;

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod demo;
+mod reload;
 mod say;
 mod start;
 mod supervise;

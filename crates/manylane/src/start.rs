@@ -1,24 +1,26 @@
 //! From the command line to running lanes.
 
 use crate::arguments::{Arguments, USAGE};
-use crate::supervise::{self, Ending, Services, Work};
-use crate::{say, system, version, watchdog};
+use crate::supervise::{self, Ending, Reloads, Services, Work};
+use crate::{reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
-use manylane_config::diag::{Check, ExitCode as Code, Severity};
+use manylane_config::diag::{Check, ExitCode as Code, Severity, Verdict};
 use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
 use manylane_config::{load, reference};
 use manylane_control::Control;
 use manylane_io::{Choice, Io, Kind};
-use manylane_proxy::Generation;
 use manylane_proxy::generation::Wishes;
+use manylane_proxy::{BoundListener, Generation};
 use manylane_sched::Placement;
 use manylane_sync::Arc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::cell::RefCell;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 /// Does what the arguments ask for.
@@ -85,14 +87,23 @@ fn condition(text: &[u8]) -> ExitCode {
     }
 }
 
-/// Reads and checks the configuration; the code to end with when that was all, or when it is of no use.
-fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
+/// A configuration that was read.
+pub(crate) struct Read {
+    pub(crate) generation: Generation,
+    pub(crate) verdict: Verdict,
+    /// All that there is to say of it, a line each.
+    pub(crate) said: String,
+    alerts: usize,
+}
+
+/// Reads and checks the files that the arguments name.
+///
+/// # Errors
+/// One could not be read.
+pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     let mut sources = Sources::new();
     for path in &arguments.files {
-        if let Err(error) = sources.load(path) {
-            say::alert(format_args!("config : {error}"));
-            return Err(ExitCode::from(1));
-        }
+        sources.load(path).map_err(|error| error.to_string())?;
     }
     let mut loaded = load(&sources, &version::BUILD, Environment::of_process(), arguments.diagnose);
     let wishes = Wishes {
@@ -108,13 +119,23 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
             loaded.found.alert(name.pos, error);
         }
     }
-    let quiet = arguments.quiet || generation.process.quiet && !arguments.verbose;
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
     let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
     let pid = std::process::id();
     let verdict = loaded.found.verdict(&sources, pid, check);
-    if !quiet || loaded.found.count(Severity::Alert) > 0 || verdict.code == Code::Error {
-        eprint!("{}{}", loaded.found.render(&sources, pid), verdict.errors);
+    let (said, alerts) = (loaded.found.render(&sources, pid), loaded.found.count(Severity::Alert));
+    Ok(Read { generation, verdict, said, alerts })
+}
+
+/// Reads and checks the configuration; the code to end with when that was all, or when it is of no use.
+fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
+    let Read { generation, verdict, said, alerts } = read_files(arguments).map_err(|error| {
+        say::alert(format_args!("config : {error}"));
+        ExitCode::from(1)
+    })?;
+    let quiet = arguments.quiet || generation.process.quiet && !arguments.verbose;
+    if !quiet || alerts > 0 || verdict.code == Code::Error {
+        eprint!("{said}{}", verdict.errors);
     }
     if arguments.check {
         if !quiet {
@@ -198,8 +219,9 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         }
     };
     let generation = Arc::new(generation);
+    let current = Rc::new(RefCell::new(generation.clone()));
     let control = Control::new(
-        generation.clone(),
+        current.clone(),
         manylane_control::Process {
             version: env!("CARGO_PKG_VERSION"),
             lanes,
@@ -207,10 +229,21 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             descriptors: system::descriptors(),
             started: Instant::now(),
             since: SystemTime::now(),
+            reload: Box::new(|| Box::pin(supervise::reload())),
         },
     );
     let services = Some(Box::new(move |io: &Io| control.serve(io, sockets)) as Services);
-    let work = Work { generation, bound, lanes, driver, quiet, services };
+    let again = arguments.clone();
+    let reread = Box::new(move |before: (&Generation, &[BoundListener])| reload::read(&again, lanes, before));
+    let work = Work {
+        generation,
+        bound,
+        lanes,
+        driver,
+        quiet,
+        services,
+        reload: Some(Reloads { reread: Arc::new(reread), current }),
+    };
     match supervise::run(work, started) {
         Ending::Done => Ok(ExitCode::SUCCESS),
         Ending::Failed(error) => Err(error),

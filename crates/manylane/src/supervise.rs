@@ -3,6 +3,7 @@
 //! The first lane runs on the main thread, and the supervisor is a task of it. Whoever has something to tell it, another lane or the
 //! thread that waits for signals, sends it a task that puts an event into its list.
 
+use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::load;
@@ -14,6 +15,7 @@ use signal_hook::iterator::Signals;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,21 +24,28 @@ static TELL: TaskKind = TaskKind::new("event");
 static ORDER: TaskKind = TaskKind::new("order");
 
 /// What the supervisor is told.
-#[derive(Debug)]
 enum Event {
     /// A lane is there.
     Ready(LaneId),
-    /// A lane accepts.
-    Accepting,
+    /// A lane accepts for the generation of that number.
+    Accepting(u64),
+    /// It cannot.
+    Refused(u64, String),
     /// Something cannot go on.
     Failed(String),
-    /// A lane that stops has no session left.
-    Emptied,
+    /// A lane has let go of the generation of that number.
+    Retired(u64),
+    /// A lane has no session left of the generation of that number, which takes no more.
+    Emptied(u64, LaneId),
+    /// Somebody wants the configuration to be read again.
+    Asked,
+    /// It was.
+    Read(Result<Box<Fresh>, String>),
     /// The system has sent a signal.
     Signal(i32),
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Inbox {
     events: VecDeque<Event>,
     waker: Option<Waker>,
@@ -44,6 +53,18 @@ struct Inbox {
 
 thread_local! {
     static INBOX: RefCell<Inbox> = RefCell::default();
+    /// Who has asked for a reload, on the supervisor's lane.
+    static ASKERS: RefCell<Vec<Asker>> = RefCell::default();
+}
+
+/// Asks for the configuration to be read again, on the supervisor's lane. What becomes of it.
+pub(crate) async fn reload() -> Outcome {
+    let asker = Asker::default();
+    ASKERS.with_borrow_mut(|askers| askers.push(asker.clone()));
+    if let Some(here) = Here::current() {
+        tell(here.remote(), Event::Asked);
+    }
+    asker.outcome().await
 }
 
 /// Tells the supervisor. When it has ended already, nobody needs to know.
@@ -93,6 +114,18 @@ pub(crate) struct Work {
     pub(crate) quiet: bool,
     /// What else the first lane serves.
     pub(crate) services: Option<Services>,
+    /// How the configuration is read again, if it can be.
+    pub(crate) reload: Option<Reloads>,
+}
+
+/// Reads the configuration again, to replace what serves.
+pub(crate) type Reread = dyn Fn((&Generation, &[BoundListener])) -> Result<Fresh, String> + Send + Sync;
+
+/// What reloading needs.
+pub(crate) struct Reloads {
+    pub(crate) reread: Arc<Box<Reread>>,
+    /// What the run-time interface works on.
+    pub(crate) current: Rc<RefCell<Arc<Generation>>>,
 }
 
 /// Starts services on a lane.
@@ -122,8 +155,8 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     if let Err(error) = watch_signals(supervisor) {
         return Ending::Failed(format!("signals cannot be watched: {error}"));
     }
-    let emptied = move || tell(supervisor, Event::Emptied);
-    let local = Local::install(driver.io(), work.generation.clone(), emptied);
+    let first = lane.id();
+    Local::install(driver.io(), work.generation.clone(), move || tell(supervisor, Event::Emptied(0, first)));
     if let Some(services) = work.services.take()
         && let Err(error) = services(&driver.io())
     {
@@ -139,8 +172,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     place(&work.generation, 0); // now that there are the others, who would have inherited it
     let here = lane.here();
     let ending = lane.block_on(&mut driver, supervise(here, work, started));
-    local.remove();
-    drop(local);
+    Local::remove_all();
     drop(lane); // its sessions end with it
     for thread in threads {
         let _ = thread.join(); // a panic there was told on its own
@@ -162,12 +194,13 @@ fn start_lane(number: usize, work: &Work, supervisor: Remote) -> std::io::Result
             Ok(driver) => driver,
             Err(error) => return failed(error.to_string()),
         };
-        let local = Local::install(driver.io(), generation, move || tell(supervisor, Event::Emptied));
+        let id = lane.id();
+        Local::install(driver.io(), generation, move || tell(supervisor, Event::Emptied(0, id)));
         tell(supervisor, Event::Ready(lane.id()));
         if let Err(error) = lane.run(&mut driver) {
             failed(error.to_string());
         }
-        local.remove();
+        Local::remove_all();
     })
 }
 
@@ -196,11 +229,7 @@ fn watch_signals(supervisor: Remote) -> std::io::Result<()> {
 }
 
 /// Has a lane do something to its side of a generation.
-fn order(
-    lane: LaneId,
-    generation: &Arc<Generation>,
-    what: impl FnOnce(&std::rc::Rc<Local>) + Send + 'static,
-) {
+fn order(lane: LaneId, generation: &Arc<Generation>, what: impl FnOnce(&Rc<Local>) + Send + 'static) {
     let generation = generation.clone();
     let _ = Remote::new(lane).spawn_with(&ORDER, Class::Urgent, move |_| async move {
         if let Some(local) = Local::of(&generation) {
@@ -209,9 +238,227 @@ fn order(
     });
 }
 
+/// What serves. Generations are counted from 0.
+struct Serving {
+    number: u64,
+    generation: Arc<Generation>,
+    /// The lanes' acceptors hold it, too: the last that lets go of it closes the sockets.
+    bound: Arc<Vec<BoundListener>>,
+}
+
+/// A generation that was replaced, and the lanes where nothing accepts for it any more.
+struct Retired {
+    number: u64,
+    generation: Arc<Generation>,
+    emptied: Vec<LaneId>,
+}
+
+/// How far a reload is.
+enum Reloading {
+    No,
+    /// The files are being read.
+    Reads,
+    /// The lanes begin to serve what was read. What was said of it, and how many of them accept; what served before.
+    Begins {
+        before: Serving,
+        said: String,
+        accepting: usize,
+    },
+    /// They accept, and let go of what served before. How many have.
+    Retires {
+        number: u64,
+        said: String,
+        done: usize,
+    },
+}
+
+struct Supervisor {
+    here: Here,
+    lanes: Arc<[LaneId]>,
+    serving: Serving,
+    retired: Vec<Retired>,
+    reloading: Reloading,
+    reloads: Option<Reloads>,
+    /// Who waits for the reload that is under way, and for the next.
+    askers: Vec<Asker>,
+    next_askers: Vec<Asker>,
+    /// There is to be a next.
+    again: bool,
+    /// The last number that a generation got.
+    numbers: u64,
+    quiet: bool,
+}
+
+impl Supervisor {
+    /// Has all lanes accept for what serves. Each tells.
+    fn begin(&self, before: Option<&Arc<Generation>>) {
+        let supervisor = self.here.remote();
+        for &lane in &*self.lanes {
+            let Serving { number, generation, bound } = &self.serving;
+            let (number, fresh, bound, all) =
+                (*number, generation.clone(), bound.clone(), self.lanes.clone());
+            order(lane, before.unwrap_or(generation), move |local| {
+                let own = if Arc::ptr_eq(local.generation(), &fresh) {
+                    local.clone()
+                } else {
+                    Local::install(local.io(), fresh, move || tell(supervisor, Event::Emptied(number, lane)))
+                };
+                let event = match accept(&own, &bound, &all) {
+                    Ok(()) => Event::Accepting(number),
+                    Err(error) => Event::Refused(number, error),
+                };
+                tell(supervisor, event);
+            });
+        }
+    }
+
+    /// Somebody wants the files to be read again: now, or as soon as all lanes serve, since only then all can change.
+    fn reload(&mut self, now: bool) {
+        self.again = true;
+        self.next_askers.extend(ASKERS.take());
+        if now {
+            self.read();
+        }
+    }
+
+    /// Begins the next reload, if one is asked for and none is under way.
+    fn read(&mut self) {
+        if !self.again || !matches!(self.reloading, Reloading::No) {
+            return;
+        }
+        self.again = false;
+        self.askers = std::mem::take(&mut self.next_askers);
+        let Some(Reloads { reread, .. }) = &self.reloads else { return };
+        let (reread, supervisor) = (reread.clone(), self.here.remote());
+        let (generation, bound) = (self.serving.generation.clone(), self.serving.bound.clone());
+        let thread = std::thread::Builder::new().name("reload".into()).spawn(move || {
+            let outcome = reread((&generation, &bound));
+            drop((generation, bound)); // before the supervisor goes on
+            tell(supervisor, Event::Read(outcome.map(Box::new)));
+        });
+        match thread {
+            Ok(_) => self.reloading = Reloading::Reads,
+            Err(error) => self.over(Err(format!("there is no thread to read the files on: {error}"))),
+        }
+    }
+
+    /// The files were read.
+    fn was_read(&mut self, outcome: Result<Box<Fresh>, String>) {
+        let Fresh { mut generation, bound, said } = match outcome {
+            Ok(fresh) => *fresh,
+            Err(error) => return self.over(Err(error)),
+        };
+        generation.inherit(&self.serving.generation, self.here.now());
+        self.numbers += 1;
+        let fresh =
+            Serving { number: self.numbers, generation: Arc::new(generation), bound: Arc::new(bound) };
+        let before = std::mem::replace(&mut self.serving, fresh);
+        self.shows();
+        self.begin(Some(&before.generation));
+        self.reloading = Reloading::Begins { before, said, accepting: 0 };
+    }
+
+    /// The run-time interface works on what serves.
+    fn shows(&self) {
+        if let Some(Reloads { current, .. }) = &self.reloads {
+            current.replace(self.serving.generation.clone());
+        }
+    }
+
+    /// A lane accepts for the newest generation.
+    fn accepts(&mut self, number: u64) {
+        let Reloading::Begins { accepting, .. } = &mut self.reloading else { return };
+        *accepting += usize::from(number == self.serving.number);
+        if *accepting < self.lanes.len() {
+            return;
+        }
+        if let Reloading::Begins { before, said, .. } = std::mem::replace(&mut self.reloading, Reloading::No)
+        {
+            self.reloading = Reloading::Retires { number: before.number, said, done: 0 };
+            self.retire(before.number, before.generation, Local::retire);
+        }
+    }
+
+    /// A lane has let go of a generation.
+    fn retired(&mut self, which: u64) {
+        let Reloading::Retires { number, said, done } = &mut self.reloading else { return };
+        *done += usize::from(*number == which);
+        if *done == self.lanes.len() {
+            let said = std::mem::take(said);
+            self.over(Ok(said));
+        }
+    }
+
+    /// A lane cannot: all goes on as before.
+    fn refused(&mut self, number: u64, error: String) {
+        if number != self.serving.number {
+            return; // another lane could not either
+        }
+        if let Reloading::Begins { before, .. } = std::mem::replace(&mut self.reloading, Reloading::No) {
+            let failed = std::mem::replace(&mut self.serving, before);
+            self.shows();
+            self.retire(failed.number, failed.generation, Local::stop);
+            self.over(Err(error));
+        }
+    }
+
+    /// A generation serves no more, by what `how` does on each lane.
+    fn retire(&mut self, number: u64, generation: Arc<Generation>, how: fn(&Local)) {
+        let supervisor = self.here.remote();
+        for &lane in &*self.lanes {
+            order(lane, &generation, move |local| {
+                how(local);
+                tell(supervisor, Event::Retired(number));
+            });
+        }
+        self.retired.push(Retired { number, generation, emptied: Vec::new() });
+    }
+
+    /// On a lane nothing is left of a generation that retired, at this moment. Its lanes let go of it when it was so on each of them: nobody can
+    /// give them a connection for it any more.
+    fn emptied(&mut self, number: u64, lane: LaneId) {
+        let Some(place) = self.retired.iter().position(|retired| retired.number == number) else { return };
+        let retired = &mut self.retired[place];
+        if !retired.emptied.contains(&lane) {
+            retired.emptied.push(lane);
+        }
+        if retired.emptied.len() == self.lanes.len() {
+            let Retired { generation, .. } = self.retired.swap_remove(place);
+            for &lane in &*self.lanes {
+                order(lane, &generation, |local| local.remove());
+            }
+        }
+    }
+
+    /// A reload is over.
+    fn over(&mut self, outcome: Outcome) {
+        self.reloading = Reloading::No;
+        match &outcome {
+            Ok(_) if self.quiet => {}
+            Ok(said) => {
+                eprint!("{said}");
+                say::notice(format_args!("Reloaded: generation {} serves.", self.serving.number));
+            }
+            Err(said) => {
+                eprintln!("{}", said.trim_end());
+                say::alert(format_args!("Not reloaded: generation {} goes on.", self.serving.number));
+            }
+        }
+        let told = match outcome {
+            Ok(said) => Ok(format!("{said}Reloaded: generation {} serves.", self.serving.number)),
+            Err(said) => {
+                Err(format!("{}\nNot reloaded: generation {} goes on.", said.trim_end(), self.serving.number))
+            }
+        };
+        for asker in self.askers.drain(..) {
+            asker.answer(told.clone());
+        }
+        self.read();
+    }
+}
+
 async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
-    let Work { generation, bound, lanes: count, quiet, driver: _, services: _ } = work;
-    let supervisor = here.remote();
+    let Work { generation, bound, lanes: count, quiet, driver: _, services: _, reload: reloads } = work;
     let mut lanes = vec![here.lane()];
     let ending = 'running: {
         while lanes.len() < count {
@@ -219,40 +466,57 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Ready(lane) => lanes.push(lane),
                 Event::Failed(error) => break 'running Ending::Failed(error),
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => break 'running Ending::Signal(signal),
-                Event::Signal(_) | Event::Accepting | Event::Emptied => {}
+                _ => {} // nothing serves yet
             }
         }
-        let bound = Arc::new(bound);
-        let all: Arc<[LaneId]> = lanes.clone().into();
-        for &lane in &lanes {
-            let (bound, all) = (bound.clone(), all.clone());
-            order(lane, &generation, move |local| {
-                let event = match accept(local, &bound, &all) {
-                    Ok(()) => Event::Accepting,
-                    Err(error) => Event::Failed(error),
-                };
-                tell(supervisor, event);
-            });
-        }
-        drop(bound); // the lanes' acceptors hold it
-        let (mut accepting, mut started) = (0, Some(started));
-        loop {
+        let mut supervisor = Supervisor {
+            here,
+            lanes: lanes.clone().into(),
+            serving: Serving { number: 0, generation, bound: Arc::new(bound) },
+            retired: Vec::new(),
+            reloading: Reloading::No,
+            reloads,
+            askers: Vec::new(),
+            next_askers: Vec::new(),
+            again: false,
+            numbers: 0,
+            quiet,
+        };
+        supervisor.begin(None);
+        let (mut accepting, mut started, mut stopping) = (0, Some(started), false);
+        while !stopping
+            || matches!(supervisor.reloading, Reloading::Begins { .. } | Reloading::Retires { .. })
+        {
             match next_event().await {
                 Event::Failed(error) => break 'running Ending::Failed(error),
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => break 'running Ending::Signal(signal),
-                Event::Signal(SIGUSR1) => break,
-                Event::Accepting => {
+                Event::Signal(SIGUSR1) => stopping = true, // when the lanes agree on what serves
+                Event::Accepting(0) => {
                     accepting += 1;
                     if accepting == count
                         && let Some(started) = started.take()
                     {
                         started();
+                        supervisor.read();
                     }
                 }
-                // Ports are shared, so nobody has to make room; there is nothing to dump yet.
-                Event::Signal(_) | Event::Ready(_) | Event::Emptied => {}
+                Event::Refused(0, error) => break 'running Ending::Failed(error),
+                Event::Signal(SIGHUP) | Event::Asked => supervisor.reload(started.is_none()),
+                Event::Read(outcome) => supervisor.was_read(outcome),
+                Event::Accepting(number) => supervisor.accepts(number),
+                Event::Refused(number, error) => supervisor.refused(number, error),
+                Event::Retired(number) => supervisor.retired(number),
+                Event::Emptied(number, lane) => supervisor.emptied(number, lane),
+                // Ports are shared, so nobody has to make room.
+                Event::Signal(_) | Event::Ready(_) => {}
             }
         }
+        supervisor.again = false;
+        for asker in supervisor.askers.drain(..).chain(supervisor.next_askers.drain(..)) {
+            asker.answer(Err("Not reloaded: the process ends.".into()));
+        }
+        let Serving { generation, bound, .. } = supervisor.serving;
+        drop(bound);
         stop(here, &generation, &lanes, quiet).await
     };
     for lane in lanes.into_iter().filter(|lane| *lane != here.lane()) {
@@ -285,7 +549,7 @@ async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet:
         loop {
             match next_event().await {
                 // What is on its way from one lane to another counts, so this is the end.
-                Event::Emptied if lanes.iter().all(|lane| load(*lane) == 0) => return Ending::Done,
+                Event::Emptied(..) if lanes.iter().all(|lane| load(*lane) == 0) => return Ending::Done,
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
                 Event::Failed(error) => return Ending::Failed(error),
                 _ => {}

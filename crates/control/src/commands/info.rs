@@ -45,7 +45,7 @@ static FIELDS: &[Field] = fields! {
 
 fn value(call: &Call<'_, '_>, name: &str) -> Option<Value> {
     use Value::{Number32, Number64, Text};
-    let (generation, process) = (call.control.generation(), call.control.process());
+    let (generation, process) = (call.generation, call.control.process());
     let up = process.started.elapsed().as_secs();
     let frontends = &generation.frontends;
     let pools = || manylane_pool::report();

@@ -16,6 +16,7 @@ use crate::serve::Control;
 use crate::session::Settings;
 use manylane_config::value::Unit;
 use manylane_net::Endpoint;
+use manylane_proxy::Generation;
 use manylane_sched::Here;
 use std::fmt::Write;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use std::time::Duration;
 /// A command that is being run.
 pub(crate) struct Call<'c, 'r> {
     pub(crate) control: &'c Control,
+    /// What serves when the command begins.
+    pub(crate) generation: &'c Generation,
     pub(crate) settings: &'c mut Settings,
     pub(crate) words: &'c [String],
     pub(crate) reply: &'c mut Reply<'r>,
@@ -62,6 +65,7 @@ enum Action {
     Lower(Level),
     Prompt,
     Quit,
+    Reload,
     SetProfiling,
     SetServer,
     SetSeverity,
@@ -110,6 +114,7 @@ static TABLE: &[Row] = &[
     row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of maintenance"),
     row("get weight", "<bk>/<srv>", Level::User, Action::GetWeight, "a server's weight, and what the file gave it"),
     row("operator", "", Level::Operator, Action::Lower(Level::Operator), "lower this client's level to operator"),
+    row("reload", "", Level::Admin, Action::Reload, "read the configuration again; what is as before stays, and nobody is disconnected"),
     row("set profiling", "tasks {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of all lanes, or stop it"),
     row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's state or weight"),
     row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before messages"),
@@ -165,6 +170,10 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::Lower(level) => call.settings.level = level,
         Action::Prompt => call.settings.interactive = !call.settings.interactive,
         Action::Quit => call.settings.over = true,
+        Action::Reload => match (call.control.process().reload)().await {
+            Ok(text) => call.info(text.trim_end()),
+            Err(text) => call.error(text.trim_end()),
+        },
         Action::SetProfiling => lanes::set_profiling(call),
         Action::SetServer => server::set_server(call),
         Action::SetSeverity => match Marks::named(call.word(0)) {
@@ -175,7 +184,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::SetWeight => server::set_weight(call),
         Action::ShowBackend => {
             call.reply.put("# name\n");
-            for backend in &call.control.generation().backends {
+            for backend in &call.generation.backends {
                 call.reply.put(&backend.name);
                 call.reply.put("\n");
                 call.reply.breathe().await?;
@@ -187,7 +196,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         }
         Action::ShowCliSockets => {
             call.reply.put("# socket lvl processes\n");
-            for socket in call.control.generation().process.stats_sockets.iter() {
+            for socket in call.control.sockets() {
                 let family = match &socket.listener.endpoint {
                     Endpoint::Ip(address) if address.is_ipv4() => "ipv4@",
                     Endpoint::Ip(_) => "ipv6@",

@@ -11,7 +11,7 @@ fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backend, &'g Ser
         return None;
     };
     let number = |word: &str| word.strip_prefix('#').and_then(|number| number.parse::<u32>().ok());
-    let backends = &call.control.generation().backends;
+    let backends = &call.generation.backends;
     let found = match number(backend) {
         Some(id) => backends.iter().find(|own| own.id == id),
         None => backends.iter().find(|own| *own.name == *backend),

@@ -326,7 +326,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let Some(form) = Form::read(call, words, &["typed", "json", "desc", "up", "no-maint"]) else {
         return Ok(());
     };
-    let generation = call.control.generation();
+    let generation = call.generation;
     if form.json {
         call.reply.put("[");
     } else if !form.typed {

@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 
 /// The backends that are meant: all, or that of the name. What is said when there is none of it.
 fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Backend]> {
-    let all = &call.control.generation().backends;
+    let all = &call.generation.backends;
     let Some(name) = call.words.first() else { return Some(all) };
     match all.iter().position(|backend| *backend.name == **name) {
         Some(at) => Some(&all[at..=at]),

@@ -36,7 +36,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("new ssl", TLS),
     ("prepare acl", PATTERNS),
     ("prepare map", PATTERNS),
-    ("reload", "reloading is not built yet"),
     ("set anon", "answers are not made anonymous"),
     ("set dynamic-cookie-key", COOKIES),
     ("set map", PATTERNS),

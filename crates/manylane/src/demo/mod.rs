@@ -118,6 +118,7 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
         driver: Choice::Auto,
         quiet: true,
         services: Some(Box::new(services)),
+        reload: None, // there is no file
     };
     match supervise::run(work, begun) {
         Ending::Failed(error) => Err(error),

@@ -1,0 +1,482 @@
+//! Another configuration in the running process: `reload` and SIGHUP.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Folder, PATIENCE, command, connect, fd, listener, origin};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A program whose file changes.
+struct Changing {
+    folder: Folder,
+    child: Child,
+    said: Lines<BufReader<ChildStderr>>,
+    file: PathBuf,
+    socket: PathBuf,
+    global: String,
+    web: TcpListener,
+    address: SocketAddr,
+}
+
+impl Changing {
+    /// With these proxies; `WEB` is where the frontend listens.
+    fn start(proxies: &str) -> Self {
+        let folder = Folder::new();
+        let socket = folder.0.join("control");
+        let global =
+            format!("global\n stats socket {} level admin\n{DEFAULTS} mode http\n", socket.display());
+        let (web, address) = listener();
+        let file = folder.file("test.cfg", &format!("{global}{}", proxies.replace("WEB", &fd(&web))));
+        let mut child = command().arg("-V").arg("-f").arg(&file).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+        Self { folder, child, said, file, socket, global, web, address }
+    }
+
+    fn write(&self, proxies: &str) {
+        std::fs::write(&self.file, format!("{}{}", self.global, proxies.replace("WEB", &fd(&self.web))))
+            .unwrap();
+    }
+
+    /// What the run-time interface answers.
+    fn ask(&self, line: &str) -> String {
+        let mut client = UnixStream::connect(&self.socket).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Changes the file and has it read.
+    fn change(&self, proxies: &str) {
+        self.write(proxies);
+        let answer = self.ask("reload");
+        assert!(answer.contains("Reloaded: generation"), "{answer}");
+    }
+
+    /// A column of `show stat`.
+    fn column(&self, proxy: &str, name: &str, column: &str) -> String {
+        let table = self.ask("show stat");
+        let mut rows = table.lines().map(|line| line.trim_start_matches("# ").split(',').collect::<Vec<_>>());
+        let at = rows.next().unwrap().iter().position(|own| *own == column).unwrap();
+        let row = rows.find(|row| row.len() > at && row[..2] == [proxy, name]).unwrap();
+        row[at].to_owned()
+    }
+
+    fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The end of the head in what came so far.
+fn head(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// An origin that counts its connections and answers with the number of the one that is asked.
+fn counted() -> (SocketAddr, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let own = count.clone();
+    let address = origin(move |mut stream| {
+        let number = own.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut received = Vec::new();
+        let mut bytes = [0; 4096];
+        loop {
+            while let Some(end) = head(&received) {
+                received.drain(..end);
+                let body = number.to_string();
+                if stream
+                    .write_all(
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes(),
+                    )
+                    .is_err()
+                {
+                    return;
+                }
+            }
+            match stream.read(&mut bytes) {
+                Ok(length @ 1..) => received.extend_from_slice(&bytes[..length]),
+                _ => return,
+            }
+        }
+    });
+    (address, count)
+}
+
+/// A request, and its whole answer.
+///
+/// # Errors
+/// What came instead, and how it ended.
+fn get(client: &mut TcpStream, more: &str) -> Result<String, String> {
+    client
+        .write_all(format!("GET / HTTP/1.1\r\nHost: x\r\n{more}\r\n").as_bytes())
+        .map_err(|error| error.to_string())?;
+    let mut received = Vec::new();
+    let mut bytes = [0; 4096];
+    loop {
+        if let Some(end) = head(&received) {
+            let text = String::from_utf8_lossy(&received[..end]).to_lowercase();
+            let length = text
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|rest| rest.split("\r\n").next()?.parse::<usize>().ok());
+            if received.len() >= end + length.ok_or(text)? {
+                return Ok(String::from_utf8(received).unwrap());
+            }
+        }
+        match client.read(&mut bytes) {
+            Ok(length @ 1..) => received.extend_from_slice(&bytes[..length]),
+            other => return Err(format!("{other:?} after '{}'", String::from_utf8_lossy(&received))),
+        }
+    }
+}
+
+fn front(version: usize, server: SocketAddr) -> String {
+    format!(
+        "listen l\n bind WEB\n http-reuse always\n http-response set-header X-Version {version}\n server s {server}\n"
+    )
+}
+
+#[test]
+fn a_client_between_two_requests_goes_on_with_the_new_file_and_so_does_the_servers_connection() {
+    let (server, connections) = counted();
+    let program = Changing::start(&front(1, server));
+    let mut client = connect(program.address);
+    let answer = get(&mut client, "").unwrap();
+    assert!(answer.to_lowercase().contains("x-version: 1") && answer.ends_with("\r\n\r\n1"), "{answer}");
+    for version in 2..6 {
+        program.change(&front(version, server));
+        let answer = get(&mut client, "").unwrap().to_lowercase();
+        assert!(
+            answer.contains(&format!("x-version: {version}")) && !answer.contains("connection: close"),
+            "{answer}"
+        );
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 1, "the idle connection to the server was kept");
+    assert_eq!(program.column("l", "FRONTEND", "req_tot"), "5");
+    assert_eq!(program.column("l", "FRONTEND", "stot"), "1", "the client's connection is counted once");
+    assert_eq!(program.column("l", "FRONTEND", "scur"), "1");
+    drop(client);
+}
+
+#[test]
+fn a_request_at_work_ends_where_it_began() {
+    let (asked, asks) = std::sync::mpsc::channel();
+    let (allow, allowed) = std::sync::mpsc::channel::<()>();
+    let allowed = std::sync::Mutex::new(allowed);
+    let server = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            asked.send(()).unwrap();
+            allowed.lock().unwrap().recv().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        }
+    });
+    let program = Changing::start(&front(1, server));
+    let mut client = connect(program.address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    asks.recv_timeout(PATIENCE).unwrap();
+    program.change(&front(2, server));
+    program.change(&front(3, server)); // the first generation is two behind, then
+    allow.send(()).unwrap();
+    let mut reader = BufReader::new(client.try_clone().unwrap());
+    let mut answer = String::new();
+    while !answer.ends_with("\r\n\r\n") {
+        reader.read_line(&mut answer).unwrap();
+    }
+    assert!(
+        answer.to_lowercase().contains("x-version: 1") && !answer.to_lowercase().contains("close"),
+        "{answer}"
+    );
+    reader.read_exact(&mut [0; 2]).unwrap();
+    allow.send(()).unwrap();
+    let answer = get(&mut client, "").unwrap();
+    assert!(answer.to_lowercase().contains("x-version: 3"), "{answer}");
+}
+
+#[test]
+fn a_session_with_variables_of_its_own_is_told_that_it_ends() {
+    let (server, _) = counted();
+    let file = |version| {
+        format!(
+            "listen l\n bind WEB\n tcp-request session set-var(sess.who) str(\"of {version}\")\n \
+             http-response set-header X-Who %[var(sess.who)]\n server s {server}\n"
+        )
+    };
+    let program = Changing::start(&file(1));
+    let mut client = connect(program.address);
+    get(&mut client, "").unwrap();
+    program.change(&file(2));
+    let answer = get(&mut client, "").unwrap().to_lowercase();
+    assert!(answer.contains("x-who: of 1") && answer.contains("connection: close"), "{answer}");
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    let answer = get(&mut connect(program.address), "").unwrap().to_lowercase();
+    assert!(answer.contains("x-who: of 2"), "{answer}");
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_says_why() {
+    let (server, _) = counted();
+    let mut program = Changing::start(&front(1, server));
+    let mut client = connect(program.address);
+    get(&mut client, "").unwrap();
+    program.write(&front(2, server).replace("http-response", "http-respons"));
+    let answer = program.ask("reload");
+    assert!(
+        answer.contains("test.cfg:")
+            && answer.contains("'http-respons'")
+            && answer.contains("Not reloaded: generation 0 goes on."),
+        "{answer}"
+    );
+    while !program.said.next().unwrap().unwrap().contains("goes on.") {}
+    // A listener that cannot be bound, beside one that can.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = format!("{} bind {}\n", front(2, server), taken.local_addr().unwrap());
+    program.write(&other);
+    kill(Pid::from_raw(program.child.id() as i32), Signal::SIGHUP).unwrap();
+    let mut heard = String::new();
+    while !heard.contains("goes on.") {
+        heard += &program.said.next().unwrap().unwrap();
+        heard += "\n";
+    }
+    assert!(heard.contains(&taken.local_addr().unwrap().to_string()), "{heard}");
+    program.write(&front(2, server).replace("WEB", "fd@99"));
+    let answer = program.ask("reload");
+    assert!(
+        answer.contains("'fd@99', or other options for it, can be taken over when the process starts only"),
+        "{answer}"
+    );
+    let answer = get(&mut client, "").unwrap().to_lowercase();
+    assert!(answer.contains("x-version: 1"), "{answer}");
+    program.change(&front(3, server));
+    assert!(get(&mut client, "").unwrap().to_lowercase().contains("x-version: 3"));
+}
+
+#[test]
+fn what_needs_a_restart_is_told() {
+    let (server, _) = counted();
+    let program = Changing::start(&front(1, server));
+    let other = program.global.replace("nbthread 2", "nbthread 3\n pidfile x");
+    std::fs::write(&program.file, format!("{other}{}", front(2, server).replace("WEB", &fd(&program.web))))
+        .unwrap();
+    let answer = program.ask("reload");
+    assert!(
+        answer.contains("'nbthread' is what it was") && answer.contains("'pidfile' is what it was"),
+        "{answer}"
+    );
+    assert!(answer.contains("Reloaded: generation 1 serves."), "{answer}");
+}
+
+#[test]
+fn what_an_operator_did_to_servers_stays_unless_the_file_says_otherwise() {
+    let (a, _) = counted();
+    let (b, _) = counted();
+    let file = |weight, more: &str| {
+        format!("listen l\n bind WEB\n server a {a} weight {weight}\n server b {b}{more}\n")
+    };
+    let program = Changing::start(&file(10, ""));
+    program.ask("disable server l/b");
+    program.ask("set server l/a weight 7");
+    program.change(&file(10, ""));
+    assert_eq!(
+        (program.column("l", "b", "status"), program.column("l", "a", "weight")),
+        ("MAINT".into(), "7".into())
+    );
+    program.change(&file(20, ""));
+    assert_eq!(
+        (program.column("l", "b", "status"), program.column("l", "a", "weight")),
+        ("MAINT".into(), "20".into())
+    );
+    program.ask("enable server l/b");
+    program.change(&file(20, " disabled"));
+    assert_eq!(program.column("l", "b", "status"), "MAINT");
+    program.change(&file(20, ""));
+    assert_ne!(program.column("l", "b", "status"), "MAINT");
+}
+
+#[test]
+fn listeners_come_and_go_with_the_file() {
+    let (server, _) = counted();
+    let program = Changing::start(&front(1, server));
+    let path = program.folder.0.join("more");
+    let more = format!("{} bind {}\n", front(2, server), path.display());
+    program.change(&more);
+    program.change(&more); // the same socket, once more
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"GET / HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("200 OK"), "{answer}");
+    program.change(&front(3, server));
+    let until = std::time::Instant::now() + PATIENCE;
+    while path.exists() {
+        assert!(std::time::Instant::now() < until, "the socket's file is still there");
+        program.ask("show version");
+    }
+}
+
+#[test]
+fn a_connection_in_tcp_mode_outlives_its_generation_and_the_process_ends_after_it() {
+    let server = common::echo();
+    let file = |maxconn| format!("listen l\n mode tcp\n bind WEB\n maxconn {maxconn}\n server s {server}\n");
+    let mut program = Changing::start(&file(2));
+    let mut client = connect(program.address);
+    let mut say = |text: &[u8]| {
+        client.write_all(text).unwrap();
+        let mut back = vec![0; text.len()];
+        client.read_exact(&mut back).unwrap();
+        assert_eq!(back, text);
+    };
+    say(b"before");
+    for maxconn in [1, 2, 3] {
+        program.change(&file(maxconn));
+        say(b"behind");
+    }
+    assert_eq!(program.column("l", "FRONTEND", "scur"), "1");
+    kill(Pid::from_raw(program.child.id() as i32), Signal::SIGUSR1).unwrap();
+    let mut line = String::new();
+    while !line.contains("Proxy l stopped") {
+        line = program.said.next().unwrap().unwrap();
+    }
+    assert!(line.contains("FE: 1)"), "{line}");
+    say(b"last words");
+    assert!(program.child.try_wait().unwrap().is_none());
+    drop(client);
+    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_that_is_down_is_down_for_the_next_generation_at_once() {
+    let nobody = common::nobody();
+    let file = |version| {
+        format!(
+            "listen l\n bind WEB\n http-response set-header v {version}\n server s {nobody} check inter 100 fall 1\n"
+        )
+    };
+    let program = Changing::start(&file(1));
+    let until = std::time::Instant::now() + PATIENCE;
+    while program.column("l", "s", "status") != "DOWN" {
+        assert!(std::time::Instant::now() < until, "it is never found down");
+    }
+    let downs = program.column("l", "s", "chkdown");
+    program.change(&file(2).replace("inter 100", "inter 1h"));
+    assert_eq!(
+        (program.column("l", "s", "status"), program.column("l", "s", "chkdown")),
+        ("DOWN".into(), downs)
+    );
+}
+
+#[test]
+fn sockets_inside_of_the_process_are_kept() {
+    let (server, _) = counted();
+    let file = |version| {
+        format!(
+            "listen l\n bind WEB\n server s local@inner\nlisten inner\n bind local@inner\n \
+             http-response set-header X-Version {version}\n server s {server}\n"
+        )
+    };
+    let program = Changing::start(&file(1));
+    let mut client = connect(program.address);
+    for version in 2..12 {
+        get(&mut client, "").unwrap();
+        program.change(&file(version));
+        // A connection between the two may be one of before: its next response is its last.
+        let until = std::time::Instant::now() + PATIENCE;
+        while !get(&mut client, "").unwrap().to_lowercase().contains(&format!("x-version: {version}")) {
+            assert!(std::time::Instant::now() < until, "it stays with the generation before");
+        }
+        assert!(get(&mut connect(program.address), "").unwrap().contains("200 OK"));
+    }
+}
+
+#[test]
+fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
+    const RELOADS: usize = 25;
+    let (server, _) = counted();
+    let mut program = Changing::start(&front(0, server));
+    let over = Arc::new(AtomicBool::new(false));
+    let started = Arc::new(std::sync::Barrier::new(7));
+    let clients: Vec<_> = (0..6)
+        .map(|number| {
+            let (over, started, address) = (over.clone(), started.clone(), program.address);
+            std::thread::spawn(move || {
+                let keeps = number % 2 == 0;
+                let mut client = connect(address);
+                let (mut done, mut versions) = (0, std::collections::BTreeSet::new());
+                started.wait();
+                while !over.load(Ordering::Relaxed) {
+                    if !keeps {
+                        client = connect(address);
+                    }
+                    let answer = get(&mut client, if keeps { "" } else { "Connection: close\r\n" })
+                        .expect("an answer");
+                    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+                    assert!(!keeps || !answer.to_lowercase().contains("connection: close"), "{answer}");
+                    let version = answer
+                        .to_lowercase()
+                        .split("x-version: ")
+                        .nth(1)
+                        .unwrap()
+                        .split("\r\n")
+                        .next()
+                        .unwrap()
+                        .parse()
+                        .unwrap();
+                    versions.insert(version);
+                    done += 1;
+                }
+                (done, versions)
+            })
+        })
+        .collect();
+    started.wait();
+    program.change(&front(1, server));
+    let before = program.descriptors();
+    for version in 2..=RELOADS {
+        program.write(&front(version, server));
+        if version % 2 == 0 {
+            assert!(program.ask("reload").contains("Reloaded: generation"));
+        } else {
+            kill(Pid::from_raw(program.child.id() as i32), Signal::SIGHUP).unwrap();
+        }
+        while !program
+            .said
+            .next()
+            .unwrap()
+            .unwrap()
+            .contains(&format!("Reloaded: generation {version} serves."))
+        {}
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut all = 0;
+    for client in clients {
+        let (done, versions): (usize, std::collections::BTreeSet<usize>) = client.join().unwrap();
+        assert!(versions.len() > 1, "{versions:?}");
+        all += done;
+    }
+    assert_eq!(program.column("l", "FRONTEND", "req_tot"), all.to_string());
+    assert_eq!(program.column("l", "FRONTEND", "hrsp_2xx"), all.to_string());
+    // Connections to the server may be more or fewer; two lanes keep a few each.
+    let until = std::time::Instant::now() + PATIENCE;
+    while program.descriptors() > before + 12 || program.column("l", "FRONTEND", "scur") != "0" {
+        assert!(std::time::Instant::now() < until, "{} descriptors, {before} before", program.descriptors());
+    }
+    assert_eq!(program.column("l", "s", "scur"), "0");
+}
