@@ -259,10 +259,7 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert!(heard.contains(&taken.local_addr().unwrap().to_string()), "{heard}");
     program.write(&front(2, server).replace("WEB", "fd@99"));
     let answer = program.ask("reload");
-    assert!(
-        answer.contains("'fd@99', or other options for it, can be taken over when the process starts only"),
-        "{answer}"
-    );
+    assert!(answer.contains("'fd@99' can be taken over when the process starts only"), "{answer}");
     let answer = get(&mut client, "").unwrap().to_lowercase();
     assert!(answer.contains("x-version: 1"), "{answer}");
     program.change(&front(3, server));
@@ -282,6 +279,86 @@ fn what_needs_a_restart_is_told() {
         "{answer}"
     );
     assert!(answer.contains("Reloaded: generation 1 serves."), "{answer}");
+    let answer = program.ask("reload");
+    assert!(answer.contains("'nbthread' is what it was"), "it still is not what the file says: {answer}");
+    program.write(&front(3, server));
+    assert_eq!(
+        program.ask("reload").trim(),
+        "Reloaded: generation 3 serves.",
+        "it is what the process started with"
+    );
+}
+
+#[test]
+fn a_socket_keeps_its_options_and_its_file_whatever_becomes_of_a_reload() {
+    let (server, _) = counted();
+    let program = Changing::start(&front(1, server));
+    let path = program.folder.0.join("more");
+    let more = |mode: &str| format!("{} bind {} mode {mode}\n", front(2, server), path.display());
+    program.change(&more("600"));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    program.write(&format!("{} bind {}\n", more("660"), taken.local_addr().unwrap()));
+    assert!(program.ask("reload").contains("Not reloaded: generation 1 goes on."));
+    UnixStream::connect(&path).unwrap();
+    program.write(&more("660"));
+    let answer = program.ask("reload");
+    assert!(answer.contains("The socket at '") && answer.contains("more' is what it was"), "{answer}");
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn a_frontend_that_comes_back_counts_the_connections_that_it_has() {
+    let (server, _) = counted();
+    let (asked, asks) = std::sync::mpsc::channel();
+    let (allow, allowed) = std::sync::mpsc::channel::<()>();
+    let allowed = std::sync::Mutex::new(allowed);
+    let slow = origin(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        asked.send(()).unwrap();
+        let _ = allowed.lock().unwrap().recv();
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    let program = Changing::start(&front(1, slow));
+    let mut client = connect(program.address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    asks.recv_timeout(PATIENCE).unwrap();
+    let path = program.folder.0.join("other");
+    program.change(&format!("listen other\n bind {}\n bind WEB\n server s {server}\n", path.display()));
+    assert_eq!(program.column("other", "FRONTEND", "scur"), "0");
+    program.change(&front(2, slow));
+    assert_eq!(program.column("l", "FRONTEND", "scur"), "0", "that one is of the first generation still");
+    allow.send(()).unwrap();
+    let mut answer = [0; 4096];
+    let mut length = 0;
+    while !answer[..length].ends_with(b"ok") {
+        length += client.read(&mut answer[length..]).unwrap();
+    }
+    let until = std::time::Instant::now() + PATIENCE;
+    while program.column("l", "FRONTEND", "scur") != "1" {
+        assert!(std::time::Instant::now() < until, "it is not counted where it is now");
+    }
+    drop(client);
+    while program.column("l", "FRONTEND", "scur") != "0" {
+        assert!(std::time::Instant::now() < until, "it is counted for ever");
+    }
+}
+
+#[test]
+fn a_session_that_stays_with_its_generation_ends_with_the_process() {
+    let (server, _) = counted();
+    let file = |version| {
+        format!(
+            "listen l\n bind WEB\n tcp-request session set-var(sess.who) str(\"of {version}\")\n \
+             http-response set-header X-Who %[var(sess.who)]\n server s {server}\n"
+        )
+    };
+    let mut program = Changing::start(&file(1));
+    let mut client = connect(program.address);
+    get(&mut client, "").unwrap();
+    program.change(&file(2));
+    kill(Pid::from_raw(program.child.id() as i32), Signal::SIGUSR1).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    assert_eq!(program.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

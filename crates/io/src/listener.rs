@@ -157,7 +157,10 @@ pub fn accept_waiting(socket: impl AsFd) -> Option<Accepted> {
     loop {
         match acceptfrom_with(&socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((fd, peer)) => {
-                let tcp = matches!(peer.as_ref().map(SocketAddrAny::address_family), Some(AddressFamily::INET | AddressFamily::INET6));
+                let tcp = matches!(
+                    peer.as_ref().map(SocketAddrAny::address_family),
+                    Some(AddressFamily::INET | AddressFamily::INET6)
+                );
                 return Some(Accepted { fd, peer, tcp });
             }
             Err(errno) if fault(errno) == Fault::Connection => {}

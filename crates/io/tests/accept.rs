@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use manylane_io::{ACCEPTS_PER_ROUND, accept_waiting, Io, Kind, MOST_ACCEPTS_PER_ROUND, tcp_listener};
+use manylane_io::{ACCEPTS_PER_ROUND, Io, Kind, MOST_ACCEPTS_PER_ROUND, accept_waiting, tcp_listener};
 use std::cell::Cell;
 use std::net::TcpStream;
 use std::os::fd::AsFd;

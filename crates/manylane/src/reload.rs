@@ -3,8 +3,7 @@
 use crate::arguments::Arguments;
 use crate::{start, system};
 use manylane_config::diag::ExitCode as Code;
-use manylane_proxy::generation::Process;
-use manylane_proxy::{BoundListener, Generation};
+use manylane_proxy::{Beside, BoundListener, Generation};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -14,7 +13,7 @@ use std::task::{Poll, Waker};
 /// What was read: it is good, and its listeners are bound.
 pub(crate) struct Fresh {
     pub(crate) generation: Generation,
-    pub(crate) bound: Vec<BoundListener>,
+    pub(crate) listeners: Beside,
     /// Warnings, a line each.
     pub(crate) said: String,
 }
@@ -42,40 +41,20 @@ pub(crate) fn read(
         Code::Error => return Err(read.said + &read.verdict.errors),
         Code::Unusable => return Err(read.said + "No enabled listener found (check for 'bind' directives)."),
     }
-    let (generation, mut said) = (read.generation, read.said);
-    for name in fixed(process, &generation.process) {
+    let (mut generation, mut said) = (read.generation, read.said);
+    for name in generation.process.keep_what_is_fixed(process) {
         let _ = writeln!(said, "'{name}' is what it was when the process started; a change needs a restart.");
     }
-    let mut generation = generation;
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
-    let bound = manylane_proxy::bind_beside(&generation, lanes, system::owner, before)
+    let listeners = manylane_proxy::bind_beside(&generation, lanes, system::owner, before)
         .map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-    Ok(Fresh { generation, bound, said })
-}
-
-/// Keywords whose values are applied once, at the start, and that differ.
-fn fixed(before: &Process, now: &Process) -> Vec<&'static str> {
-    let sockets = |process: &Process| -> Vec<_> {
-        let all = process.stats_sockets.iter();
-        all.map(|socket| (socket.listener.endpoint.clone(), socket.level, socket.severity)).collect()
-    };
-    let all = [
-        ("nbthread", (before.lanes, before.most_lanes) != (now.lanes, now.most_lanes)),
-        ("cpu-map", before.cpu_map != now.cpu_map),
-        ("chroot", before.chroot != now.chroot),
-        ("user", before.user != now.user),
-        ("group", before.group != now.group),
-        ("daemon", before.daemon != now.daemon),
-        ("pidfile", before.pidfile != now.pidfile),
-        ("busy-polling", before.busy_polling != now.busy_polling),
-        ("tune.runqueue-depth", before.runqueue_depth != now.runqueue_depth),
-        ("tune.sched.low-latency", before.low_latency != now.low_latency),
-        ("profiling.tasks", before.profiling != now.profiling),
-        ("warn-blocked-traffic-after", before.warn_blocked != now.warn_blocked),
-        ("stats socket", sockets(before) != sockets(now)),
-        ("stats maxconn", before.stats_maxconn != now.stats_maxconn),
-    ];
-    all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+    for listener in &listeners.as_before {
+        let _ = writeln!(
+            said,
+            "The socket at '{listener}' is what it was; other options of it, or shards, need a restart."
+        );
+    }
+    Ok(Fresh { generation, listeners, said })
 }
 
 /// What becomes of a reload: what was said of it, or why all is as before.

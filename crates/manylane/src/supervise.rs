@@ -7,7 +7,7 @@ use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::load;
-use manylane_proxy::{BoundListener, Generation, Local, accept};
+use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1};
@@ -228,14 +228,20 @@ fn watch_signals(supervisor: Remote) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Has a lane do something to its side of a generation.
-fn order(lane: LaneId, generation: &Arc<Generation>, what: impl FnOnce(&Rc<Local>) + Send + 'static) {
+/// Has a lane do something to its side of a generation. Whether there is memory to tell it.
+fn order(
+    lane: LaneId,
+    class: Class,
+    generation: &Arc<Generation>,
+    what: impl FnOnce(&Rc<Local>) + Send + 'static,
+) -> bool {
     let generation = generation.clone();
-    let _ = Remote::new(lane).spawn_with(&ORDER, Class::Urgent, move |_| async move {
+    let ordered = Remote::new(lane).spawn_with(&ORDER, class, move |_| async move {
         if let Some(local) = Local::of(&generation) {
             what(&local);
         }
     });
+    ordered.is_ok()
 }
 
 /// What serves. Generations are counted from 0.
@@ -261,6 +267,8 @@ enum Reloading {
     /// The lanes begin to serve what was read. What was said of it, and how many of them accept; what served before.
     Begins {
         before: Serving,
+        /// What happens when all of them do, and not before: so there is nothing to undo.
+        effects: Box<dyn FnOnce()>,
         said: String,
         accepting: usize,
     },
@@ -284,6 +292,8 @@ struct Supervisor {
     next_askers: Vec<Asker>,
     /// There is to be a next.
     again: bool,
+    /// The process ends: there is no next.
+    stops: bool,
     /// The last number that a generation got.
     numbers: u64,
     quiet: bool,
@@ -297,7 +307,7 @@ impl Supervisor {
             let Serving { number, generation, bound } = &self.serving;
             let (number, fresh, bound, all) =
                 (*number, generation.clone(), bound.clone(), self.lanes.clone());
-            order(lane, before.unwrap_or(generation), move |local| {
+            let ordered = order(lane, Class::Urgent, before.unwrap_or(generation), move |local| {
                 let own = if Arc::ptr_eq(local.generation(), &fresh) {
                     local.clone()
                 } else {
@@ -309,21 +319,21 @@ impl Supervisor {
                 };
                 tell(supervisor, event);
             });
+            if !ordered {
+                tell(supervisor, Event::Refused(number, "a lane has no memory to be told to accept".into()));
+            }
         }
     }
 
-    /// Somebody wants the files to be read again: now, or as soon as all lanes serve, since only then all can change.
-    fn reload(&mut self, now: bool) {
+    /// Somebody wants the files to be read again.
+    fn note(&mut self) {
         self.again = true;
         self.next_askers.extend(ASKERS.take());
-        if now {
-            self.read();
-        }
     }
 
     /// Begins the next reload, if one is asked for and none is under way.
     fn read(&mut self) {
-        if !self.again || !matches!(self.reloading, Reloading::No) {
+        if !self.again || self.stops || !matches!(self.reloading, Reloading::No) {
             return;
         }
         self.again = false;
@@ -344,25 +354,22 @@ impl Supervisor {
 
     /// The files were read.
     fn was_read(&mut self, outcome: Result<Box<Fresh>, String>) {
-        let Fresh { mut generation, bound, said } = match outcome {
+        let Fresh { mut generation, listeners, said } = match outcome {
             Ok(fresh) => *fresh,
             Err(error) => return self.over(Err(error)),
         };
         generation.inherit(&self.serving.generation, self.here.now());
         self.numbers += 1;
-        let fresh =
-            Serving { number: self.numbers, generation: Arc::new(generation), bound: Arc::new(bound) };
+        let generation = Arc::new(generation);
+        let Beside { bound, backlogs, .. } = listeners;
+        let fresh = Serving { number: self.numbers, generation: generation.clone(), bound: Arc::new(bound) };
         let before = std::mem::replace(&mut self.serving, fresh);
-        self.shows();
         self.begin(Some(&before.generation));
-        self.reloading = Reloading::Begins { before, said, accepting: 0 };
-    }
-
-    /// The run-time interface works on what serves.
-    fn shows(&self) {
-        if let Some(Reloads { current, .. }) = &self.reloads {
-            current.replace(self.serving.generation.clone());
-        }
+        let effects = Box::new(move || {
+            generation.take_effect();
+            backlogs.take_effect();
+        });
+        self.reloading = Reloading::Begins { before, effects, said, accepting: 0 };
     }
 
     /// A lane accepts for the newest generation.
@@ -372,11 +379,19 @@ impl Supervisor {
         if *accepting < self.lanes.len() {
             return;
         }
-        if let Reloading::Begins { before, said, .. } = std::mem::replace(&mut self.reloading, Reloading::No)
-        {
-            self.reloading = Reloading::Retires { number: before.number, said, done: 0 };
-            self.retire(before.number, before.generation, Local::retire);
+        let Reloading::Begins { before, effects, said, .. } =
+            std::mem::replace(&mut self.reloading, Reloading::No)
+        else {
+            return;
+        };
+        effects();
+        // Once more: the run-time interface worked on the one before until now.
+        self.serving.generation.inherit_servers(&before.generation, self.here.now());
+        if let Some(Reloads { current, .. }) = &self.reloads {
+            current.replace(self.serving.generation.clone());
         }
+        self.reloading = Reloading::Retires { number: before.number, said, done: 0 };
+        self.retire(before.number, before.generation, Local::retire);
     }
 
     /// A lane has let go of a generation.
@@ -396,7 +411,6 @@ impl Supervisor {
         }
         if let Reloading::Begins { before, .. } = std::mem::replace(&mut self.reloading, Reloading::No) {
             let failed = std::mem::replace(&mut self.serving, before);
-            self.shows();
             self.retire(failed.number, failed.generation, Local::stop);
             self.over(Err(error));
         }
@@ -406,10 +420,13 @@ impl Supervisor {
     fn retire(&mut self, number: u64, generation: Arc<Generation>, how: fn(&Local)) {
         let supervisor = self.here.remote();
         for &lane in &*self.lanes {
-            order(lane, &generation, move |local| {
+            let ordered = order(lane, Class::Urgent, &generation, move |local| {
                 how(local);
                 tell(supervisor, Event::Retired(number));
             });
+            if !ordered {
+                tell(supervisor, Event::Retired(number)); // it serves both, then
+            }
         }
         self.retired.push(Retired { number, generation, emptied: Vec::new() });
     }
@@ -425,7 +442,8 @@ impl Supervisor {
         if retired.emptied.len() == self.lanes.len() {
             let Retired { generation, .. } = self.retired.swap_remove(place);
             for &lane in &*self.lanes {
-                order(lane, &generation, |local| local.remove());
+                // Behind connections that were sent to that lane before.
+                order(lane, Class::Bulk, &generation, |local| local.remove());
             }
         }
     }
@@ -433,22 +451,21 @@ impl Supervisor {
     /// A reload is over.
     fn over(&mut self, outcome: Outcome) {
         self.reloading = Reloading::No;
-        match &outcome {
-            Ok(_) if self.quiet => {}
-            Ok(said) => {
-                eprint!("{said}");
-                say::notice(format_args!("Reloaded: generation {} serves.", self.serving.number));
-            }
-            Err(said) => {
-                eprintln!("{}", said.trim_end());
-                say::alert(format_args!("Not reloaded: generation {} goes on.", self.serving.number));
-            }
+        let number = self.serving.number;
+        let (end, severity) = match outcome {
+            Ok(_) => (format!("Reloaded: generation {number} serves."), "NOTICE"),
+            Err(_) => (format!("Not reloaded: generation {number} goes on."), "ALERT"),
+        };
+        if !self.quiet || outcome.is_err() {
+            let (Ok(said) | Err(said)) = &outcome;
+            let (said, end) = (said.trim_end().to_owned(), end.clone());
+            // Whoever reads may be slow, and a lane must not wait.
+            let _ =
+                std::thread::Builder::new().name("say".into()).spawn(move || say::all(&said, severity, &end));
         }
         let told = match outcome {
-            Ok(said) => Ok(format!("{said}Reloaded: generation {} serves.", self.serving.number)),
-            Err(said) => {
-                Err(format!("{}\nNot reloaded: generation {} goes on.", said.trim_end(), self.serving.number))
-            }
+            Ok(said) => Ok(said + &end),
+            Err(said) => Err(format!("{}\n{end}", said.trim_end())),
         };
         for asker in self.askers.drain(..) {
             asker.answer(told.clone());
@@ -479,18 +496,21 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
             askers: Vec::new(),
             next_askers: Vec::new(),
             again: false,
+            stops: false,
             numbers: 0,
             quiet,
         };
         supervisor.begin(None);
-        let (mut accepting, mut started, mut stopping) = (0, Some(started), false);
-        while !stopping
-            || matches!(supervisor.reloading, Reloading::Begins { .. } | Reloading::Retires { .. })
-        {
+        let (mut accepting, mut started) = (0, Some(started));
+        if ASKERS.with_borrow(|askers| !askers.is_empty()) {
+            supervisor.note();
+        }
+        // It stops when no reload is under way: what is being read holds the sockets, and lanes have to agree on what serves.
+        while !supervisor.stops || !matches!(supervisor.reloading, Reloading::No) {
             match next_event().await {
                 Event::Failed(error) => break 'running Ending::Failed(error),
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => break 'running Ending::Signal(signal),
-                Event::Signal(SIGUSR1) => stopping = true, // when the lanes agree on what serves
+                Event::Signal(SIGUSR1) => supervisor.stops = true,
                 Event::Accepting(0) => {
                     accepting += 1;
                     if accepting == count
@@ -501,7 +521,14 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                     }
                 }
                 Event::Refused(0, error) => break 'running Ending::Failed(error),
-                Event::Signal(SIGHUP) | Event::Asked => supervisor.reload(started.is_none()),
+                Event::Signal(SIGHUP) | Event::Asked => {
+                    supervisor.note();
+                    // Only where all lanes serve all can change.
+                    if started.is_none() {
+                        supervisor.read();
+                    }
+                }
+                Event::Read(_) if supervisor.stops => supervisor.over(Err("The process ends.".into())),
                 Event::Read(outcome) => supervisor.was_read(outcome),
                 Event::Accepting(number) => supervisor.accepts(number),
                 Event::Refused(number, error) => supervisor.refused(number, error),
@@ -511,10 +538,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Signal(_) | Event::Ready(_) => {}
             }
         }
-        supervisor.again = false;
-        for asker in supervisor.askers.drain(..).chain(supervisor.next_askers.drain(..)) {
-            asker.answer(Err("Not reloaded: the process ends.".into()));
-        }
+        supervisor.note();
+        supervisor.next_askers.drain(..).for_each(refuse);
         let Serving { generation, bound, .. } = supervisor.serving;
         drop(bound);
         stop(here, &generation, &lanes, quiet).await
@@ -525,13 +550,17 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
     ending
 }
 
+fn refuse(asker: Asker) {
+    asker.answer(Err("Not reloaded: the process ends.".into()));
+}
+
 /// The soft stop: no new connections; those that are there may finish, within `hard-stop-after`.
 async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet: bool) -> Ending {
     if !generation.process.grace.is_zero() {
         here.sleep(generation.process.grace).await;
     }
     for &lane in lanes {
-        order(lane, generation, |local| {
+        order(lane, Class::Urgent, generation, |local| {
             // Processors are for the successor.
             if let Some(here) = Here::current() {
                 here.set_busy_poll(Duration::ZERO);
@@ -552,6 +581,7 @@ async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet:
                 Event::Emptied(..) if lanes.iter().all(|lane| load(*lane) == 0) => return Ending::Done,
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
                 Event::Failed(error) => return Ending::Failed(error),
+                Event::Asked => ASKERS.take().into_iter().for_each(refuse),
                 _ => {}
             }
         }

@@ -15,6 +15,7 @@ fn stays(own: usize, others: usize) -> bool {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let _presence = Presence::new();
+            drop(Presence::new()); // of a generation that was replaced
             let _seats: Vec<_> = (0..others).map(|_| Seat::here()).collect();
             tell.send(lane::current()).unwrap();
             let _ = over.recv(); // an error: nothing is ever sent

@@ -26,7 +26,7 @@ sockets! {
     mod termination;
 
     pub use generation::Generation;
-    pub use run::{Beside, BindFailure, BoundListener, Local, accept, bind, bind_beside, bind_listener};
+    pub use run::{Backlogs, Beside, BindFailure, BoundListener, Local, accept, bind, bind_beside, bind_listener};
     pub use termination::{Cause, Phase, Termination};
 
     /// Lanes of a process at most.

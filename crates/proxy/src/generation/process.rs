@@ -100,6 +100,46 @@ pub struct Process {
     pub description: Option<Box<str>>,
 }
 
+impl Process {
+    /// What is applied once, when the process starts, stays what it is in `before`. The keywords whose values differ.
+    pub fn keep_what_is_fixed(&mut self, before: &Self) -> Vec<&'static str> {
+        let mut differ = Vec::new();
+        macro_rules! keep {
+            ($($keyword:literal: $($field:ident)+),+ $(,)?) => { $({
+                if $(self.$field != before.$field)||+ {
+                    differ.push($keyword);
+                }
+                $(self.$field = before.$field.clone();)+
+            })+ };
+        }
+        keep! {
+            "nbthread": lanes most_lanes,
+            "cpu-map": cpu_map,
+            "chroot": chroot,
+            "user": user,
+            "group": group,
+            "daemon": daemon,
+            "pidfile": pidfile,
+            "busy-polling": busy_polling,
+            "tune.runqueue-depth": runqueue_depth,
+            "tune.sched.low-latency": low_latency,
+            "profiling.tasks": profiling,
+            "warn-blocked-traffic-after": warn_blocked,
+            "stats socket": stats_sockets,
+            "stats maxconn": stats_maxconn,
+        }
+        differ
+    }
+}
+
+impl PartialEq for RuntimeSocket {
+    fn eq(&self, other: &Self) -> bool {
+        let (own, its) = (&self.listener, &other.listener);
+        (&own.endpoint, &own.options, &own.user, &own.group) == (&its.endpoint, &its.options, &its.user, &its.group)
+            && (self.level, self.severity) == (other.level, other.severity)
+    }
+}
+
 /// A socket of the run-time interface.
 #[derive(Debug)]
 pub struct RuntimeSocket {

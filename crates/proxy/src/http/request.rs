@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) enum NoMore {
     /// Something came that is none; it was answered.
     Refused,
-    /// Nothing came: the client left, or was idle for too long, or the process stops.
+    /// Nothing came: the client left, or was idle for too long, or the generation ends.
     End,
 }
 

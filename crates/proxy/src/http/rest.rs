@@ -133,7 +133,7 @@ impl Session<'_> {
     }
 }
 
-/// Waits until the client sends something or leaves, the process stops if that matters, or the deadline has come.
+/// Waits until the client sends something or leaves, the generation ends if that matters, or the deadline has come.
 pub(super) fn until(
     receive: impl FnOnce(&mut Context<'_>) -> Poll<Result<Option<Segment>, TransferError>>,
     stopping: Option<(&Event, &mut Place)>,

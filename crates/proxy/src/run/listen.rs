@@ -74,13 +74,18 @@ pub struct Beside {
     pub bound: Vec<BoundListener>,
     /// As their lines name them: those whose options are not what the file says, since their sockets were there before.
     pub as_before: Vec<Box<str>>,
-    backlogs: Vec<(Arc<[Bound]>, u32)>,
+    /// Those of sockets that were there before.
+    pub backlogs: Backlogs,
 }
 
-impl Beside {
-    /// The generation serves: backlogs are what it says.
+/// What becomes of the backlogs of sockets.
+#[derive(Debug)]
+pub struct Backlogs(Vec<(Arc<[Bound]>, u32)>);
+
+impl Backlogs {
+    /// The generation serves: they are what it says.
     pub fn take_effect(&self) {
-        for (sockets, backlog) in &self.backlogs {
+        for (sockets, backlog) in &self.0 {
             // Where it cannot be changed, it is what it was: nobody who connects is lost by that.
             let _ = sockets.iter().try_for_each(|socket| socket.set_backlog(*backlog));
         }
@@ -124,7 +129,7 @@ pub fn bind_beside(
         }
         bind_listener(listener, lanes, &owner).map(Into::into)
     })?;
-    Ok(Beside { bound, as_before, backlogs })
+    Ok(Beside { bound, as_before, backlogs: Backlogs(backlogs) })
 }
 
 fn bind_each(

@@ -10,6 +10,6 @@ mod succeed;
 pub(crate) use checks::say;
 pub(crate) use event::{Event, Place};
 pub(crate) use idle::Idle;
-pub use listen::{Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener};
+pub use listen::{Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener};
 pub(crate) use listen::Ticket;
 pub use local::Local;
