@@ -303,6 +303,12 @@ fn a_socket_keeps_its_options_and_its_file_whatever_becomes_of_a_reload() {
     program.write(&more("660"));
     let answer = program.ask("reload");
     assert!(answer.contains("The socket at '") && answer.contains("more' is what it was"), "{answer}");
+    program.write(&more("600"));
+    assert_eq!(
+        program.ask("reload").trim(),
+        "Reloaded: generation 3 serves.",
+        "it is what the file says again"
+    );
     UnixStream::connect(&path).unwrap();
 }
 

@@ -4,7 +4,6 @@
 
 use super::{Backend, Frontend, Generation, Listener, Server};
 use crate::places::Places;
-use manylane_net::ListenOptions;
 use manylane_sched::Time;
 use manylane_sync::Arc;
 
@@ -81,16 +80,6 @@ impl Frontend {
     pub(crate) fn listener_like(&self, other: &Listener) -> Option<&Listener> {
         let same = |own: &&Listener| own.endpoint == other.endpoint;
         self.listeners.get(other.index).filter(same).or_else(|| self.listeners.iter().find(same))
-    }
-}
-
-impl Listener {
-    /// Whether a socket that was made for one is what the other asks for, where `lanes` serve: the backlog can be changed.
-    pub(crate) fn has_socket_of(&self, other: &Self, lanes: usize) -> bool {
-        let other_options = ListenOptions { backlog: self.options.backlog, ..other.options.clone() };
-        self.options == other_options
-            && (&self.user, &self.group) == (&other.user, &other.group)
-            && self.sockets(lanes) == other.sockets(lanes)
     }
 }
 

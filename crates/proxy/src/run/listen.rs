@@ -4,7 +4,7 @@ use super::local::Local;
 use crate::generation::{Frontend, Generation, Listener, Owner, has_lanes};
 use crate::places::Places;
 use crate::session::Session;
-use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, listen_sharded};
+use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, ListenOptions, listen_sharded};
 use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::collections::HashMap;
@@ -24,6 +24,25 @@ pub struct BoundListener {
     frontend: usize,
     listener: usize,
     sockets: Arc<[Bound]>,
+    /// With what they were made, whatever the file says since.
+    made: Made,
+}
+
+/// What a socket is made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Made {
+    options: ListenOptions,
+    user: Option<Owner>,
+    group: Option<Owner>,
+    count: usize,
+}
+
+impl Made {
+    /// As a listener asks for it, where `lanes` serve.
+    fn of(listener: &Listener, lanes: usize) -> Self {
+        let count = if matches!(listener.endpoint, Endpoint::Ip(_)) { listener.sockets(lanes) } else { 1 };
+        Self { options: listener.options.clone(), user: listener.user.clone(), group: listener.group.clone(), count }
+    }
 }
 
 impl BoundListener {
@@ -64,7 +83,10 @@ pub fn bind(
     lanes: usize,
     owner: impl Fn(bool, &str) -> Result<u32, String>,
 ) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
-    bind_each(generation, |listener| bind_listener(listener, lanes, &owner).map(Into::into))
+    bind_each(generation, |listener| {
+        let sockets = bind_listener(listener, lanes, &owner)?;
+        Ok((sockets.into(), Made::of(listener, lanes)))
+    })
 }
 
 /// What [`bind_beside`] gives.
@@ -113,13 +135,15 @@ pub fn bind_beside(
     let bound = bind_each(generation, |listener| {
         // Two lines with one address have two sockets.
         if let Some(same) = known.get_mut(&listener.endpoint).and_then(Vec::pop) {
-            if of(same).options.backlog != listener.options.backlog {
-                backlogs.push((same.sockets.clone(), listener.options.backlog));
+            let (wanted, mut made) = (Made::of(listener, lanes), same.made.clone());
+            if made.options.backlog != wanted.options.backlog {
+                backlogs.push((same.sockets.clone(), wanted.options.backlog));
+                made.options.backlog = wanted.options.backlog;
             }
-            if !listener.has_socket_of(of(same), lanes) {
+            if made != wanted {
                 as_before.push(listener.written.clone());
             }
-            return Ok(same.sockets.clone());
+            return Ok((same.sockets.clone(), made));
         }
         if matches!(listener.endpoint, Endpoint::Descriptor(_) | Endpoint::SocketPair(_)) {
             return Err(format!(
@@ -127,21 +151,23 @@ pub fn bind_beside(
                 listener.written
             ));
         }
-        bind_listener(listener, lanes, &owner).map(Into::into)
+        let sockets = bind_listener(listener, lanes, &owner)?;
+        Ok((sockets.into(), Made::of(listener, lanes)))
     })?;
     Ok(Beside { bound, as_before, backlogs: Backlogs(backlogs) })
 }
 
 fn bind_each(
     generation: &Generation,
-    mut one: impl FnMut(&Listener) -> Result<Arc<[Bound]>, String>,
+    mut one: impl FnMut(&Listener) -> Result<(Arc<[Bound]>, Made), String>,
 ) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
     for frontend in &generation.frontends {
         for listener in &frontend.listeners {
             match one(listener) {
-                Ok(sockets) => bound.push(BoundListener {
+                Ok((sockets, made)) => bound.push(BoundListener {
+                    made,
                     frontend: frontend.number,
                     listener: listener.index,
                     sockets,
