@@ -23,6 +23,9 @@ pub const LARGE_READ: usize = manylane_buf::MAX_CLUSTER;
 /// so they arrive together, and go out together.
 pub const CLUSTERS_PER_READ: usize = 4;
 
+/// Bytes of them all.
+pub const READ_AT_ONCE: usize = CLUSTERS_PER_READ * LARGE_READ;
+
 /// Bytes from which on io_uring sends with a call of its own, at once: what is large leaves the clusters that were just filled while
 /// they are in the cache, and those are filled again next. What is smaller rides along with all others.
 pub const SENT_AT_ONCE: usize = LARGE_READ;

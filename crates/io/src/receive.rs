@@ -10,8 +10,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub(crate) enum Place<'a> {
     /// One piece.
     Segment(&'a mut Option<Segment>),
-    /// All that is there, behind what the chain has.
-    Chain(&'a mut Chain),
+    /// All that is there, up to about so many bytes, behind what the chain has.
+    Chain(&'a mut Chain, usize),
 }
 
 /// Bytes that a read brought, and how many would have fitted.
@@ -25,8 +25,8 @@ impl Place<'_> {
     #[inline]
     pub(crate) fn read(&mut self, fd: BorrowedFd<'_>, large: bool) -> Result<Read, Errno> {
         match self {
-            Self::Chain(chain) if large => several(fd, chain),
-            Self::Chain(chain) => {
+            Self::Chain(chain, most) if large && *most > LARGE_READ => several(fd, chain, *most / LARGE_READ),
+            Self::Chain(chain, _) => {
                 let (read, segment) = one(fd, large)?;
                 if let Some(segment) = segment {
                     chain.push_back(segment).map_err(|_| Errno::NOMEM)?;
@@ -46,7 +46,18 @@ impl Place<'_> {
     pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), Errno> {
         match self {
             Self::Segment(place) => **place = arrived.pop_front(),
-            Self::Chain(chain) => chain.append_chain(arrived).map_err(|_| Errno::NOMEM)?,
+            Self::Chain(chain, most) if arrived.len() <= *most => {
+                chain.append_chain(arrived).map_err(|_| Errno::NOMEM)?;
+            }
+            Self::Chain(chain, most) => {
+                let mut taken = 0;
+                while taken < *most
+                    && let Some(segment) = arrived.pop_front()
+                {
+                    taken += segment.len();
+                    chain.push_back(segment).map_err(|_| Errno::NOMEM)?;
+                }
+            }
         }
         Ok(())
     }
@@ -64,12 +75,12 @@ fn one(fd: BorrowedFd<'_>, large: bool) -> Result<(Read, Option<Segment>), Errno
     Ok((Read { bytes, room }, (bytes > 0).then(|| cluster.into_segment())))
 }
 
-/// Into as many large clusters as there are, up to [`CLUSTERS_PER_READ`].
-fn several(fd: BorrowedFd<'_>, chain: &mut Chain) -> Result<Read, Errno> {
+/// Into as many large clusters as there are, up to so many and [`CLUSTERS_PER_READ`].
+fn several(fd: BorrowedFd<'_>, chain: &mut Chain, most: usize) -> Result<Read, Errno> {
     let mut clusters = [const { None::<Cluster> }; CLUSTERS_PER_READ];
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; CLUSTERS_PER_READ];
     let (mut wanted, mut room) = (0, 0);
-    for (place, vector) in clusters.iter_mut().zip(&mut vectors) {
+    for (place, vector) in clusters.iter_mut().zip(&mut vectors).take(most) {
         let Ok(cluster) = Cluster::alloc(LARGE_READ) else { break };
         let spare = place.insert(cluster).spare_mut();
         *vector = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };

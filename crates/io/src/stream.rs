@@ -3,7 +3,7 @@
 use crate::core::{Core, Direction, Nature, backend};
 use crate::driver::Io;
 use crate::error::{Call, Error};
-use crate::limits::SENT_AHEAD;
+use crate::limits::{LARGE_READ, SENT_AHEAD};
 use crate::listener::Early;
 use crate::receive::Place;
 use crate::slab::Key;
@@ -114,16 +114,24 @@ impl Stream {
         self.poll_receive(&mut Place::Segment(&mut segment), context).map_ok(|_| segment)
     }
 
-    /// Puts the next bytes behind `into`; false at the end of the stream. As [`recv`](Self::recv), but it takes all that arrived already, and
+    /// Puts the next bytes behind `into`; false at the end of the stream. As [`recv`](Self::recv), but it takes what arrived already, and
     /// with one call up to [`CLUSTERS_PER_READ`](crate::CLUSTERS_PER_READ) large clusters while full reads follow one another: for bulk, which then
     /// goes out with one call, too.
+    ///
+    /// `most` is how many bytes are wanted, up to [`READ_AT_ONCE`](crate::READ_AT_ONCE). It is kept to within a cluster of 2 KiB, and counts as
+    /// 16 KiB if it is less.
     ///
     /// # Errors
     /// As [`recv`](Self::recv). When there is no memory, bytes may be lost, and the stream is of no more use.
     #[inline]
-    pub fn recv_chain<'a>(&'a self, into: &'a mut Chain) -> impl Future<Output = Result<bool, Error>> + 'a {
-        Waiting::new(&self.core, self.key, Direction::Read, |context| {
-            self.poll_receive(&mut Place::Chain(into), context)
+    pub fn recv_chain<'a>(
+        &'a self,
+        into: &'a mut Chain,
+        most: usize,
+    ) -> impl Future<Output = Result<bool, Error>> + 'a {
+        let most = most.max(LARGE_READ);
+        Waiting::new(&self.core, self.key, Direction::Read, move |context| {
+            self.poll_receive(&mut Place::Chain(into, most), context)
         })
     }
 
@@ -156,6 +164,13 @@ impl Stream {
         Waiting::new(&self.core, self.key, Direction::Write, move |context| {
             self.poll_out(chain.take(), SENT_AHEAD, context)
         })
+    }
+
+    /// Bytes that were handed over and are not the kernel's yet. While a task waits in [`send`](Self::send), it is woken whenever there are
+    /// fewer: so it can tell a partner that takes little from one that takes nothing.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        backend!(self.core, driver => driver.unsent(self.key))
     }
 
     /// Waits until all that was handed over is the kernel's.

@@ -6,12 +6,14 @@ mod common;
 
 use common::*;
 use manylane_buf::Chain;
-use manylane_io::{Kind, Shutdown};
+use manylane_io::{Kind, LARGE_READ, READ_AT_ONCE, SMALL_READ, Shutdown};
 use rustix::event::PollFlags;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -44,6 +46,8 @@ on_both_drivers! {
     a_sleeping_lane_is_woken_from_another_thread;
     a_reset_is_not_lost_when_a_stream_is_given_up;
     bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving;
+    a_read_into_a_chain_takes_no_more_than_was_asked_for;
+    who_waits_to_send_is_woken_when_the_partner_takes_some;
 }
 
 fn bytes_sent_are_received_in_order(kind: Kind) {
@@ -626,20 +630,88 @@ fn bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving(kind: K
                 if turn == 1 {
                     got.push_back(b.recv().await.unwrap().unwrap()).unwrap();
                 } else {
-                    assert!(b.recv_chain(&mut got).await.unwrap());
+                    assert!(b.recv_chain(&mut got, READ_AT_ONCE).await.unwrap());
                 }
             }
             assert!(got.to_vec() == bulk, "turn {turn}");
             for n in 0..20 {
                 b.send(&mut chain(&[turn as u8])).await.unwrap();
                 let mut got = Chain::new();
-                assert!(b.recv_chain(&mut got).await.unwrap());
+                assert!(b.recv_chain(&mut got, READ_AT_ONCE).await.unwrap());
                 assert_eq!(got.to_vec(), [n]);
             }
         }
         for _ in 0..3 {
             let mut got = Chain::new();
-            assert!(!b.recv_chain(&mut got).await.unwrap() && got.is_empty(), "the end, again and again");
+            assert!(
+                !b.recv_chain(&mut got, READ_AT_ONCE).await.unwrap() && got.is_empty(),
+                "the end, again and again"
+            );
         }
+    });
+}
+
+/// The whole is on its way before the first read, so that more would be there.
+fn a_read_into_a_chain_takes_no_more_than_was_asked_for(kind: Kind) {
+    const BULK: usize = 4 << 20;
+    run(kind, |io| async move {
+        let (a, b) = tcp_pair(&io).await;
+        let bulk = pattern(BULK);
+        let sent = bulk.clone();
+        spawn(&io, async move {
+            a.send(&mut chain(&sent)).await.unwrap();
+            a.close().await.unwrap();
+        });
+        let (mut all, mut largest) = (Chain::new(), 0);
+        let mut most = [LARGE_READ, 3 * LARGE_READ, READ_AT_ONCE].into_iter().cycle();
+        loop {
+            let most = most.next().unwrap();
+            let mut got = Chain::new();
+            if !b.recv_chain(&mut got, most).await.unwrap() {
+                break;
+            }
+            assert!(got.len() < most + SMALL_READ, "{} of {most}", got.len());
+            largest = largest.max(got.len());
+            all.append_chain(&mut got).unwrap();
+        }
+        assert!(all.to_vec() == bulk);
+        assert!(largest > LARGE_READ, "{largest}: bulk comes in more than a cluster a read");
+    });
+}
+
+/// A partner that takes little is told from one that takes nothing.
+fn who_waits_to_send_is_woken_when_the_partner_takes_some(kind: Kind) {
+    const BULK: usize = 512 << 10;
+    run(kind, |io| async move {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&ours, 16 << 10).unwrap(); // so that it takes many goes
+        theirs.set_nonblocking(true).unwrap();
+        let ours = io.stream(ours).unwrap();
+        let left: Rc<RefCell<Vec<usize>>> = Rc::default();
+        let seen = left.clone();
+        spawn(&io, async move {
+            let mut bulk = chain(&pattern(BULK));
+            assert!(bulk.segment_count() < manylane_io::SEGMENTS_PER_WRITE, "one call might take all of it");
+            let mut sending = pin!(ours.send(&mut bulk));
+            poll_fn(|context| {
+                let outcome = sending.as_mut().poll(context);
+                seen.borrow_mut().push(ours.unsent());
+                outcome
+            })
+            .await
+            .unwrap();
+            seen.borrow_mut().push(0); // io_uring keeps a little of it
+        });
+        let mut room = vec![0; 8 << 10];
+        let mut total = 0;
+        // It is polled by nobody but the driver's wake-ups.
+        while left.borrow().last() != Some(&0) {
+            total += theirs.read(&mut room).unwrap_or(0);
+            rounds(&io, 1).await;
+        }
+        let left = left.borrow();
+        assert!(left.is_sorted_by(|a, b| a >= b), "{left:?}");
+        let steps = left.windows(2).filter(|two| two[1] < two[0] && two[1] > 0).count();
+        assert!(steps >= 3, "{left:?} after {total} bytes: it saw how its partner got on");
     });
 }

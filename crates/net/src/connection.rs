@@ -111,13 +111,13 @@ impl Connection {
         }
     }
 
-    /// Puts the next bytes behind `into`, as many as are there, within bounds; false at the end. For bulk.
+    /// Puts the next bytes behind `into`, as many as are there, up to about `most`, or 16 KiB if that is less; false at the end. For bulk.
     ///
     /// # Errors
     /// [`TransferError`].
-    pub async fn recv_chain(&self, into: &mut Chain) -> Result<bool, TransferError> {
+    pub async fn recv_chain(&self, into: &mut Chain, most: usize) -> Result<bool, TransferError> {
         match self {
-            Self::Socket(stream) => stream.recv_chain(into).await.map_err(TransferError::Socket),
+            Self::Socket(stream) => stream.recv_chain(into, most).await.map_err(TransferError::Socket),
             Self::Local(local) => local.recv_chain(into).await.map_err(TransferError::Local),
         }
     }
@@ -142,6 +142,16 @@ impl Connection {
                 let sent = local.socket.send_chain_async(chain).await;
                 sent.map(|_| ()).map_err(TransferError::Local)
             }
+        }
+    }
+
+    /// Bytes that were handed over and not taken yet. Who waits in [`send`](Self::send) is woken when there are fewer. Inside of the
+    /// process it is always 0.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        match self {
+            Self::Socket(stream) => stream.unsent(),
+            Self::Local(_) => 0,
         }
     }
 

@@ -63,6 +63,11 @@ impl Epoll {
         self.sources.borrow_mut().get(key).is_some_and(|source| source.readable || !source.registered)
     }
 
+    /// Bytes of a source's outbox.
+    pub(crate) fn unsent(&self, key: Key) -> usize {
+        self.sources.borrow_mut().get(key).map_or(0, |source| source.outbox.len())
+    }
+
     /// Sends `chain` by reference, behind what was handed over before. What the socket does not take now is moved into the
     /// source, and goes out as the socket takes it, whether the task still waits or not. Ready when nothing is left.
     #[inline]
@@ -135,14 +140,16 @@ impl Epoll {
                 (fd, std::mem::take(&mut source.outbox))
             });
         let Some((fd, mut outbox)) = taken else { return };
+        let before = outbox.len();
         let sent = transmit(fd, &mut outbox, core.tallies); // rule 2 of the core
+        let some = outbox.len() < before;
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return };
         self.stopped_at(source, key, sent);
         let writer = match sent {
             Ok(Sent::Full | Sent::Enough) => {
-                source.outbox = outbox;
-                return;
+                std::mem::swap(&mut source.outbox, &mut outbox);
+                if some { source.writer.take() } else { None } // who waits for the rest does so again
             }
             Ok(Sent::All) | Err(_) => source.writer.take(),
         };

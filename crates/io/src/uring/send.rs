@@ -21,6 +21,11 @@ static VECTORS: LazyLock<Pool<Vectors>> =
     LazyLock::new(|| Pool::new("io vectors").expect("the size is a constant above zero"));
 
 impl Uring {
+    /// Bytes of a source's outbox, which has them until the operation that sends them is done.
+    pub(crate) fn unsent(&self, key: Key) -> usize {
+        self.sources.borrow_mut().get(key).map_or(0, |source| source.outbox.len())
+    }
+
     /// Hands the chain over, and waits until at most `ahead` bytes are left. A large one goes out at once, as far as the socket takes it, when
     /// nothing is before it ([`SENT_AT_ONCE`]).
     pub(crate) fn poll_send(
@@ -74,7 +79,9 @@ impl Uring {
 
     /// Begins to send what is in the outbox, which stays as it is but for what is put behind it.
     fn send(&self, core: &Core, source: &mut Source, key: Key, fd: RawFd) -> Result<(), Error> {
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        // Of more than what is sent ahead, part after part is done, so that the task that waits sees how it gets on.
+        let whole = if source.outbox.len() <= SENT_AHEAD { libc::MSG_WAITALL } else { 0 };
+        let flags = libc::MSG_NOSIGNAL | whole;
         source.fd = fd;
         let entry = match (source.outbox.segment_count(), source.outbox.front()) {
             (1, Some(segment)) => {
@@ -145,8 +152,7 @@ impl Uring {
         if source.closing.is_none() && source.broken.is_none() && !source.outbox.is_empty() {
             let fd = source.fd;
             match self.send(core, source, key, fd) {
-                Ok(()) if source.outbox.len() > SENT_AHEAD => return,
-                Ok(()) => {} // whoever waits for the rest does so again
+                Ok(()) => {} // who waits for the rest does so again
                 Err(_) => source.broken = Some(Errno::NOMEM),
             }
         }

@@ -8,10 +8,13 @@
 //! stays on the wheel between two waits: taking it off and putting it there again would cost more than a wake-up for nothing now and then.
 
 use crate::termination::Cause;
+use manylane_buf::Chain;
+use manylane_io::READ_AT_ONCE;
+use manylane_net::{Connection, TransferError};
 use manylane_sched::{Here, Sleep, Time};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -68,6 +71,8 @@ pub(crate) struct Way {
     taken: Cell<Time>,
     ended: Cell<bool>,
     bytes: Cell<u64>,
+    /// Bytes that went at once since a send last had to wait, or [`READ_AT_ONCE`] to begin with.
+    at_once: Cell<usize>,
 }
 
 impl Way {
@@ -79,6 +84,7 @@ impl Way {
             taken: Cell::new(now),
             ended: Cell::new(false),
             bytes: Cell::new(0),
+            at_once: Cell::new(READ_AT_ONCE),
         }
     }
 
@@ -104,6 +110,38 @@ impl Way {
     pub(crate) fn took(&self, bytes: u64, now: Time) {
         self.taken.set(now);
         self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Sends all of `chain` to its receiver. That it takes some of it counts as getting on, though the rest has to wait.
+    ///
+    /// # Errors
+    /// What the connection says.
+    pub(crate) async fn send(&self, here: Here, to: &Connection, chain: &mut Chain) -> Result<(), TransferError> {
+        let bytes = chain.len();
+        self.waits(Waits::Receiver, here.now());
+        let mut sending = pin!(to.send(chain));
+        let mut unsent = None;
+        poll_fn(|context| {
+            let outcome = sending.as_mut().poll(context);
+            if outcome.is_pending() {
+                let left = to.unsent();
+                if unsent.is_some_and(|before| left < before) {
+                    self.taken.set(here.now());
+                }
+                unsent = Some(left);
+            }
+            outcome
+        })
+        .await?;
+        self.at_once.set(if unsent.is_some() { 0 } else { self.at_once.get().saturating_add(bytes) });
+        self.took(bytes as u64, here.now());
+        Ok(())
+    }
+
+    /// Bytes that are worth being read at once for its receiver: no more than it took without waiting. So what is held for one that is slow, and
+    /// what it has to take in one go, stays small.
+    pub(crate) fn room(&self) -> usize {
+        self.at_once.get().min(READ_AT_ONCE)
     }
 
     /// Bytes so far.
@@ -202,5 +240,108 @@ impl Watch {
             (Some(client), Some(server)) => Some(if client.0 <= server.0 { client } else { server }),
             (client, server) => client.or(server),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use manylane_io::{Choice, Driver, Io, Kind};
+    use manylane_sched::{Config, Lane};
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    /// Runs `body` on a lane with each driver that the kernel allows.
+    fn on_both_drivers<F: Future<Output = ()> + 'static>(body: impl Fn(Io) -> F) {
+        for kind in [Kind::Epoll, Kind::IoUring] {
+            let mut lane = Lane::new(Config::new()).unwrap();
+            match Driver::new(lane.here(), Choice::Only(kind)) {
+                Ok(mut driver) => {
+                    let work = body(driver.io());
+                    lane.block_on(&mut driver, work).unwrap();
+                }
+                Err(error) => assert_eq!(kind, Kind::IoUring, "{error}"),
+            }
+        }
+    }
+
+    fn chain(bytes: usize) -> Chain {
+        let mut chain = Chain::new();
+        chain.append(&vec![7; bytes]).unwrap();
+        chain
+    }
+
+    fn pair(io: &Io) -> (Connection, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        (Connection::Socket(io.stream(ours).unwrap()), theirs)
+    }
+
+    /// Reads until all that was sent is taken.
+    async fn taken(here: Here, to: &Connection, theirs: &mut UnixStream) {
+        let mut room = vec![0; 1 << 20];
+        while theirs.read(&mut room).is_ok() || to.unsent() > 0 {
+            here.yield_now().await;
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_takes_some_gets_on_though_the_rest_of_a_send_waits() {
+        on_both_drivers(|io| async move {
+            let here = io.here();
+            let (to, mut theirs) = pair(&io);
+            let way = Way::new(Side::Server, here.now());
+            let mut bulk = chain(8 << 20);
+            let mut sending = pin!(way.send(here, &to, &mut bulk));
+            let mut room = vec![0; 32 << 10];
+            for _ in 0..3 {
+                let before = way.last(Side::Client);
+                while way.last(Side::Client) == before {
+                    let _ = theirs.read(&mut room);
+                    here.yield_now().await;
+                    poll_fn(|context| {
+                        assert!(sending.as_mut().poll(context).is_pending(), "8 MiB are too much for three goes");
+                        Poll::Ready(())
+                    })
+                    .await;
+                }
+                assert!(way.last(Side::Client) > before && way.bytes() == 0);
+            }
+        });
+    }
+
+    #[test]
+    fn as_much_is_read_at_once_as_went_at_once() {
+        on_both_drivers(|io| async move {
+            let here = io.here();
+            let (to, mut theirs) = pair(&io);
+            let way = Way::new(Side::Server, here.now());
+            assert_eq!(way.room(), READ_AT_ONCE, "nothing had to wait");
+            let mut bulk = chain(1 << 20);
+            {
+                let mut sending = pin!(way.send(here, &to, &mut bulk));
+                let mut room = vec![0; 32 << 10];
+                poll_fn(|context| {
+                    let outcome = sending.as_mut().poll(context);
+                    if outcome.is_pending() {
+                        let _ = theirs.read(&mut room);
+                        context.waker().wake_by_ref();
+                    }
+                    outcome
+                })
+                .await
+                .unwrap();
+            }
+            assert_eq!((way.room(), way.bytes()), (0, 1 << 20), "it had to wait");
+            taken(here, &to, &mut theirs).await;
+            for went in [1000, 17_000, READ_AT_ONCE] {
+                way.send(here, &to, &mut chain(went - way.room())).await.unwrap();
+                assert_eq!(way.room(), went);
+                taken(here, &to, &mut theirs).await;
+            }
+            way.send(here, &to, &mut chain(1)).await.unwrap();
+            assert_eq!(way.room(), READ_AT_ONCE, "and no more");
+        });
     }
 }

@@ -25,6 +25,7 @@ use manylane_h1::{
     set_body, set_connection,
 };
 use manylane_http::{EditError, Method, Version};
+use manylane_io::READ_AT_ONCE;
 use manylane_logs::Level;
 use manylane_net::{Connection, Packets};
 use std::cell::Cell;
@@ -970,7 +971,7 @@ async fn receive(
                 *place = Some(response);
                 return Ok(());
             }
-            Ok(None) => match server.recv_chain(input).await {
+            Ok(None) => match server.recv_chain(input, READ_AT_ONCE).await {
                 Ok(true) => {}
                 Ok(false) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
                 Ok(false) | Err(_) => return Err(NoHead::Cut),

@@ -90,9 +90,7 @@ pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) 
     let Ends { io, way, to, .. } = *ends;
     let here = io.here();
     let n = out.len() as u64;
-    way.waits(Waits::Receiver, here.now());
-    to.send(out).await.map_err(|_| Broken::Receiver)?;
-    way.took(n, here.now());
+    way.send(here, to, out).await.map_err(|_| Broken::Receiver)?;
     way.waits(Waits::Nobody, here.now());
     count(n);
     Ok(())
@@ -207,9 +205,7 @@ impl Pump {
             }
             if !out.is_empty() {
                 let n = out.len() as u64;
-                way.waits(Waits::Receiver, here.now());
-                to.send(out).await.map_err(|_| Broken::Receiver)?;
-                way.took(n, here.now());
+                way.send(here, to, out).await.map_err(|_| Broken::Receiver)?;
                 count(n);
             }
             if self.done {
@@ -224,7 +220,7 @@ impl Pump {
                 continue;
             }
             way.waits(Waits::Sender, here.now());
-            match from.recv_chain(input).await {
+            match from.recv_chain(input, way.room()).await {
                 Ok(true) => {}
                 Ok(false) => self.end(out)?,
                 Err(_) => return Err(Broken::Sender),

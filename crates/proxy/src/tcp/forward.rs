@@ -86,9 +86,7 @@ impl<'a> Pair<'a> {
         loop {
             if !chain.is_empty() {
                 let n = chain.len() as u64;
-                way.waits(Waits::Receiver, here.now());
-                to.send(&mut chain).await.map_err(|_| Broken::At(way.receiver()))?;
-                way.took(n, here.now());
+                way.send(here, to, &mut chain).await.map_err(|_| Broken::At(way.receiver()))?;
                 count(n);
             }
             if only {
@@ -114,7 +112,7 @@ impl<'a> Pair<'a> {
                 break;
             }
             way.waits(Waits::Sender, here.now());
-            match from.recv_chain(&mut chain).await {
+            match from.recv_chain(&mut chain, way.room()).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(_) => return Err(Broken::At(way.sender)),
