@@ -9,6 +9,7 @@ use crate::name::{self, Name};
 use crate::pcb::{Pcb, PcbRef, Phase};
 use crate::rcv::Leftovers;
 use crate::wait::Wakes;
+use manylane_sync::LaneId;
 use manylane_sync::atomic::Ordering;
 use std::alloc::Layout;
 use std::fmt;
@@ -122,6 +123,11 @@ impl Socket {
     /// Its kind.
     pub fn kind(&self) -> Kind {
         self.pcb().kind
+    }
+
+    /// The lane of the thread that made it: of a connection that was accepted, the one that connected.
+    pub fn lane(&self) -> LaneId {
+        self.pcb().lane
     }
 
     /// Its number, as [`sockets`](crate::sockets) shows it.

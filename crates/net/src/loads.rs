@@ -15,11 +15,15 @@
 //! 6. Who accepts a connection keeps it unless another lane has less by more than an eighth of the own load. Handing one over wakes
 //!    that lane, which costs as much as a short connection itself; of loads that are nearly equal it would be every second one. A lane with fewer
 //!    than [`SLACK`] gives to whoever has less.
+//! 7. A connection inside of the process is served by the lane that connected, whatever the loads: its other end was given to that lane by its
+//!    load already, and between two lanes each request and each answer would wake the other one.
 //!
 //! # Cost
 //! A connection for the own lane: a store at its beginning and one at its end. Lines that come from other lanes: one for each lane
 //! that is looked at; for a connection that is given away, one locked addition to a line that was just read.
 
+#[cfg(not(any(loom, manylane_sim)))]
+use crate::connection::Incoming;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, OwnedU64};
 use manylane_sync::{LaneId, PerLane, lane};
 use std::cell::Cell;
@@ -189,6 +193,27 @@ impl Balance {
                 Seat { lane }
             }
             _ => Seat::here(),
+        }
+    }
+
+    /// A place for this connection: of one inside of the process on the lane that connected, if that is among the lanes (rule 7); else as
+    /// [`seat`](Self::seat).
+    #[cfg(not(any(loom, manylane_sim)))]
+    pub fn seat_for(&self, incoming: &Incoming) -> Seat {
+        let Incoming::Local(socket) = incoming else { return self.seat() };
+        let lane = socket.lane();
+        if !self.lanes.contains(&lane) {
+            return self.seat();
+        }
+        if lane.is_current() {
+            return Seat::here();
+        }
+        match loads().get(lane) {
+            Some(load) if load.present.load(Ordering::Relaxed) > 0 => {
+                load.given.fetch_add(1, Ordering::Relaxed);
+                Seat { lane }
+            }
+            _ => self.seat(),
         }
     }
 

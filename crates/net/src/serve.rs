@@ -101,7 +101,7 @@ where
 
     /// Has one connection served. It is closed if there is no memory for its task.
     pub fn give(&self, incoming: Incoming) {
-        let seat = self.balance.seat();
+        let seat = self.balance.seat_for(&incoming);
         let spread = SPREAD.own();
         let here = self.io.here();
         let outcome = if seat.lane() == here.lane() {

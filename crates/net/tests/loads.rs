@@ -2,7 +2,8 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
-use manylane_net::{Balance, Presence, Seat, load};
+use manylane_local::{Kind, Name, Socket};
+use manylane_net::{Balance, Incoming, Presence, Seat, load};
 use manylane_sync::{LaneId, lane};
 use std::sync::mpsc;
 
@@ -49,4 +50,42 @@ fn a_connection_is_given_away_where_the_other_lane_has_clearly_less() {
     ] {
         assert_eq!(stays(own, others), expected, "{own} here, {others} there");
     }
+}
+
+#[test]
+fn a_connection_inside_of_the_process_stays_on_the_lane_that_connected() {
+    let name = Name::new("loads-inside").unwrap();
+    let listener = Socket::new(Kind::Stream);
+    listener.bind(&name).unwrap();
+    listener.listen(10).unwrap();
+    let here = lane::current();
+    let presence = Presence::new();
+    let connect = || {
+        let socket = Socket::new(Kind::Stream);
+        socket.connect(&name).unwrap();
+        (socket, Incoming::Local(listener.accept().unwrap()))
+    };
+    let (tell, told) = mpsc::channel();
+    let (done, over) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _presence = Presence::new();
+            tell.send((lane::current(), connect())).unwrap();
+            let _ = over.recv(); // an error: nothing is ever sent
+        });
+        let (other, (_client, theirs)) = told.recv().unwrap();
+        let (_client, ours) = connect();
+        let balance = Balance::new([here, other]);
+        // However much that lane has, and this one nothing.
+        let seats: Vec<_> = (0..20).map(|_| balance.seat_for(&theirs)).collect();
+        assert!(seats.iter().all(|seat| seat.lane() == other));
+        let seats_here: Vec<_> = (0..40).map(|_| balance.seat_for(&ours)).collect();
+        assert!(seats_here.iter().all(|seat| seat.lane() == here));
+        assert_eq!((load(here), load(other)), (40, 20));
+        // A lane that is none of those that serve, and one that takes nothing any more.
+        assert_eq!(Balance::new([here]).seat_for(&theirs).lane(), here);
+        drop(presence);
+        assert_eq!(Balance::new([here, other]).seat_for(&ours).lane(), here, "the own lane is always there");
+        drop((seats, seats_here, done));
+    });
 }

@@ -357,9 +357,9 @@ async fn accepting(
     local.ended();
 }
 
-/// Has a connection served on the least loaded lane. It is closed if there is no memory for its task, or that lane just ended.
+/// Has a connection served on the least loaded lane, or the one that connected if that is one of ours. It is closed if there is no memory for its task, or that lane just ended.
 fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, ticket: Ticket) {
-    let seat = balance.seat();
+    let seat = balance.seat_for(&incoming);
     let (here, lane) = (local.here(), seat.lane());
     if lane == here.lane() {
         let _ = here.spawn(&SESSION, Class::Normal, Session::new(Some(local.clone()), incoming, seat, ticket));
