@@ -11,6 +11,8 @@
 //!    connection from its shelf, detaches it from its driver and sends it back; or sends back that there is none, and the asker connects.
 //! 5. Each `pool-purge-delay` a lane closes half of what lay idle all that time, of each server: those that were not needed
 //!    at the busiest moment since.
+//! 6. A lane that gave a connection away and then misses one makes one, for as long as the server's `pool-purge-delay`
+//!    ([`Shelf::has_given`]): asking for it back would wake both lanes at each request that they do in turns.
 //!
 //! # Cost
 //! Taking and putting: a look into a hash table and a few stores; with `pool-max-conn` a put reads a line of each lane. Asking: a line of each lane that is looked at, up to
@@ -147,6 +149,8 @@ struct OfServer {
     /// The fewest that lay here since the last purge.
     fewest: u32,
     purged: Time,
+    /// When another lane last got one.
+    gave: Option<Time>,
 }
 
 /// Where a connection lies; for taking just this one out when its server closed it.
@@ -175,7 +179,7 @@ pub struct Shelf<C> {
 impl<C> Shelf<C> {
     /// The calling lane's shelf, empty.
     pub fn new(depot: Arc<Depot>) -> Self {
-        let of = OfServer { oldest: NONE, newest: NONE, count: 0, fewest: 0, purged: Time::ZERO };
+        let of = OfServer { oldest: NONE, newest: NONE, count: 0, fewest: 0, purged: Time::ZERO, gave: None };
         Self {
             places: Vec::new(),
             free: NONE,
@@ -264,6 +268,17 @@ impl<C> Shelf<C> {
             NONE => None,
             oldest => Some(self.remove(oldest)),
         }
+    }
+
+    /// Notes that another lane got a connection of this server.
+    pub fn gave(&mut self, server: Index, now: Time) {
+        self.servers[server.get()].gave = Some(now);
+    }
+
+    /// Whether another lane got a connection of this server lately, so that one is made rather than asked for (rule 6).
+    pub fn has_given(&self, server: Index, now: Time) -> bool {
+        let delay = self.depot.limits[server.get()].purge;
+        self.servers[server.get()].gave.is_some_and(|gave| now < gave + delay)
     }
 
     /// Idle connections of a server on this lane.

@@ -183,3 +183,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_gave_a_connection_away_does_not_ask_for_one_until_the_purge_delay_has_passed() {
+    let s = servers(2);
+    let mut shelf = Shelf::<()>::new(depot(ShelfLimits::default(), 2));
+    let at = |seconds| NOW + Duration::from_secs(seconds);
+    assert!(!shelf.has_given(s[0], NOW));
+    shelf.gave(s[0], at(1));
+    assert_eq!([1, 5, 6, 7].map(|seconds| shelf.has_given(s[0], at(seconds))), [true, true, false, false]);
+    assert!(!shelf.has_given(s[1], at(1)), "another server");
+}

@@ -8,6 +8,8 @@
 //! 3. Who asks waits for [`PATIENCE`] and connects then. A connection that comes too late goes back to the shelf that it came from.
 //! 4. A lane has its share of the process's descriptors. Above `tune.pool-low-fd-ratio` of it nothing more is kept, and above
 //!    `tune.pool-high-fd-ratio` an idle connection is closed for each that is made.
+//! 5. A lane that gave a connection of a server away asks for none of that server until `pool-purge-delay` has passed, and connects: else lanes that
+//!    use a server in turns would hand one connection to and fro.
 
 use super::Local;
 use crate::generation::{Backend, Generation, Server, ServerPlace};
@@ -115,12 +117,15 @@ impl Local {
         }
     }
 
-    /// A connection of another lane, if one has any to give (rule 2).
+    /// A connection of another lane, if one has any to give (rule 2), and this one gave none away lately (rule 5).
     pub(crate) async fn take_over(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
         if !self.generation.process.idle_shared {
             return None;
         }
         let here = self.here();
+        if self.shelves[backend.number].borrow().has_given(index, here.now()) {
+            return None;
+        }
         let start = here.lane().index().wrapping_add(self.asked.get());
         let lane = backend.depot.ask(index, start)?;
         self.asked.set(self.asked.get().wrapping_add(1));
@@ -210,9 +215,12 @@ async fn give(generation: Arc<Generation>, backend: usize, index: Index, key: u6
     if !detached.received.is_empty() {
         return; // an answer that nobody asked for: it is of no use
     }
-    if let Err(Gift { fd, served }) = giver.give(Gift { fd: detached.fd, served })
-        && let Ok(stream) = local.io.stream(fd)
-    {
-        local.keep(backend, index, key, Idle { connection: Connection::Socket(stream), served }); // rule 3
+    match giver.give(Gift { fd: detached.fd, served }) {
+        Ok(()) => local.shelves[backend.number].borrow_mut().gave(index, local.here().now()),
+        Err(Gift { fd, served }) => {
+            if let Ok(stream) = local.io.stream(fd) {
+                local.keep(backend, index, key, Idle { connection: Connection::Socket(stream), served }); // rule 3
+            }
+        }
     }
 }
