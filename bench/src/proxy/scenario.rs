@@ -326,7 +326,13 @@ impl Scenario {
     fn haproxy(&self, port: u16, origin: u16, logs: u16, inner: &str) -> String {
         let Shape { tcp, balance, log, hop, accepts } = self.shape;
         // Each connection may need two descriptors, and with splicing another two, of which haproxy makes sure at its start.
-        let most = if self.unit == Unit::Idle { IDLE + 500 } else { 2_000 };
+        // A fifth of the descriptors that these need is for what is idle (`tune.pool-low-fd-ratio`): with many servers, a connection to each of
+        // them on both threads.
+        let most = match self.unit {
+            Unit::Idle => IDLE + 500,
+            _ if balance.is_some() => 4_000,
+            _ => 2_000,
+        };
         let mut text = format!("global\n    nbthread 2\n    maxconn {most}\n");
         if let Some(accepts) = accepts {
             let _ = writeln!(text, "    tune.maxaccept {accepts}");
