@@ -1,0 +1,90 @@
+//! Answers to health checks: whatever a server says, in whatever pieces, each kind of check comes to the same verdict, which fits in a log line.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use manylane_buf::Cluster;
+use manylane_check::{
+    Ask, Expect, HttpRequest, Pattern, Script, Status, StatusRanges, Step, Text, Verdict, http, ldap, mysql,
+    pgsql, redis, smtp, tcp, tls,
+};
+use manylane_expr::Regex;
+use std::sync::LazyLock;
+
+static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
+    let regex = |text: &str| Regex::new(text.as_bytes(), false).expect("it is one");
+    let bytes = |text: &str| Pattern::Bytes(text.as_bytes().into(), text.into());
+    let expect = |pattern, negated| Step::Expect(Expect { negated, ..Expect::new(pattern, 2) });
+    let after = |sent: Box<[u8]>, steps: Vec<Step>| {
+        std::iter::once(Step::Send(sent)).chain(steps).collect::<Vec<_>>()
+    };
+    let tcp = |steps| Script::new(after((*b"?").into(), steps));
+    let http = |method: &[u8], steps| {
+        let request = HttpRequest { method: method.into(), ..HttpRequest::default() };
+        http::script(after(request.bytes(), steps), true)
+    };
+    let field = Pattern::Field {
+        name: Text::Begins((*b"x-").into()),
+        value: Some(Text::Has((*b"a").into())),
+        whole: false,
+    };
+    vec![
+        redis::script(),
+        mysql::script(None),
+        mysql::script(Some((b"user", mysql::Login::Post41))),
+        pgsql::script(b"user"),
+        smtp::script(b"HELO", b"localhost"),
+        ldap::script(),
+        tls::script(),
+        tcp(vec![expect(bytes("good"), false), expect(Pattern::Regex(regex("^go+d")), false)]),
+        tcp(vec![expect(bytes("bad"), true), expect(Pattern::HexRegex(regex("^0[0-9]FF")), true)]),
+        tcp(vec![expect(Pattern::Bytes(tcp::from_hex(b"00ff").expect("it is"), "00ff".into()), false)]),
+        http(b"GET", vec![]),
+        http(b"HEAD", vec![expect(field, false)]),
+        http(
+            b"GET",
+            vec![expect(Pattern::Status(StatusRanges::usual()), false), expect(bytes("good"), false)],
+        ),
+        http(b"GET", vec![expect(Pattern::Regex(regex("b[a-c]d")), true)]),
+        Script::connect(),
+    ]
+});
+
+/// What it comes to when all is said in pieces of so many bytes, and then the connection closed.
+fn play(script: &Script, mut said: &[u8], piece: usize) -> Verdict {
+    let mut run = script.run(true);
+    loop {
+        match run.ask() {
+            Ask::Connect { .. } => run.connected(),
+            Ask::Send(_) => run.sent(),
+            Ask::Receive if said.is_empty() => run.received(None),
+            Ask::Receive => {
+                let (now, rest) = said.split_at(piece.min(said.len()));
+                for part in now.chunks(4000) {
+                    run.received(Some(Cluster::with(part).expect("memory").into_segment()));
+                }
+                said = rest;
+            }
+            Ask::Done(verdict) => return verdict,
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [kind, piece, said @ ..] = data else { return };
+    let script = &SCRIPTS[usize::from(*kind) % SCRIPTS.len()];
+    let whole = play(script, said, usize::MAX);
+    let cut = play(script, said, usize::from(*piece).max(1));
+    // Who sends more than once hears the rest of one answer in the next.
+    let sends = script.steps().iter().filter(|step| matches!(step, Step::Send(_))).count();
+    assert!(sends > 1 || whole == cut, "{whole:?} {cut:?}");
+    for verdict in [whole, cut] {
+        assert!(
+            verdict.info.len() <= 160 && verdict.info.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+            "{verdict:?}"
+        );
+        assert!(
+            verdict.status != Status::Ini
+                && Status::by_name(verdict.status.name().as_bytes()) == Some(verdict.status)
+        );
+    }
+});
