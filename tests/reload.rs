@@ -154,6 +154,14 @@ fn front(version: usize, server: SocketAddr) -> String {
     )
 }
 
+/// Each session has a variable, which its responses tell.
+fn with_variable(version: usize, server: SocketAddr) -> String {
+    format!(
+        "listen l\n bind WEB\n tcp-request session set-var(sess.who) str(\"of {version}\")\n \
+         http-response set-header X-Who %[var(sess.who)]\n server s {server}\n"
+    )
+}
+
 #[test]
 fn a_client_between_two_requests_goes_on_with_the_new_file_and_so_does_the_servers_connection() {
     let (server, connections) = counted();
@@ -214,12 +222,7 @@ fn a_request_at_work_ends_where_it_began() {
 #[test]
 fn a_session_with_variables_of_its_own_is_told_that_it_ends() {
     let (server, _) = counted();
-    let file = |version| {
-        format!(
-            "listen l\n bind WEB\n tcp-request session set-var(sess.who) str(\"of {version}\")\n \
-             http-response set-header X-Who %[var(sess.who)]\n server s {server}\n"
-        )
-    };
+    let file = |version| with_variable(version, server);
     let program = Changing::start(&file(1));
     let mut client = connect(program.address);
     get(&mut client, "").unwrap();
@@ -352,12 +355,7 @@ fn a_frontend_that_comes_back_counts_the_connections_that_it_has() {
 #[test]
 fn a_session_that_stays_with_its_generation_ends_with_the_process() {
     let (server, _) = counted();
-    let file = |version| {
-        format!(
-            "listen l\n bind WEB\n tcp-request session set-var(sess.who) str(\"of {version}\")\n \
-             http-response set-header X-Who %[var(sess.who)]\n server s {server}\n"
-        )
-    };
+    let file = |version| with_variable(version, server);
     let mut program = Changing::start(&file(1));
     let mut client = connect(program.address);
     get(&mut client, "").unwrap();

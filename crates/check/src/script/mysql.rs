@@ -16,10 +16,9 @@ pub enum Login {
 /// Bytes of a user's name, at most: no server knows longer ones.
 pub const LONGEST_USER: usize = 255;
 
-/// Long passwords are said, and one set of capabilities is had, by clients of version 4.1 and later.
+/// Flags of what a client can do: the protocol since version 4.1, and its way to prove a password.
 const CLIENT_PROTOCOL_41: u16 = 0x0200;
 const CLIENT_SECURE_CONNECTION: u16 = 0x8000;
-const CLIENT_LONG_PASSWORD_OLD: u16 = 0x8000;
 /// What a packet may have, as the login says.
 const MAX_PACKET: u32 = 1 << 24;
 /// UTF-8.
@@ -53,7 +52,7 @@ fn hello(user: &[u8], login: Login) -> Vec<u8> {
             body.extend([0; 23]);
         }
         Login::Pre41 => {
-            body.extend(CLIENT_LONG_PASSWORD_OLD.to_le_bytes());
+            body.extend(CLIENT_SECURE_CONNECTION.to_le_bytes());
             body.extend(&MAX_PACKET.to_le_bytes()[1..]);
         }
     }
