@@ -11,7 +11,11 @@
 //! == connection [FRONT_B]    a new connection of the client; the first is there by itself, to FRONT
 //! == request [head] [N]      sent, then N answers are read (default 1); 'head': they have no body
 //! == send                    sent, and no answer is read yet
-//! == differs answers|origin|log|exit     why the two programs may differ there
+//! == cli                     each line is asked of the run-time socket, which the configuration binds to ${DIR}/cli; `\n` within
+//!                            a line begins the next line of a payload
+//! == cli columns NAME...     only these columns of tables are compared
+//! == cli lines WORD...       only lines that begin so are compared
+//! == differs answers|origin|log|cli|exit     why the two programs may differ there
 //! ```
 //! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.
 //! Lines of messages are sent with CR LF behind each; a line that ends with a backslash is sent without. `\xHH`, `\r`, `\n`, `\t`, `\0`
@@ -35,6 +39,24 @@ pub enum Step {
         /// Whether they answer HEAD.
         to_head: bool,
     },
+    /// Asks the run-time socket.
+    Ask {
+        /// Lines, or several for one that has a payload.
+        commands: Vec<String>,
+        /// What of the answers is compared.
+        shown: Shown,
+    },
+}
+
+/// What of an answer of the run-time socket is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// All of it.
+    All,
+    /// These columns of a table.
+    Columns(Vec<String>),
+    /// Lines that begin with one of these.
+    Lines(Vec<String>),
 }
 
 /// What is compared.
@@ -46,6 +68,8 @@ pub enum Part {
     Origin,
     /// Log lines.
     Log,
+    /// What the run-time socket answered.
+    Cli,
     /// How the program ended.
     Exit,
 }
@@ -123,13 +147,17 @@ impl Case {
             ["request", "head"] => self.send(body, 1, true)?,
             ["request", count] => self.send(body, number(count)?, false)?,
             ["request", "head", count] => self.send(body, number(count)?, true)?,
+            ["cli"] => self.ask(body, Shown::All)?,
+            ["cli", "columns", ref names @ ..] => self.ask(body, Shown::Columns(owned(names)))?,
+            ["cli", "lines", ref beginnings @ ..] => self.ask(body, Shown::Lines(owned(beginnings)))?,
             ["differs", part] => {
                 let part = match part {
                     "answers" => Part::Answers,
                     "origin" => Part::Origin,
                     "log" => Part::Log,
+                    "cli" => Part::Cli,
                     "exit" => Part::Exit,
-                    _ => return Err(format!("'{part}' is none of answers, origin, log, exit")),
+                    _ => return Err(format!("'{part}' is none of answers, origin, log, cli, exit")),
                 };
                 if body.trim().is_empty() {
                     return Err("a reason is missing".into());
@@ -146,10 +174,19 @@ impl Case {
     }
 
     fn send(&mut self, body: &str, answers: usize, to_head: bool) -> Result<(), String> {
-        if self.steps.is_empty() {
+        if !self.steps.iter().any(|step| matches!(step, Step::Connect(_))) {
             self.steps.push(Step::Connect("FRONT".into()));
         }
         self.steps.push(Step::Send { bytes: bytes(body)?, answers, to_head });
+        Ok(())
+    }
+
+    fn ask(&mut self, body: &str, shown: Shown) -> Result<(), String> {
+        let commands: Vec<String> = body.lines().map(|line| line.replace("\\n", "\n")).collect();
+        if commands.is_empty() {
+            return Err("it has no commands".into());
+        }
+        self.steps.push(Step::Ask { commands, shown });
         Ok(())
     }
 
@@ -167,6 +204,10 @@ impl Case {
         names.dedup();
         names
     }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn number(word: &str) -> Result<usize, String> {

@@ -25,6 +25,7 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
         Part::Log => {
             outcome.log.iter().filter(|line| !is_farewell(line)).map(|line| log_line(line) + "\n").collect()
         }
+        Part::Cli => outcome.cli.iter().map(|(command, answer)| format!("> {command}\n{answer}")).collect(),
         Part::Exit => format!("{:?}\n", outcome.exit),
     }
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 pub mod case;
+pub mod cli;
 pub mod client;
 pub mod compare;
 pub mod message;

@@ -1,6 +1,7 @@
 //! Runs a case through one program.
 
 use crate::case::{Case, Step};
+use crate::cli;
 use crate::client::{Client, Got};
 use crate::origin::{Origin, Seen};
 use crate::program::{Program, Which};
@@ -18,6 +19,8 @@ pub struct Outcome {
     pub rest: Vec<Vec<u8>>,
     /// What each origin saw.
     pub seen: BTreeMap<String, Vec<Seen>>,
+    /// What the run-time socket answered: command and answer.
+    pub cli: Vec<(String, String)>,
     /// Log lines as they were sent.
     pub log: Vec<String>,
     /// The exit code; none for a signal.
@@ -68,6 +71,7 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
 
     let mut answers = Vec::new();
     let mut rest = Vec::new();
+    let mut cli = Vec::new();
     let mut client: Option<Client> = None;
     for step in &case.steps {
         match step {
@@ -75,6 +79,14 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
                 rest.extend(client.take().map(Client::finish));
                 let to = fronts.get(name).unwrap_or_else(|| panic!("the configuration has no ${{{name}}}"));
                 client = Client::connect(*to);
+            }
+            Step::Ask { commands, shown } => {
+                let socket = folder.path.join("cli");
+                let directory = folder.path.display().to_string();
+                for command in commands {
+                    let answer = cli::ask(&socket, &command.replace("${DIR}", &directory));
+                    cli.push((command.clone(), cli::shown(&answer.replace(&directory, "${DIR}"), shown)));
+                }
             }
             Step::Send { bytes, answers: count, to_head } => {
                 let Some(client) = client.as_mut() else {
@@ -93,6 +105,7 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
         answers,
         rest,
         seen: origins.iter().map(|(name, origin)| (name.clone(), origin.seen())).collect(),
+        cli,
         log: syslog.lines(),
         exit: status.code(),
         errors,

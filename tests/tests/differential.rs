@@ -67,7 +67,7 @@ fn check(path: &Path, refused: bool) -> Result<(), String> {
         };
     }
     let mut wrong = String::new();
-    for part in [Part::Exit, Part::Answers, Part::Origin, Part::Log] {
+    for part in [Part::Exit, Part::Answers, Part::Origin, Part::Log, Part::Cli] {
         let (theirs_text, ours_text) = (text(&theirs, part), text(&ours, part));
         match (theirs_text == ours_text, case.differs.get(&part)) {
             (true, None) | (false, Some(_)) => {}

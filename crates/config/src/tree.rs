@@ -36,8 +36,17 @@ pub struct Config {
     pub resolvers: Vec<Resolvers>,
     /// `ring`
     pub rings: Vec<Ring>,
+    /// Names of the files, for reports.
+    pub files: Vec<Box<[u8]>>,
     /// The environment after the last line: what programs and `defined()` at run time see.
     pub environment: Environment,
+}
+
+impl Config {
+    /// The file and line of a position, as reports name them.
+    pub fn place(&self, pos: Pos) -> Option<(&[u8], u32)> {
+        Some((self.files.get(pos.file.index())?, pos.line))
+    }
 }
 
 /// A line kept as it is: its keyword's arguments.

@@ -7,7 +7,7 @@ use manylane_io::Io;
 use manylane_net::Bound;
 use manylane_proxy::generation::RuntimeSocket;
 use manylane_proxy::{Generation, Places, bind_listener};
-use manylane_sched::{Class, TaskKind};
+use manylane_sched::{BlockingPool, Class, TaskKind};
 use manylane_sync::Arc;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,6 +26,8 @@ pub struct Control {
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: Places,
+    /// Does what takes long.
+    aside: BlockingPool,
 }
 
 /// Binds all sockets of the interface. `owner` looks up users and groups by name.
@@ -53,7 +55,13 @@ impl Control {
             let process = &generation.borrow().process;
             (process.stats_maxconn.unwrap_or(MOST_CLIENTS), process.stats_sockets.clone())
         };
-        Self { generation, sockets, process, clients: Places::new(most) }
+        Self {
+            generation,
+            sockets,
+            process,
+            clients: Places::new(most),
+            aside: BlockingPool::new(1, most as usize),
+        }
     }
 
     pub(crate) fn generation(&self) -> Arc<Generation> {
@@ -66,6 +74,10 @@ impl Control {
 
     pub(crate) fn process(&self) -> &Process {
         &self.process
+    }
+
+    pub(crate) fn aside(&self) -> &BlockingPool {
+        &self.aside
     }
 
     /// Has the calling lane serve the sockets that [`bind`] gave.

@@ -145,10 +145,11 @@ pub(crate) async fn serve(
             }
         };
         let mut prompted = false;
-        for Command { mut words, wants_payload } in all {
+        for Command { words, wants_payload } in all {
+            let mut payload = None;
             if wants_payload {
                 match lines.payload(settings.timeout).await {
-                    Some(text) => words.push(text),
+                    Some(text) => payload = Some(text),
                     None => {
                         reply.put("The payload did not come whole (an empty line ends it), or is too long or no text; nothing was done.\n\n");
                         reply.flush().await?;
@@ -163,6 +164,7 @@ pub(crate) async fn serve(
                 generation: &generation,
                 settings: &mut settings,
                 words: &words,
+                payload,
                 reply: &mut reply,
                 here,
             };

@@ -9,13 +9,14 @@ use crate::error::{Error, unknown};
 use crate::fetch;
 use crate::names::Compiler;
 use crate::nearest::nearest;
-use crate::pattern::{Index, MatchKind, Range, Reference, View};
+use crate::pattern::{MatchKind, Range, Reference, View};
 use crate::place::Places;
 use crate::program::{Expression, keyword};
 use crate::sample::{Absent, Type};
 use crate::scratch::Scratch;
 use crate::show::Shown;
 use manylane_sync::Arc;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -114,13 +115,7 @@ struct Test {
     kind: MatchKind,
     /// What the samples are cast to.
     takes: Type,
-    patterns: Vec<Patterns>,
-}
-
-#[derive(Debug)]
-enum Patterns {
-    Inline(Index),
-    File(Arc<Reference>, View),
+    patterns: Vec<(Arc<Reference>, View)>,
 }
 
 /// The comparison that an operator asks for.
@@ -204,6 +199,7 @@ impl Test {
         };
         let mut ignore_case = false;
         let mut as_map = false;
+        let mut number = None;
         let mut files = Vec::new();
         let mut at = 1;
         while let Some(&flag @ [b'-', letter, ..]) = words.get(at) {
@@ -222,10 +218,12 @@ impl Test {
                 b"-M" => as_map = true,
                 b"-u" => {
                     let id = value("the ACL's number")?;
-                    if parse_whole(id).is_none_or(|id| id < 0) {
-                        let message = format!("'-u' expects a number from 0, not '{}'", Shown(id));
+                    let Some(id) = parse_whole(id).and_then(|id| u32::try_from(id).ok()) else {
+                        let message =
+                            format!("'-u' expects a number from 0 to {}, not '{}'", u32::MAX, Shown(id));
                         return Err(Error::new(0, message).in_word(at + 1));
-                    }
+                    };
+                    number = Some((at + 1, id));
                     at += 1;
                 }
                 b"-m" => {
@@ -281,12 +279,22 @@ impl Test {
         for (word, file, ignore_case) in files {
             let open = compiler.references.open(file, as_map, compiler.names);
             let reference = open.map_err(|why| Error::new(0, why).in_word(word))?;
-            let view = reference.view(kind, ignore_case).map_err(|why| Error::new(0, why).in_word(word))?;
-            patterns.push(Patterns::File(reference, view));
+            let view = reference.view(kind, ignore_case);
+            let view = view.map_err(|(_, why)| Error::new(0, why).in_word(word))?;
+            reference.used_by(format!("by acl at {}", compiler.at()));
+            patterns.push((reference, view));
         }
         let rest = &words[at..];
         if !rest.is_empty() && !matches!(kind, MatchKind::Found | MatchKind::Bool) {
-            patterns.push(Patterns::Inline(inline(kind, ignore_case, rest, at)?));
+            let (reference, view) = inline(kind, ignore_case, rest, at, compiler)?;
+            reference.used_by(format!("acl '{}' {}", Shown(name), compiler.at()));
+            patterns.push((reference, view));
+        }
+        if let (Some((word, number)), Some((reference, _))) = (number, patterns.last())
+            && !compiler.references.number(reference, number)
+        {
+            let message = format!("another ACL has the number {number} already");
+            return Err(Error::new(0, message).in_word(word));
         }
         if patterns.is_empty() && !matches!(kind, MatchKind::Found | MatchKind::Bool) {
             let message = format!("a pattern is expected: without one '{}' never matches", Shown(criterion));
@@ -305,11 +313,8 @@ impl Test {
                 MatchKind::Found => true,
                 _ => cast(sample.value, self.takes, &mut scratch).is_some_and(|value| match self.kind {
                     MatchKind::Bool => value == crate::sample::Value::Bool(true),
-                    _ => self.patterns.iter().any(|patterns| match patterns {
-                        Patterns::Inline(index) => index.is_match(value, &mut scratch),
-                        Patterns::File(reference, view) => {
-                            reference.load(env.reader).view(*view).is_match(value, &mut scratch)
-                        }
+                    _ => self.patterns.iter().any(|(reference, view)| {
+                        reference.load(env.reader).view(*view).is_match(value, &mut scratch)
                     }),
                 }),
             };
@@ -334,36 +339,56 @@ fn trailing(criterion: &[u8], at: usize) -> Error {
 }
 
 /// Patterns that stand in the line.
-fn inline(kind: MatchKind, ignore_case: bool, words: &[&[u8]], first: usize) -> Result<Index, Error> {
-    if !matches!(kind, MatchKind::Int | MatchKind::Len) {
-        return Index::new(kind, ignore_case, words)
-            .map_err(|(at, why)| Error::new(0, why).in_word(first + at));
-    }
+fn inline(
+    kind: MatchKind,
+    ignore_case: bool,
+    words: &[&[u8]],
+    first: usize,
+    compiler: &mut Compiler<'_>,
+) -> Result<(Arc<Reference>, View), Error> {
+    let written: Vec<Written<'_>> = if matches!(kind, MatchKind::Int | MatchKind::Len) {
+        ranges(words, first)?
+    } else {
+        words.iter().enumerate().map(|(at, word)| (first + at, Cow::Borrowed(*word))).collect()
+    };
+    let patterns: Vec<&[u8]> = written.iter().map(|(_, pattern)| &**pattern).collect();
+    let reference = compiler.references.inline(&patterns);
+    let view = reference.view(kind, ignore_case);
+    let view = view.map_err(|(number, why)| Error::new(0, why).in_word(written[number].0))?;
+    Ok((reference, view))
+}
+
+/// A pattern with the number of the word that it is from.
+type Written<'w> = (usize, Cow<'w, [u8]>);
+
+/// Numbers and ranges of a line, with operators turned into ranges.
+fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Error> {
     let mut ranges = Vec::new();
     let mut operator = None;
     for (at, word) in words.iter().enumerate() {
-        let error = |why: String| Error::new(0, why).in_word(first + at);
+        let at = first + at;
         if let Some(found) = Operator::named(word) {
             operator = Some(found);
             continue;
         }
         match operator {
-            None | Some(Operator::Equal) => ranges.push(Range::parse(word).map_err(error)?),
+            None | Some(Operator::Equal) => ranges.push((at, Cow::Borrowed(*word))),
             Some(operator) => {
                 let n = parse_whole(word).ok_or_else(|| {
-                    error(format!("'{}' is no whole number, which the comparison needs", Shown(word)))
+                    let why = format!("'{}' is no whole number, which the comparison needs", Shown(word));
+                    Error::new(0, why).in_word(at)
                 })?;
                 // Nothing is above the largest number: no range.
-                ranges.extend(operator.range(n));
+                let range = operator.range(n).map(|range| (at, Cow::Owned(range.to_string().into_bytes())));
+                ranges.extend(range);
             }
         }
     }
     if let (Some(_), true) = (operator, ranges.is_empty()) {
-        return Err(
-            Error::new(0, "a number is expected behind the comparison").in_word(first + words.len() - 1)
-        );
+        let why = "a number is expected behind the comparison";
+        return Err(Error::new(0, why).in_word(first + words.len() - 1));
     }
-    Ok(Index::of_ranges(ranges, kind == MatchKind::Len))
+    Ok(ranges)
 }
 
 /// An ACL: any of its criteria may hold.

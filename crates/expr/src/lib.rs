@@ -38,8 +38,8 @@ pub use names::{
 };
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
 pub use pattern::{
-    MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind, Reference, References,
-    Regex, Snapshot, View,
+    Entry, Looked, MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind,
+    NoVersion, NotAdded, Pair, Reference, References, Regex, Snapshot, Summary, View, Which, split,
 };
 pub use place::{Direction, Places};
 pub use program::{Expression, MAX_CONVERTERS};

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::fetch;
 use crate::pattern::References;
 use crate::place::Places;
+use crate::show::Shown;
 use crate::variable::VariableNames;
 
 /// A proxy of the generation; what the number means is the business of who gave it.
@@ -80,6 +81,8 @@ pub struct Compiler<'a> {
     pub missing: Missing,
     /// Something compiled so far looks at bytes of a body or of a TCP stream. Set here, reset by whoever wants to know.
     pub reads_data: bool,
+    /// The file and line at work, as reports name them.
+    pub place: Option<(&'a [u8], u32)>,
 }
 
 impl<'a> Compiler<'a> {
@@ -89,7 +92,22 @@ impl<'a> Compiler<'a> {
         variables: &'a mut VariableNames,
         references: &'a mut References,
     ) -> Self {
-        Self { names, variables, references, warnings: Vec::new(), missing: |_, _| None, reads_data: false }
+        Self {
+            names,
+            variables,
+            references,
+            warnings: Vec::new(),
+            missing: |_, _| None,
+            reads_data: false,
+            place: None,
+        }
+    }
+
+    /// Where the line at work stands.
+    pub(crate) fn at(&self) -> String {
+        self.place.map_or("an unknown place".to_owned(), |(file, line)| {
+            format!("file '{}' line {line}", Shown(file))
+        })
     }
 
     /// The warnings so far, taken out.

@@ -254,18 +254,69 @@ fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
     assert!(
         world.refusal("path,map_str_int(m.map)").1.contains("line 1 of 'm.map' has the value 'first value'")
     );
-    assert_eq!(world.references.iter().count(), 2);
+    assert_eq!(world.references.numbered().len(), 2);
 
     let map = world.references.get(b"m.map", true).unwrap();
     map.set(b"/a/b", b"new").unwrap();
     assert_eq!(world.text("path,map(m.map)").as_deref(), Some("new"));
     map.set(b"/n", b"added").unwrap();
     assert_eq!(world.text("str(/n),map(m.map)").as_deref(), Some("added"));
-    assert_eq!(map.remove(b"/a/b"), 2);
+    assert_eq!(map.remove(Which::Pattern(b"/a/b")), 2);
     assert_eq!(world.text("path,map(m.map)"), None);
     let list = world.references.get(b"paths.lst", false).unwrap();
     list.add(b"/a/b", b"").unwrap();
     assert_eq!(world.verdict("{ path -f paths.lst }"), Verdict::Pass);
+}
+
+#[test]
+fn a_version_that_is_prepared_takes_the_place_of_all_entries_at_once() {
+    let mut world = world();
+    world.names.files.insert(b"m.map".to_vec(), b"a 1\nb 2\n".to_vec());
+    assert_eq!(world.text("str(a),map_str_int(m.map)").as_deref(), Some("1"));
+    let map = world.references.get(b"m.map", true).unwrap();
+    let pair = |key: &str, value: &str| (key.as_bytes().into(), value.as_bytes().into());
+    assert_eq!(map.add_all(Some(1), vec![pair("c", "3")]), Err(NotAdded::Version(NoVersion::Future)));
+    assert_eq!((map.prepare(), map.prepare()), (1, 2));
+    map.add_all(Some(1), vec![pair("gone", "0")]).unwrap();
+    let refused = map.add_all(Some(2), vec![pair("c", "3"), pair("d", "four")]);
+    assert_eq!(refused, Err(NotAdded::Refused("'four' is not a whole number".into())));
+    assert_eq!(map.entries(Some(2)).len(), 0, "all or none");
+    map.add_all(Some(2), vec![pair("c", "3"), pair("d", "4")]).unwrap();
+    assert_eq!(world.text("str(c),map_str_int(m.map)"), None);
+    assert_eq!(map.summary().entries, 5);
+    assert_eq!(map.commit(3), Err(NoVersion::Future));
+    map.commit(2).unwrap();
+    assert_eq!(map.commit(1), Err(NoVersion::Past));
+    assert_eq!(map.add_all(Some(1), vec![pair("e", "5")]), Err(NotAdded::Version(NoVersion::Past)));
+    assert_eq!(world.text("str(c),map_str_int(m.map)").as_deref(), Some("3"));
+    assert_eq!(world.text("str(a),map_str_int(m.map)"), None);
+    assert_eq!((map.summary().version, map.summary().entries), (2, 2));
+    let second = map.entries(None)[1].id();
+    assert_eq!(map.replace(Which::Id(second), b"44"), Ok(1));
+    assert!(map.replace(Which::Id(second), b"x").is_err());
+    assert_eq!(world.text("str(d),map_str_int(m.map)").as_deref(), Some("44"));
+    assert_eq!((map.remove(Which::Id(second)), map.remove(Which::Id(second))), (1, 0));
+    map.clear(None);
+    assert_eq!(world.text("str(c),map_str_int(m.map)"), None);
+}
+
+#[test]
+fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
+    let mut world = world();
+    world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
+    assert_eq!(world.verdict("{ int(7) gt 7 }"), Verdict::Fail);
+    assert_eq!(world.verdict("{ path -u 1 /none } or { src -f nets }"), Verdict::Fail);
+    let all: Vec<_> =
+        world.references.numbered().into_iter().map(|(number, list)| (number, list.clone())).collect();
+    assert_eq!(all.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(all[0].1.entries(None)[0].pattern(), b"8:");
+    assert_eq!(all[1].1.summary().users, ["acl 'path' an unknown place"]);
+    assert_eq!(all[2].1.name(), Some(&b"nets"[..]));
+    let words: Vec<&[u8]> = vec![b"{", b"path", b"-u", b"1", b"/other", b"}"];
+    let error = world.compiling(|compiler| {
+        Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler).unwrap_err()
+    });
+    assert!(error.message.contains("has the number 1 already"), "{}", error.message);
 }
 
 #[test]

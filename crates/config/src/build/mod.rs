@@ -67,6 +67,7 @@ pub fn load(sources: &Sources, build: &Build, environment: Environment, diag_mod
         }
     }
     builder.config.environment = reader.environment;
+    builder.config.files = sources.files().map(|file| sources.name(file).into()).collect();
     check::check(&mut builder);
     let config = builder.config;
     Loaded { config, found }

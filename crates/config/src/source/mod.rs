@@ -13,6 +13,11 @@ use std::path::Path;
 pub struct FileId(u32);
 
 impl FileId {
+    /// Its place in the order of reading.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
     /// For texts that belong to no [`Sources`].
     pub(crate) const ALONE: Self = Self(0);
 }

@@ -4,6 +4,7 @@ mod columns;
 mod help;
 mod info;
 mod lanes;
+mod patterns;
 mod server;
 mod stat;
 mod state;
@@ -18,6 +19,7 @@ use manylane_config::value::Unit;
 use manylane_net::Endpoint;
 use manylane_proxy::Generation;
 use manylane_sched::Here;
+use patterns::Kind;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ pub(crate) struct Call<'c, 'r> {
     pub(crate) generation: &'c Generation,
     pub(crate) settings: &'c mut Settings,
     pub(crate) words: &'c [String],
+    /// What follows `<<`.
+    pub(crate) payload: Option<String>,
     pub(crate) reply: &'c mut Reply<'r>,
     pub(crate) here: Here,
 }
@@ -58,19 +62,27 @@ impl Call<'_, '_> {
 /// Who runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
+    Add(Kind),
+    Clear(Kind),
+    Commit(Kind),
+    Delete(Kind),
     DisableServer,
     EnableServer,
+    Get(Kind),
     GetWeight,
     Help,
     Lower(Level),
+    Prepare(Kind),
     Prompt,
     Quit,
     Reload,
+    SetMap,
     SetProfiling,
     SetServer,
     SetSeverity,
     SetTimeout,
     SetWeight,
+    Show(Kind),
     ShowBackend,
     ShowCliLevel,
     ShowCliSockets,
@@ -110,16 +122,30 @@ const fn row(
 /// All commands, in order of their words; those without words of their own at the end, as `help` shows them.
 #[rustfmt::skip]
 static TABLE: &[Row] = &[
+    row("add acl", "[@<ver>] <acl> <pattern>", Level::Operator, Action::Add(Kind::Acl), "add a pattern to an ACL's list (or a payload of them)"),
+    row("add map", "[@<ver>] <map> <key> <val>", Level::Operator, Action::Add(Kind::Map), "add an entry to a map (or a payload of them)"),
+    row("clear acl", "[@<ver>] <acl>", Level::Operator, Action::Clear(Kind::Acl), "remove all patterns of an ACL's list"),
+    row("clear map", "[@<ver>] <map>", Level::Operator, Action::Clear(Kind::Map), "remove all entries of a map"),
+    row("commit acl", "@<ver> <acl>", Level::Operator, Action::Commit(Kind::Acl), "have a version that was prepared take the place of an ACL's list"),
+    row("commit map", "@<ver> <map>", Level::Operator, Action::Commit(Kind::Map), "have a version that was prepared take the place of a map"),
+    row("del acl", "<acl> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Acl), "remove a pattern of an ACL's list"),
+    row("del map", "<map> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Map), "remove an entry of a map"),
     row("disable server", "<bk>/<srv>", Level::Admin, Action::DisableServer, "put a server into maintenance"),
     row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of maintenance"),
+    row("get acl", "<acl> <value>", Level::User, Action::Get(Kind::Acl), "which pattern of an ACL's list matches a text"),
+    row("get map", "<map> <value>", Level::User, Action::Get(Kind::Map), "what a map has for a text"),
     row("get weight", "<bk>/<srv>", Level::User, Action::GetWeight, "a server's weight, and what the file gave it"),
     row("operator", "", Level::Operator, Action::Lower(Level::Operator), "lower this client's level to operator"),
+    row("prepare acl", "<acl>", Level::Operator, Action::Prepare(Kind::Acl), "begin a new version of an ACL's list"),
+    row("prepare map", "<map>", Level::Operator, Action::Prepare(Kind::Map), "begin a new version of a map"),
     row("reload", "", Level::Admin, Action::Reload, "read the configuration again; what is as before stays, and nobody is disconnected"),
+    row("set map", "<map> [<key>|#<ref>] <value>", Level::Operator, Action::SetMap, "change the value of an entry of a map"),
     row("set profiling", "tasks {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of all lanes, or stop it"),
     row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's state or weight"),
     row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before messages"),
     row("set timeout cli", "<delay>", Level::User, Action::SetTimeout, "how long this client may be silent"),
     row("set weight", "<bk>/<srv> <weight>", Level::Admin, Action::SetWeight, "change a server's weight (number, or percentage of the file's)"),
+    row("show acl", "[[@<ver>] <acl>]", Level::User, Action::Show(Kind::Acl), "lists of patterns, or what is in one"),
     row("show backend", "", Level::User, Action::ShowBackend, "names of the backends"),
     row("show cli level", "", Level::User, Action::ShowCliLevel, "this client's level"),
     row("show cli sockets", "", Level::User, Action::ShowCliSockets, "sockets of this interface"),
@@ -127,6 +153,7 @@ static TABLE: &[Row] = &[
     row("show env", "[var]", Level::Operator, Action::ShowEnv, "the process's environment"),
     row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
+    row("show map", "[[@<ver>] <map>]", Level::User, Action::Show(Kind::Map), "maps, or what is in one"),
     row("show pools", "[byname|bysize|byusage]", Level::User, Action::ShowPools, "memory pools"),
     row("show profiling", "", Level::User, Action::ShowProfiling, "time of tasks by kind, if it was measured"),
     row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, used and idle"),
@@ -163,17 +190,24 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     }
     call.words = &call.words[count..];
     match row.action {
+        Action::Add(kind) => patterns::add(call, kind).await,
+        Action::Clear(kind) => patterns::clear(call, kind).await,
+        Action::Commit(kind) => patterns::commit(call, kind).await,
+        Action::Delete(kind) => patterns::delete(call, kind).await,
         Action::DisableServer => server::enable(call, false),
         Action::EnableServer => server::enable(call, true),
+        Action::Get(kind) => patterns::get(call, kind).await,
         Action::GetWeight => server::get_weight(call),
         Action::Help => help::help(call),
         Action::Lower(level) => call.settings.level = level,
+        Action::Prepare(kind) => patterns::prepare(call, kind),
         Action::Prompt => call.settings.interactive = !call.settings.interactive,
         Action::Quit => call.settings.over = true,
         Action::Reload => match (call.control.process().reload)().await {
             Ok(text) => call.info(text.trim_end()),
             Err(text) => call.error(text.trim_end()),
         },
+        Action::SetMap => patterns::set(call).await,
         Action::SetProfiling => lanes::set_profiling(call),
         Action::SetServer => server::set_server(call),
         Action::SetSeverity => match Marks::named(call.word(0)) {
@@ -182,6 +216,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         },
         Action::SetTimeout => set_timeout(call),
         Action::SetWeight => server::set_weight(call),
+        Action::Show(kind) => patterns::show(call, kind).await?,
         Action::ShowBackend => {
             call.reply.put("# name\n");
             for backend in &call.generation.backends {

@@ -3,20 +3,12 @@
 /// First words and why. The first row that fits holds.
 const REFUSED: &[(&str, &str)] = &[
     ("abort ssl", TLS),
-    ("add acl", PATTERNS),
-    ("add map", PATTERNS),
     ("add server", SERVERS),
     ("add ssl", TLS),
-    ("clear acl", PATTERNS),
     ("clear counters", "counters only go up: subtract what an earlier 'show stat' said"),
-    ("clear map", PATTERNS),
     ("clear table", TABLES),
-    ("commit acl", PATTERNS),
-    ("commit map", PATTERNS),
     ("commit ssl", TLS),
     ("debug", "it is not built yet"),
-    ("del acl", PATTERNS),
-    ("del map", PATTERNS),
     ("del server", SERVERS),
     ("del ssl", TLS),
     ("disable agent", CHECKS),
@@ -29,22 +21,16 @@ const REFUSED: &[(&str, &str)] = &[
     ("enable health", CHECKS),
     ("expert-mode", "there are no commands that would need it"),
     ("experimental-mode", "there are no commands that would need it"),
-    ("get acl", PATTERNS),
-    ("get map", PATTERNS),
     ("get var", "variables of the process are not built yet"),
     ("mcli-debug-mode", "there is no master process"),
     ("new ssl", TLS),
-    ("prepare acl", PATTERNS),
-    ("prepare map", PATTERNS),
     ("set anon", "answers are not made anonymous"),
     ("set dynamic-cookie-key", COOKIES),
-    ("set map", PATTERNS),
     ("set maxconn", "limits are set by the file only, so far"),
     ("set rate-limit", "limits are set by the file only, so far"),
     ("set ssl", TLS),
     ("set table", TABLES),
     ("set var", "variables of the process are not built yet"),
-    ("show acl", PATTERNS),
     ("show activity", "use 'show lanes' and 'show contention'"),
     ("show anon", "answers are not made anonymous"),
     ("show cache", "the cache is not built yet"),
@@ -53,7 +39,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show events", "rings are not built yet"),
     ("show fd", "it is not built yet"),
     ("show libs", "the program is one file"),
-    ("show map", PATTERNS),
     ("show peers", TABLES),
     ("show proc", "there is no master process"),
     ("show quic", "QUIC is not built yet"),
@@ -75,7 +60,6 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 const TLS: &str = "TLS is not built yet";
-const PATTERNS: &str = "patterns are changed by rules and files only, so far";
 const SERVERS: &str = "servers are set by the file only, so far";
 const TABLES: &str = "stick tables are not built yet";
 const CHECKS: &str = "checks are not built yet";

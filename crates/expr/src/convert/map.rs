@@ -2,10 +2,10 @@
 
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::cast::{parse_addr, parse_whole};
 use crate::env::Env;
 use crate::error::Error;
 use crate::fetch::Fixed;
+use crate::pattern::value::MapValue;
 use crate::pattern::{MatchKind, Reference, View};
 use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
@@ -15,38 +15,13 @@ use manylane_sync::Arc;
 pub(crate) struct Map {
     reference: Arc<Reference>,
     view: View,
-    gives: Gives,
+    gives: MapValue,
     /// The values have `\1` for what parentheses matched.
     expands: bool,
     default: Option<Fixed>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gives {
-    Str,
-    Int,
-    Ip,
-}
-
-impl Gives {
-    fn read<'v>(self, text: &'v [u8]) -> Option<Value<'v>> {
-        match self {
-            Self::Str => Some(Value::Str(text)),
-            Self::Int => parse_whole(text).map(Value::Int),
-            Self::Ip => parse_addr(text).map(Into::into),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Str => "a text",
-            Self::Int => "a whole number",
-            Self::Ip => "an address",
-        }
-    }
-}
-
-fn map(args: &mut Args<'_, '_>, kind: MatchKind, gives: Gives, expands: bool) -> Result<Convert, Error> {
+fn map(args: &mut Args<'_, '_>, kind: MatchKind, gives: MapValue, expands: bool) -> Result<Convert, Error> {
     let default = match args.bytes(1) {
         None => None,
         Some(text) => match gives.read(text) {
@@ -63,26 +38,16 @@ fn map(args: &mut Args<'_, '_>, kind: MatchKind, gives: Gives, expands: bool) ->
         Ok(reference) => reference,
         Err(why) => return Err(args.error(0, why)),
     };
-    let view = reference.view(kind, false).map_err(|why| args.error(0, why))?;
-    let refused = reference.find_entry(|_, value| gives.read(value).is_none());
-    if let Some((line, _, value)) = refused {
-        let name = gives.name();
-        return Err(args.error(
-            0,
-            format!(
-                "line {line} of '{}' has the value '{}', which is not {name}",
-                crate::Shown(&file),
-                crate::Shown(&value)
-            ),
-        ));
-    }
+    let view = reference.view(kind, false).map_err(|(_, why)| args.error(0, why))?;
+    reference.require(gives).map_err(|why| args.error(0, why))?;
+    reference.used_by(format!("by map at {}", args.compiler.at()));
     Ok(Convert::Map(Map { reference, view, gives, expands, default }))
 }
 
 macro_rules! rows {
     ($($name:literal $takes:ident $gives:ident $kind:ident $form:ident $expands:literal;)*) => {
         &[$(row($name, &[File, Str], 1, Type::$takes, Type::$gives, "what the map has for it, else the default",
-            |a| map(a, MatchKind::$kind, Gives::$form, $expands))),*]
+            |a| map(a, MatchKind::$kind, MapValue::$form, $expands))),*]
     };
 }
 

@@ -10,12 +10,18 @@
 //! | `ip` | hashed networks by mask | one hash for each mask that is in use |
 //! | `reg` | one machine for all | one pass |
 
-mod file;
 pub(crate) mod ip;
 mod prefix;
+mod reference;
+mod references;
 mod regex;
+pub(crate) mod value;
 
-pub use file::{MAX_ENTRIES, MAX_REFERENCE_BYTES, Reference, References, Snapshot, View};
+pub use reference::{
+    Entry, Looked, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference, Snapshot, Summary,
+    View, Which, split,
+};
+pub use references::References;
 pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES, Regex};
 
 use crate::cast::parse_whole;
@@ -26,6 +32,7 @@ use crate::show::Shown;
 use aho_corasick::AhoCorasick;
 use prefix::{Prefixes, Text};
 use std::collections::HashMap;
+use std::fmt;
 
 /// How a sample is compared with patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,6 +141,18 @@ impl Range {
             return Err(format!("the range '{}' is empty: its ends are the wrong way round", Shown(text)));
         }
         Ok(range)
+    }
+}
+
+impl fmt::Display for Range {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.least, self.most) {
+            (least, most) if least == most => write!(f, "{least}"),
+            (i64::MIN, most) => write!(f, ":{most}"),
+            (least, i64::MAX) => write!(f, "{least}:"),
+            (least, most) => write!(f, "{least}:{most}"),
+        }
     }
 }
 
@@ -264,9 +283,13 @@ impl Index {
         Table::Numbers { exact, ranges, of_length }
     }
 
-    /// Of ranges, for operators.
-    pub(crate) fn of_ranges(all: Vec<Range>, of_length: bool) -> Self {
-        Self { table: Self::ranges(all, of_length), ignore_case: false }
+    /// Whether patterns are tried one by one.
+    pub(crate) fn is_list(&self) -> bool {
+        match &self.table {
+            Table::Reg { .. } => true,
+            Table::Numbers { ranges, .. } => !ranges.is_empty(),
+            _ => false,
+        }
     }
 
     /// Whether any pattern matches a sample of the kind's type.

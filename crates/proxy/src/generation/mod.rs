@@ -107,6 +107,7 @@ impl Generation {
             http_errors: _, // read where a proxy names one
             resolvers,
             rings,
+            files: _, // for positions in reports
             environment: _, // for programs that are started, and none are
         } = config;
         let mut refuse = Refuse { found, ignore_unresolved: wishes.ignore_unresolved };

@@ -1,7 +1,7 @@
 //! What rules may do.
 
 use crate::rules::{End, Normalizer};
-use manylane_expr::{Expression, Format, Reference, Regex, Scratch, VariableId, When};
+use manylane_expr::{Expression, Format, Reference, Regex, Scratch, VariableId, When, Which};
 use manylane_logs::Level;
 use manylane_sync::Arc;
 use std::time::Duration;
@@ -198,7 +198,7 @@ impl Listed {
             Self::Add if reference.contains(key) => Ok(()),
             Self::Add => reference.add(key, value),
             Self::Delete => {
-                reference.remove(key);
+                reference.remove(Which::Pattern(key));
                 Ok(())
             }
             Self::Set => reference.set(key, value),

@@ -201,6 +201,7 @@ impl<'c> RuleReader<'c> {
     pub(super) fn log_format(&mut self, word: &Word, mode: Mode, refuse: &mut Refuse<'_>) -> Option<Format> {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_logs(mode);
+        compiler.place = self.directory.config.place(word.pos());
         match Format::compile(word.bytes(), Use::Log, Places::LOG, &mut compiler) {
             Ok(format) => Some(format),
             Err(error) => {
@@ -215,6 +216,7 @@ impl<'c> RuleReader<'c> {
         self.directory.current = Some(proxy);
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(Mode::Http);
+        compiler.place = self.directory.config.place(word.pos());
         match Format::compile(word.bytes(), Use::Text, Places::FRONT_REQUEST | Places::LOG, &mut compiler) {
             Ok(format) => Some(format),
             Err(error) => {
@@ -244,6 +246,7 @@ impl<'c> RuleReader<'c> {
         compiler.missing = missing::in_rules(proxy.settings.mode());
         let mut acls = Acls::new();
         for acl in all().flat_map(|proxy| &proxy.acls) {
+            compiler.place = config.place(acl.pos);
             let words: Vec<&[u8]> = acl.words.iter().map(Word::bytes).collect();
             if let Err(error) = acls.add(acl.name.bytes(), &words, &mut compiler) {
                 report(refuse, &acl.words, acl.pos, &format!("acl '{}'", acl.name.shown()), &error);
@@ -270,6 +273,7 @@ impl<'c> RuleReader<'c> {
         let mut rules = Rules::default();
         let mut redirects = Vec::new();
         for rule in all().flat_map(|proxy| &proxy.rules) {
+            reader.compiler.place = config.place(rule.pos);
             match rule.list {
                 Ruleset::TcpRequestConnection if front => {
                     rules.connection.extend(reader.connection(rule, Places::CONNECTION));
@@ -384,7 +388,7 @@ struct Reader<'r, 'c, 'f> {
     compiler: &'r mut Compiler<'c>,
     acls: &'r mut Acls,
     refuse: &'r mut Refuse<'f>,
-    config: &'r Config,
+    config: &'c Config,
     slots: &'r Slots,
     proxy_name: &'r [u8],
     /// The proxy listens.
@@ -398,6 +402,7 @@ impl Reader<'_, '_, '_> {
     fn condition(&mut self, condition: &Option<tree::Condition>, place: Places) -> Option<Option<Condition>> {
         let Some(tree::Condition { unless, words, pos }) = condition else { return Some(None) };
         let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
+        self.compiler.place = self.config.place(*pos);
         match Condition::compile(*unless, &bytes, self.acls, place, self.compiler) {
             Ok(condition) => Some(Some(condition)),
             Err(error) => {
@@ -408,6 +413,7 @@ impl Reader<'_, '_, '_> {
     }
 
     fn format(&mut self, word: &Word, usage: Use, place: Places) -> Option<Format> {
+        self.compiler.place = self.config.place(word.pos());
         match Format::compile(word.bytes(), usage, place, self.compiler) {
             Ok(format) => Some(format),
             Err(error) => {

@@ -1,0 +1,276 @@
+//! ACLs and maps: their entries, and versions that take the place of all entries at once.
+//!
+//! A change of a long list, or a search for one of its entries, takes as long as the list is long: a thread of the blocking pool does it.
+
+use super::Call;
+use crate::reply::Gone;
+use manylane_expr::{Entry, Lane, NoVersion, NotAdded, Pair, Reference, Which, split};
+use manylane_sync::Arc;
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// What the words call it: both kinds are lists of patterns, and a map has a value for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Acl,
+    Map,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Acl => "ACL",
+            Self::Map => "map",
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Acl => "acl",
+            Self::Map => "map",
+        }
+    }
+}
+
+/// A list that a command names.
+struct Named {
+    /// `@4`: a version of it.
+    version: Option<u64>,
+    list: Arc<Reference>,
+}
+
+/// Takes `[@<version>] <list>` off the front of the words. Nothing when it is wrong, which was told.
+fn named(call: &mut Call<'_, '_>, kind: Kind, versioned: bool) -> Option<Named> {
+    let mut version = None;
+    if versioned && let Some(digits) = call.word(0).strip_prefix('@') {
+        let Ok(number) = digits.parse() else {
+            call.error("Invalid version number: '@' and a number are expected, as 'prepare' told it.");
+            return None;
+        };
+        version = Some(number);
+        call.words = &call.words[1..];
+    }
+    let Some(name) = call.words.first() else {
+        call.error(&format!("Missing {} identifier.", kind.name()));
+        return None;
+    };
+    call.words = &call.words[1..];
+    let references = &call.generation.expressions.references;
+    let is_map = kind == Kind::Map;
+    let list = match name.strip_prefix('#').map(str::parse::<u32>) {
+        Some(Ok(number)) => {
+            let all = references.numbered();
+            let place = all.binary_search_by_key(&number, |(number, _)| *number).ok();
+            place.map(|place| all[place].1).filter(|list| list.is_map() == is_map).cloned()
+        }
+        _ => references.get(name.as_bytes(), is_map),
+    };
+    if list.is_none() {
+        call.error(&format!("Unknown {} identifier. Please use #<id> or <file>.", kind.name()));
+    }
+    Some(Named { version, list: list? })
+}
+
+/// Does something with a list on a thread for what takes long. Nothing when there is none, which was told.
+async fn aside<T: Send + 'static>(
+    call: &mut Call<'_, '_>,
+    list: &Arc<Reference>,
+    work: impl FnOnce(&Reference) -> T + Send + 'static,
+) -> Option<T> {
+    let list = list.clone();
+    match call.control.aside().run(move || work(&list)) {
+        Ok(working) => Some(working.await),
+        Err(refused) => {
+            call.error(&format!("Nothing was done: {refused}."));
+            None
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// `show acl`, `show map`
+pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
+    if call.words.is_empty() {
+        return overview(call, kind).await;
+    }
+    let Some(Named { version, list }) = named(call, kind, true) else { return Ok(()) };
+    for entry in list.entries(version).iter() {
+        let _ = write!(call.reply, "{:#x} {}", entry.id(), text(entry.pattern()));
+        if kind == Kind::Map {
+            let _ = write!(call.reply, " {}", text(entry.value()));
+        }
+        call.reply.put("\n");
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
+    call.reply.put("# id (file) description\n");
+    for (number, list) in call.generation.expressions.references.numbered() {
+        if list.is_map() != (kind == Kind::Map) {
+            continue;
+        }
+        let summary = list.summary();
+        let users = summary.users.join(", ");
+        let _ = match list.name().map(text) {
+            Some(name) => {
+                write!(call.reply, "{number} ({name}) pattern loaded from file '{name}' used {users}.")
+            }
+            None => write!(call.reply, "{number} () {users}."),
+        };
+        let _ = writeln!(
+            call.reply,
+            " curr_ver={} next_ver={} entry_cnt={}",
+            summary.version, summary.prepared, summary.entries
+        );
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// `add acl`, `add map`
+pub(super) async fn add(call: &mut Call<'_, '_>, kind: Kind) {
+    let usage = match kind {
+        Kind::Acl => "'add acl' expects two parameters: ACL identifier and pattern.",
+        Kind::Map => {
+            "'add map' expects three parameters (map identifier, key and value) or one parameter (map identifier) and a payload"
+        }
+    };
+    if call.words.iter().filter(|word| !word.starts_with('@')).count() == 0 {
+        return call.error(usage);
+    }
+    let Some(Named { version, list }) = named(call, kind, true) else { return };
+    let payload = call.payload.take();
+    let pairs = match (kind, payload, call.words) {
+        (kind, Some(payload), []) => match pairs(kind, &payload) {
+            Ok(pairs) => pairs,
+            Err(sentence) => return call.error(&sentence),
+        },
+        (Kind::Acl, None, [pattern, ..]) => vec![(pattern.as_bytes().into(), Box::default())],
+        (Kind::Map, None, [key, value, ..]) => vec![(key.as_bytes().into(), value.as_bytes().into())],
+        _ => return call.error(usage),
+    };
+    let Some(added) = aside(call, &list, move |list| list.add_all(version, pairs)).await else { return };
+    match added {
+        Ok(()) => {}
+        Err(NotAdded::Refused(sentence)) => call.error(&format!("{sentence}.")),
+        Err(NotAdded::Version(NoVersion::Future)) => {
+            let word = kind.word();
+            call.error(&format!("Version number in the future, please use 'prepare {word}' before."));
+        }
+        Err(NotAdded::Version(NoVersion::Past)) => {
+            call.error("A newer version was committed after this one, which is gone; nothing was added.");
+        }
+    }
+}
+
+/// A payload's lines. The error is a sentence, and nothing is added then.
+fn pairs(kind: Kind, payload: &str) -> Result<Vec<Pair>, String> {
+    let mut pairs = Vec::new();
+    for line in payload.lines() {
+        let line = line.trim_start_matches([' ', '\t']).as_bytes();
+        let (pattern, value) = if kind == Kind::Map { split(line) } else { (line, &b""[..]) };
+        if kind == Kind::Map && value.is_empty() {
+            return Err(format!("Missing value for key '{}'; nothing was added.", text(pattern)));
+        }
+        pairs.push((pattern.into(), value.into()));
+    }
+    Ok(pairs)
+}
+
+/// Which entries a word means: `#0x2a` is one of them, anything else a pattern.
+fn which(word: &str) -> Which<'_> {
+    let id = word.strip_prefix("#0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    id.map_or(Which::Pattern(word.as_bytes()), Which::Id)
+}
+
+/// `del acl`, `del map`
+pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
+    let Some(Named { list, .. }) = named(call, kind, false) else { return };
+    let Some(key) = call.words.first().cloned() else {
+        return call
+            .error(&format!("This command expects two parameters: {} identifier and key.", kind.name()));
+    };
+    if let Some(0) = aside(call, &list, move |list| list.remove(which(&key))).await {
+        call.error("Key not found.");
+    }
+}
+
+/// `set map`
+pub(super) async fn set(call: &mut Call<'_, '_>) {
+    let Some(Named { list, .. }) = named(call, Kind::Map, false) else { return };
+    let [key, value, ..] = call.words else {
+        return call.error("'set map' expects three parameters: map identifier, key and value.");
+    };
+    let missing = match which(key) {
+        Which::Id(_) => "key or pattern not found.",
+        Which::Pattern(_) => "entry not found.",
+    };
+    let (key, value) = (key.clone(), value.clone());
+    match aside(call, &list, move |list| list.replace(which(&key), value.as_bytes())).await {
+        Some(Ok(0)) => call.error(missing),
+        Some(Err(sentence)) => call.error(&format!("{sentence}.")),
+        Some(Ok(_)) | None => {}
+    }
+}
+
+/// `clear acl`, `clear map`
+pub(super) async fn clear(call: &mut Call<'_, '_>, kind: Kind) {
+    let Some(Named { version, list }) = named(call, kind, true) else { return };
+    let _ = aside(call, &list, move |list| list.clear(version)).await;
+}
+
+/// `prepare acl`, `prepare map`
+pub(super) fn prepare(call: &mut Call<'_, '_>, kind: Kind) {
+    if let Some(Named { list, .. }) = named(call, kind, false) {
+        let version = list.prepare();
+        call.info(&format!("New version created: {version}"));
+    }
+}
+
+/// `commit acl`, `commit map`
+pub(super) async fn commit(call: &mut Call<'_, '_>, kind: Kind) {
+    if !call.word(0).starts_with('@') {
+        return call.error("Missing version number.");
+    }
+    let Some(Named { version: Some(version), list }) = named(call, kind, true) else { return };
+    if let Some(Err(_)) = aside(call, &list, move |list| list.commit(version)).await {
+        call.error("Version number out of range.");
+    }
+}
+
+/// `get acl`, `get map`
+pub(super) async fn get(call: &mut Call<'_, '_>, kind: Kind) {
+    if call.words.len() < 2 {
+        return call.error(&format!("Missing {} identifier and/or key.", kind.name()));
+    }
+    let Some(Named { list, .. }) = named(call, kind, false) else { return };
+    let sample = call.word(0).to_owned();
+    let looked = aside(call, &list, move |list| list.look(sample.as_bytes(), &mut Lane::new(0).scratch()));
+    for view in looked.await.unwrap_or_default() {
+        let case = if view.ignore_case { "insensitive" } else { "sensitive" };
+        let _ = write!(call.reply, "type={}, case={case}, ", view.kind.name());
+        let index = if view.is_list { "list" } else { "tree" };
+        let answer = match kind {
+            Kind::Acl => "match",
+            Kind::Map => "found",
+        };
+        let _ = match view.found.as_deref() {
+            None => write!(call.reply, "{answer}=no"),
+            Some(entry) => write!(call.reply, "{answer}=yes, idx={index}, {}", shown(kind, entry)),
+        };
+        call.reply.put("\n");
+    }
+}
+
+fn shown(kind: Kind, entry: &Entry) -> String {
+    let (pattern, value) = (text(entry.pattern()), text(entry.value()));
+    match kind {
+        Kind::Acl => format!("pattern=\"{pattern}\""),
+        Kind::Map => format!("key=\"{pattern}\", value=\"{value}\", type=\"str\""),
+    }
+}

@@ -1,0 +1,68 @@
+//! All references of a generation.
+
+use super::reference::{MAX_REFERENCE_BYTES, Reference};
+use crate::names::Names;
+use crate::show::Shown;
+use manylane_sync::Arc;
+use std::collections::HashMap;
+
+/// All references of a generation, in the order in which they were named first.
+#[derive(Debug, Default)]
+pub struct References {
+    /// With the number that the configuration gives (`-u`), if it does.
+    all: Vec<(Option<u32>, Arc<Reference>)>,
+    by_name: HashMap<(Box<[u8]>, bool), Arc<Reference>>,
+}
+
+impl References {
+    /// The reference of a file, read at the first use. The error is a sentence.
+    pub fn open(&mut self, name: &[u8], is_map: bool, names: &dyn Names) -> Result<Arc<Reference>, String> {
+        if let Some(known) = self.get(name, is_map) {
+            return Ok(known);
+        }
+        let bytes = names.file(name).map_err(|why| format!("cannot read '{}': {why}", Shown(name)))?;
+        if bytes.len() > MAX_REFERENCE_BYTES {
+            return Err(format!("'{}' has more than {MAX_REFERENCE_BYTES} bytes", Shown(name)));
+        }
+        let reference = Arc::new(Reference::new(name, is_map, &bytes)?);
+        self.by_name.insert((name.into(), is_map), reference.clone());
+        self.all.push((None, reference.clone()));
+        Ok(reference)
+    }
+
+    /// Patterns that stand in a line.
+    pub(crate) fn inline(&mut self, patterns: &[&[u8]]) -> Arc<Reference> {
+        let reference = Arc::new(Reference::inline(patterns));
+        self.all.push((None, reference.clone()));
+        reference
+    }
+
+    /// Gives a reference its number. Whether no other one has it.
+    pub(crate) fn number(&mut self, reference: &Arc<Reference>, number: u32) -> bool {
+        let is_free =
+            self.all.iter().all(|(own, other)| *own != Some(number) || Arc::ptr_eq(other, reference));
+        let own = self.all.iter_mut().find(|(_, other)| Arc::ptr_eq(other, reference));
+        if let (true, Some((own, _))) = (is_free, own) {
+            *own = Some(number);
+        }
+        is_free
+    }
+
+    /// The reference of that name, for what changes it at run time.
+    pub fn get(&self, name: &[u8], is_map: bool) -> Option<Arc<Reference>> {
+        self.by_name.get(&(name.into(), is_map)).cloned()
+    }
+
+    /// All of them with their numbers, in order of these. Those that the configuration gives no number take the free ones in order.
+    pub fn numbered(&self) -> Vec<(u32, &Arc<Reference>)> {
+        let mut given: Vec<u32> = self.all.iter().filter_map(|(number, _)| *number).collect();
+        given.sort_unstable();
+        let mut free = (0..).filter(|number| given.binary_search(number).is_err());
+        let mut all: Vec<(u32, &Arc<Reference>)> = Vec::with_capacity(self.all.len());
+        for (own, reference) in &self.all {
+            all.extend(own.or_else(|| free.next()).map(|number| (number, reference)));
+        }
+        all.sort_unstable_by_key(|(number, _)| *number);
+        all
+    }
+}

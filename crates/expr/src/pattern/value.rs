@@ -1,0 +1,30 @@
+//! What the value of a map is read as.
+
+use crate::cast::{parse_addr, parse_whole};
+use crate::sample::Value;
+
+/// What the value of a map is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MapValue {
+    Str,
+    Int,
+    Ip,
+}
+
+impl MapValue {
+    pub(crate) fn read(self, text: &[u8]) -> Option<Value<'_>> {
+        match self {
+            Self::Str => Some(Value::Str(text)),
+            Self::Int => parse_whole(text).map(Value::Int),
+            Self::Ip => parse_addr(text).map(Into::into),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Str => "a text",
+            Self::Int => "a whole number",
+            Self::Ip => "an address",
+        }
+    }
+}
