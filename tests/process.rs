@@ -78,6 +78,31 @@ fn dynamic_cookies_that_would_not_work_are_told() {
     }
 }
 
+/// The lanes inherit it, and so do threads that are started later.
+#[test]
+fn a_process_is_as_nice_as_the_file_says_while_it_runs() {
+    let (socket, address) = listener();
+    let global = DEFAULTS
+        .replace("global\n", "global\n tune.renice.startup 3\n tune.renice.runtime 5\n set-dumpable\n");
+    let program =
+        Manylane::start(&format!("{global}listen l\n bind {}\n server s {}\n", fd(&socket), echo()));
+    let mut stream = connect(address);
+    stream.write_all(b"a").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    let nice = |task: &std::path::Path| {
+        let text = std::fs::read_to_string(task.join("stat")).unwrap();
+        let behind = text.rsplit_once(") ").unwrap().1; // the name may hold anything
+        behind.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
+    };
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap();
+    let all: Vec<i32> = tasks.map(|task| nice(&task.unwrap().path())).collect();
+    assert!(all.len() > 2 && all.iter().all(|nice| *nice == 5), "{all:?}");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.pid())).unwrap();
+    let core: Vec<&str> =
+        limits.lines().find(|line| line.starts_with("Max core")).unwrap().split_whitespace().collect();
+    assert_eq!(core[4], core[5], "as large as it may be");
+}
+
 #[test]
 fn conditions_versions_and_help_need_no_file() {
     let code = |words: &[&str]| command().args(words).output().unwrap().status.code();

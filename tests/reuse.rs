@@ -204,3 +204,30 @@ fn a_rule_closes_a_connection_behind_its_response() {
     let got = ["/", "/close", "/", "/", "/close", "/close"].map(|path| ask_for(&mut client, path));
     assert_eq!(got, [1, 1, 2, 2, 2, 3]);
 }
+
+/// R-G5: what goes to `dispatch` is a client's alone.
+#[test]
+fn connections_to_the_address_of_dispatch_are_not_shared() {
+    let (server, _) = numbered();
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let lines = format!(" http-reuse always\nlisten l\n bind {}\n dispatch {server}\n", fd(&socket));
+    let _program = Manylane::start(&format!("{config} mode http\n{lines}"));
+    let (mut first, mut second) = (connect(address), connect(address));
+    assert_eq!([ask(&mut first), ask(&mut second), ask(&mut first), ask(&mut second)], [1, 2, 1, 2]);
+}
+
+#[test]
+fn idle_connections_of_one_name_do_not_serve_another() {
+    let (server, _) = numbered();
+    let server = format!("{server} pool-conn-name path");
+    let (_program, address) = start(1, " http-reuse always", &server);
+    let (mut first, mut second) = (connect(address), connect(address));
+    let got = [
+        ask_for(&mut first, "/a"),
+        ask_for(&mut second, "/b"),
+        ask_for(&mut second, "/a"),
+        ask_for(&mut first, "/b"),
+    ];
+    assert_eq!(got, [1, 2, 1, 2]);
+}

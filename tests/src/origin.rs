@@ -142,6 +142,30 @@ fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Resul
     Ok(())
 }
 
+/// A header of the PROXY protocol's second version in words: command, family, addresses, and what else it says. Ports are the kernel's choice, and
+/// the checksum goes by them.
+fn binary_greeting(from: &mut impl std::io::BufRead) -> std::io::Result<String> {
+    let mut fixed = [0; 16];
+    from.read_exact(&mut fixed)?;
+    let mut rest = vec![0; usize::from(u16::from_be_bytes([fixed[14], fixed[15]]))];
+    from.read_exact(&mut rest)?;
+    let mut text = format!("PROXY2 {:02x} {:02x}", fixed[12], fixed[13]);
+    let addresses = match fixed[13] >> 4 {
+        1 => 12,
+        2 => 36,
+        _ => 0,
+    };
+    let (addresses, mut rest) = rest.split_at(addresses.min(rest.len()));
+    text += &format!(" {:?}", &addresses[..addresses.len() / 3 * 2 + addresses.len() % 3]);
+    while let [kind, high, low, more @ ..] = rest {
+        let (value, behind) = more.split_at(usize::from(u16::from_be_bytes([*high, *low])).min(more.len()));
+        let shown = if *kind == 3 { "checksum".into() } else { value.escape_ascii().to_string() };
+        text += &format!(" {kind:02x}={shown}");
+        rest = behind;
+    }
+    Ok(text)
+}
+
 impl Message {
     /// Reads a request, behind the PROXY protocol's line if there is one. The body of one that expects `100 Continue` is left
     /// to [`Message::read_rest`].
@@ -149,6 +173,9 @@ impl Message {
         from: &mut impl std::io::BufRead,
         greeting: &mut Option<String>,
     ) -> std::io::Result<Option<Self>> {
+        if from.fill_buf()?.starts_with(b"\r\n\r\n\0") {
+            *greeting = Some(binary_greeting(from)?);
+        }
         let Some(message) = Self::read_head(from)? else { return Ok(None) };
         if message.start.starts_with("PROXY ") {
             *greeting = Some(message.start);

@@ -9,7 +9,10 @@ use crate::lex::{Environment, Word};
 use crate::source::Pos;
 use crate::table::{Ruleset, Timeout, Toggle};
 use manylane_net::Address;
+use std::ffi::OsStr;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A value and the line's keyword that gave it.
@@ -40,6 +43,27 @@ pub struct Config {
     pub files: Vec<Box<[u8]>>,
     /// The environment after the last line: what programs and `defined()` at run time see.
     pub environment: Environment,
+}
+
+impl Config {
+    /// Where a file is that is named at `pos`: a relative name begins where the last `default-path` before it says.
+    pub fn path(&self, name: &[u8], pos: Pos) -> PathBuf {
+        let before =
+            |statement: &&Statement| (statement.pos.file, statement.pos.line) <= (pos.file, pos.line);
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let folder = self
+            .files
+            .get(pos.file.index())
+            .and_then(|name| path(name).parent().map(Path::to_path_buf))
+            .unwrap_or_default();
+        let base = match self.global.default_path.iter().rfind(before).map(|statement| &statement.words[..]) {
+            Some([kind]) if *kind == *"config" => folder,
+            Some([kind]) if *kind == *"parent" => folder.join(".."),
+            Some([kind, origin]) if *kind == *"origin" => path(origin.bytes()),
+            _ => PathBuf::new(),
+        };
+        base.join(path(name)) // an absolute name stays as it is
+    }
 }
 
 impl Config {
@@ -101,7 +125,8 @@ pub struct Global {
     /// `cpu-map`, `cpu-policy`, `cpu-set`, `cpu-affinity` in order.
     pub cpu_placement: Vec<Statement>,
     pub daemon: Option<Set<bool>>,
-    pub default_path: Option<Statement>,
+    /// `default-path` lines in order: each holds for what follows it.
+    pub default_path: Vec<Statement>,
     pub description: Option<Set<Word>>,
     pub disable_fast_forward: Option<Set<bool>>,
     pub disable_zero_copy: Option<Set<bool>>,
@@ -140,7 +165,7 @@ pub struct Global {
     pub reject_privileged_tcp: Option<Set<bool>>,
     pub server_state_base: Option<Set<Word>>,
     pub server_state_file: Option<Set<Word>>,
-    pub set_dumpable: Option<Set<bool>>,
+    pub set_dumpable: Option<Set<&'static str>>,
     pub spread_checks: Option<Set<u32>>,
     pub stats_maxconn: Option<Set<u32>>,
     pub stats_sockets: Vec<Bind>,
@@ -276,6 +301,8 @@ pub struct Settings {
     pub default_backend: Option<Set<Word>>,
     pub default_server: ServerOptions,
     pub disabled: Option<Set<bool>>,
+    /// Where streams go that no cookie and no rule has a server for.
+    pub dispatch: Option<Set<Address>>,
     pub dynamic_cookie_key: Option<Set<Word>>,
     pub error_files: Vec<ErrorFile>,
     pub error_log_format: Option<Set<Word>>,
@@ -337,6 +364,7 @@ impl Default for Settings {
             default_backend: None,
             default_server: ServerOptions::default(),
             disabled: None,
+            dispatch: None,
             dynamic_cookie_key: None,
             error_files: Vec::new(),
             error_log_format: None,
@@ -708,6 +736,8 @@ pub enum ProxyHeader {
     None,
     V1,
     V2,
+    /// Version 2 that tells of TLS.
+    V2Tls,
 }
 
 /// A `log` line.
@@ -904,6 +934,31 @@ mod tests {
         }
         for text in ["", "x", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/255.0.255.0", "::/129", "10.0.0.0/"] {
             assert_eq!(ExceptNetwork::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn relative_names_begin_where_the_last_default_path_before_them_says() {
+        let mut sources = crate::source::Sources::new();
+        let text = |lines: &str| format!("global\n{lines}");
+        let first = sources.add(
+            "one/a.cfg",
+            text(" default-path config\n default-path origin /etc/x\n default-path current\n"),
+        );
+        let second = sources.add("two/three/b.cfg", text(" default-path parent\n"));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        let loaded = crate::load(&sources, &crate::cond::Build::bare(), Environment::new(), false);
+        let at = |file, line| Pos { file, line, column: 1 };
+        for (pos, path) in [
+            (at(first, 1), "m"),
+            (at(first, 2), "one/m"),
+            (at(first, 3), "/etc/x/m"),
+            (at(first, 9), "m"),
+            (at(second, 1), "m"),
+            (at(second, 2), "two/three/../m"),
+        ] {
+            assert_eq!(loaded.config.path(b"m", pos), Path::new(path));
+            assert_eq!(loaded.config.path(b"/m", pos), Path::new("/m"));
         }
     }
 

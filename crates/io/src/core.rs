@@ -10,7 +10,7 @@
 //!    with a timer.
 
 use crate::epoll::Epoll;
-use crate::limits::ACCEPTS_PER_ROUND;
+use crate::limits::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, SPLICE_AT_ONCE};
 use crate::pipe::Pipe;
 use crate::slab::Key;
 use crate::stats::Tallies;
@@ -35,6 +35,13 @@ pub(crate) struct Core {
     starved: RefCell<Vec<(u64, Waker)>>,
     tickets: Cell<u64>,
     pub(crate) pipes: RefCell<Vec<Pipe>>,
+    /// Pipes that there are, kept ones included, and how many there may be.
+    pub(crate) pipes_open: Cell<usize>,
+    pub(crate) most_pipes: Cell<usize>,
+    /// Bytes of a pipe, and of one splice.
+    pub(crate) pipe_size: Cell<usize>,
+    /// Events that one look at the kernel takes in.
+    pub(crate) events: Cell<usize>,
     pub(crate) backend: Backend,
 }
 
@@ -86,6 +93,10 @@ impl Core {
             starved: RefCell::default(),
             tickets: Cell::new(0),
             pipes: RefCell::default(),
+            pipes_open: Cell::new(0),
+            most_pipes: Cell::new(usize::MAX),
+            pipe_size: Cell::new(SPLICE_AT_ONCE),
+            events: Cell::new(EVENTS_PER_WAIT),
             backend,
         }
     }

@@ -3,7 +3,7 @@
 use crate::choice::{Choice, Kind, UnknownDriver};
 use crate::core::{Backend, Core};
 use crate::epoll::Epoll;
-use crate::limits::MOST_ACCEPTS_PER_ROUND;
+use crate::limits::{MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT, SMALLEST_PIPE};
 use crate::unpark::Bell;
 use crate::uring::Uring;
 use manylane_sched::{Here, Poller, Unpark};
@@ -115,6 +115,31 @@ impl Io {
     /// holds up those that are served.
     pub fn set_accepts_per_round(&self, connections: u32) {
         self.core.accepts.set(connections.clamp(1, MOST_ACCEPTS_PER_ROUND));
+    }
+
+    /// Events that one look at the kernel takes in.
+    pub fn events_per_wait(&self) -> usize {
+        self.core.events.get()
+    }
+
+    /// Sets it, from the next look on: 1 to [`MOST_EVENTS_PER_WAIT`](crate::MOST_EVENTS_PER_WAIT). What comes on top is taken in by the next.
+    pub fn set_events_per_wait(&self, events: usize) {
+        self.core.events.set(events.clamp(1, MOST_EVENTS_PER_WAIT));
+    }
+
+    /// Pipes for splicing that this lane may have at a time; where there is none left, bytes are copied. Without a bound at first.
+    pub fn set_most_pipes(&self, pipes: usize) {
+        self.core.most_pipes.set(pipes);
+    }
+
+    /// Pipes for splicing that this lane has, those included that nobody uses at the moment.
+    pub fn pipes(&self) -> usize {
+        self.core.pipes_open.get()
+    }
+
+    /// Bytes of a pipe that is made from here on, and of one splice: one page at least, and no more than the kernel allows.
+    pub fn set_pipe_size(&self, bytes: usize) {
+        self.core.pipe_size.set(bytes.max(SMALLEST_PIPE));
     }
 
     /// Descriptors in the driver's hands, those included that are being closed.

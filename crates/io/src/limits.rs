@@ -5,6 +5,9 @@
 /// for all of them take several rounds anyway ([`RUNQUEUE_DEPTH`](manylane_sched::RUNQUEUE_DEPTH) is 40).
 pub const EVENTS_PER_WAIT: usize = 256;
 
+/// The most that [`Io::set_events_per_wait`](crate::Io::set_events_per_wait) can say (`tune.maxpollevents`): 48 KiB of a lane's memory.
+pub const MOST_EVENTS_PER_WAIT: usize = 4096;
+
 /// Connections that a listener hands out in one round (`tune.maxaccept`, R-F5: 4 v. 64 was 336k v. 274k connections/s), unless
 /// [`Io::set_accepts_per_round`](crate::Io::set_accepts_per_round) says otherwise.
 pub const ACCEPTS_PER_ROUND: u32 = 4;
@@ -65,7 +68,10 @@ pub const DATAGRAMS_PER_ROUND: usize = 8 * DATAGRAMS_PER_CALL;
 /// allowance.
 pub const PIPES_KEPT: usize = 64;
 
-/// Bytes that one splice asks for: what a pipe holds.
+/// Bytes of the smallest pipe: a page.
+pub const SMALLEST_PIPE: usize = 4096;
+
+/// Bytes that one splice asks for, unless [`Io::set_pipe_size`](crate::Io::set_pipe_size) says otherwise: what a pipe holds.
 pub const SPLICE_AT_ONCE: usize = 64 << 10;
 
 /// How long accepting pauses when there is no descriptor left and none of this lane is closed meanwhile: others may have closed

@@ -78,6 +78,12 @@ options! {
     TrafficClass = IPPROTO_IPV6, IPV6_TCLASS;
     /// The port of a bound address is chosen when the socket connects, so that several destinations can share it; 0 or 1.
     BindAddressNoPort = IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT;
+    /// Bytes that the kernel keeps of what came; it doubles the number, and tells the double.
+    ReceiveBuffer = SOL_SOCKET, SO_RCVBUF;
+    /// Bytes that the kernel keeps of what is to be sent; doubled likewise.
+    SendBuffer = SOL_SOCKET, SO_SNDBUF;
+    /// Bytes not sent yet up to which a socket counts as writable.
+    NotSentLowWater = IPPROTO_TCP, TCP_NOTSENT_LOWAT;
     /// Read only: whether the socket listens.
     Listening = SOL_SOCKET, SO_ACCEPTCONN;
     /// Read only: the error that is pending, which reading clears.

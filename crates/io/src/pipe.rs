@@ -1,9 +1,9 @@
 //! Pipes for splicing, kept by the lane.
 
 use crate::core::Core;
-use crate::limits::PIPES_KEPT;
+use crate::limits::{PIPES_KEPT, SPLICE_AT_ONCE};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::os::fd::OwnedFd;
 
 /// A pipe, and how many bytes are in it.
@@ -14,13 +14,22 @@ pub(crate) struct Pipe {
 }
 
 impl Core {
-    /// An empty pipe: one that is kept, or a new one.
+    /// An empty pipe: one that is kept, or a new one. [`Errno::MFILE`] where the lane has as many as it may.
     pub(crate) fn take_pipe(&self) -> Result<Pipe, Errno> {
         if let Some(pipe) = self.pipes.borrow_mut().pop() {
             return Ok(pipe);
         }
+        if self.pipes_open.get() >= self.most_pipes.get() {
+            return Err(Errno::MFILE);
+        }
         self.tallies.others.add(1);
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let size = self.pipe_size.get();
+        if size != SPLICE_AT_ONCE {
+            // Beyond what the user may have the kernel gives the usual size, and splicing goes on.
+            let _ = fcntl_setpipe_size(&write, size);
+        }
+        self.pipes_open.set(self.pipes_open.get() + 1);
         Ok(Pipe { read, write, held: 0 })
     }
 
@@ -32,6 +41,7 @@ impl Core {
             return;
         }
         drop(pipes);
+        self.pipes_open.set(self.pipes_open.get() - 1);
         self.close_plainly(pipe.read);
         self.close_plainly(pipe.write);
     }

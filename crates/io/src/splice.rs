@@ -7,7 +7,7 @@
 
 use crate::core::{Budget, Core, Direction, backend};
 use crate::error::{Call, Error};
-use crate::limits::{LARGE_READ, READ_PER_ROUND, SPLICE_AT_ONCE};
+use crate::limits::{LARGE_READ, READ_PER_ROUND};
 use crate::pipe::Pipe;
 use crate::stream::Stream;
 use crate::waiter::Waiting;
@@ -151,7 +151,7 @@ impl Splicer {
             Err(_) => return Err(Errno::INVAL), // no descriptors: copying needs none
         };
         self.core.tallies.splices.add(1);
-        pipe.held = splice_once(from, &pipe.write, limit.min(SPLICE_AT_ONCE))?;
+        pipe.held = splice_once(from, &pipe.write, limit.min(self.core.pipe_size.get()))?;
         Ok(pipe.held)
     }
 

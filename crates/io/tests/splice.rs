@@ -23,6 +23,7 @@ on_both_drivers! {
     the_end_of_a_stream_gives_the_pipe_back;
     what_was_received_before_goes_first;
     the_lane_keeps_the_pipes;
+    pipes_are_as_large_and_as_many_as_the_lane_is_told;
 }
 
 /// R-B7
@@ -242,5 +243,40 @@ fn the_lane_keeps_the_pipes(kind: Kind) {
             assert_eq!(exactly(&sink, 5).await, b"bytes");
             assert_eq!(others(), *first.get_or_insert(others()), "one pipe is enough");
         }
+    });
+}
+
+fn pipes_are_as_large_and_as_many_as_the_lane_is_told(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        io.set_pipe_size(4096);
+        io.set_most_pipes(1);
+        let mut splicer = io.splicer();
+        source.send(&mut chain(&pattern(5000))).await.unwrap();
+        let moved = splicer.step(&near, &far, usize::MAX).await.unwrap();
+        assert!((1..=4096).contains(&moved), "{moved}");
+        let mut all = moved;
+        while all < 5000 {
+            all += splicer.step(&near, &far, usize::MAX).await.unwrap();
+        }
+        assert_eq!((io.pipes(), splicer.copies()), (1, false));
+        // The lane has kept it; another one is made only where there may be two.
+        io.set_most_pipes(0);
+        let kept = io.splicer();
+        drop(kept);
+        let mut first = io.splicer();
+        let mut second = io.splicer();
+        source.send(&mut chain(b"a")).await.unwrap();
+        assert_eq!(first.step(&near, &far, usize::MAX).await.unwrap(), 1);
+        {
+            // It waits with the pipe that there is.
+            let mut waiting = pin!(first.step(&near, &far, usize::MAX));
+            assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
+        }
+        assert_eq!(io.pipes(), 1);
+        sink.send(&mut chain(b"back")).await.unwrap();
+        assert_eq!(second.step(&far, &near, usize::MAX).await.unwrap(), 4);
+        assert_eq!(io.pipes(), 1, "it was nobody's at that moment");
     });
 }

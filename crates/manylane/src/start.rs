@@ -159,6 +159,7 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
 fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, String> {
     let process = generation.process.clone();
     let lanes = lanes(&process)?;
+    system::renice("startup", process.nice_at_start);
     if let Some(megabytes) = arguments.megabytes {
         system::memory(megabytes)?;
     }
@@ -197,7 +198,11 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             .map_err(|error| format!("Cannot write the pidfile: {error}"))?;
     }
     drop(pidfile);
+    system::renice("runtime", process.nice); // while it may: lanes inherit it
     identity.assume(process.chroot.as_deref())?;
+    if process.dumpable {
+        system::dumpable();
+    }
     let quiet = arguments.quiet || process.quiet && !arguments.verbose;
     // A thread, so not before the process has gone to the background.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {

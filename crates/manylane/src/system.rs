@@ -1,7 +1,7 @@
 //! What the process asks of the system once, at its start: limits, users, the background, its number in a file.
 
 use manylane_proxy::generation::{Generation, Owner, Process};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
 use std::path::Path;
 
@@ -55,6 +55,32 @@ pub(crate) fn limits(generation: &Generation, lanes: usize, maxconn: Option<u32>
         Some(maxconn) => maxconn.into(),
         None => (now.saturating_sub(fixed) / 2).clamp(1, MOST),
     })
+}
+
+/// `tune.renice.startup`, `tune.renice.runtime`: how nice the calling thread is to others, and those that it starts.
+pub(crate) fn renice(which: &str, nice: Option<i32>) {
+    if let Some(nice) = nice
+        && let Err(error) = rustix::process::setpriority_process(None, nice)
+    {
+        crate::say::warning(format_args!(
+            "[manylane.main()] couldn't set the {which} nice value to {nice}: {error}."
+        ));
+    }
+}
+
+/// `set-dumpable`: the process may leave a core file, of any size, although it changed its user.
+pub(crate) fn dumpable() {
+    let raised = setrlimit(Resource::RLIMIT_CORE, RLIM_INFINITY, RLIM_INFINITY);
+    let raised = raised.or_else(|_| {
+        getrlimit(Resource::RLIMIT_CORE).and_then(|(_, hard)| setrlimit(Resource::RLIMIT_CORE, hard, hard))
+    });
+    for outcome in [raised, nix::sys::prctl::set_dumpable(true)] {
+        if let Err(error) = outcome {
+            crate::say::warning(format_args!(
+                "[manylane.main()] Failed to set 'set-dumpable', core dumping will not work: {error}."
+            ));
+        }
+    }
 }
 
 /// `-m`: bounds the memory of the process.

@@ -114,6 +114,16 @@ impl Options<'_> {
             options::set_congestion_control(self.socket, name)
                 .map_err(|errno| (Step::Option("cc", "TCP_CONGESTION"), errno))?;
         }
+        let size = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
+        if let Some(bytes) = options.receive_buffer {
+            self.set("tune.rcvbuf", SocketOption::ReceiveBuffer, size(bytes))?;
+        }
+        if let Some(bytes) = options.send_buffer {
+            self.set("tune.sndbuf", SocketOption::SendBuffer, size(bytes))?;
+        }
+        if let Some(bytes) = options.unsent {
+            self.set("tune.notsent-lowat", SocketOption::NotSentLowWater, size(bytes))?;
+        }
         if options.no_linger {
             options::set_reset_on_close(self.socket)
                 .map_err(|errno| (Step::Option("nolinger", "SO_LINGER"), errno))?;

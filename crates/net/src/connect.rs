@@ -170,6 +170,9 @@ impl Connector {
                     return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
                 }
             };
+            if address.ip().is_unspecified() && address.port() == 0 {
+                return Ok(()); // nobody's: as if nothing had been said
+            }
             on.transparent("usesrc")?;
             if address.port() != 0 {
                 on.set("usesrc", SocketOption::ReuseAddress, 1)?;

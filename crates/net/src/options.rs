@@ -101,6 +101,12 @@ pub struct CommonOptions {
     pub mark: Option<u32>,
     /// The type of service, or the traffic class of IPv6.
     pub tos: Option<u8>,
+    /// `tune.rcvbuf.client`, `.server`: bytes of the kernel's buffer of what came. What is not said the kernel adapts to each connection.
+    pub receive_buffer: Option<u32>,
+    /// `tune.sndbuf.client`, `.server`: bytes of the kernel's buffer of what is to be sent.
+    pub send_buffer: Option<u32>,
+    /// `tune.notsent-lowat.client`, `.server`: bytes that may wait in the kernel before a connection is written to again.
+    pub unsent: Option<u32>,
 }
 
 impl Default for CommonOptions {
@@ -113,6 +119,9 @@ impl Default for CommonOptions {
             congestion_control: None,
             mark: None,
             tos: None,
+            receive_buffer: None,
+            send_buffer: None,
+            unsent: None,
         }
     }
 }

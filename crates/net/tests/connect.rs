@@ -43,6 +43,9 @@ fn a_connection_has_every_option() {
                 no_linger: true,
                 congestion_control: Some("reno".into()),
                 tos: Some(0x10),
+                receive_buffer: Some(20_000),
+                send_buffer: Some(30_000),
+                unsent: Some(4_000),
                 ..Default::default()
             },
             ..Default::default()
@@ -55,6 +58,9 @@ fn a_connection_has_every_option() {
         assert_option(stream.stream().unwrap(), SocketOption::KeepAliveInterval, 10);
         assert_option(stream.stream().unwrap(), SocketOption::NoDelay, 1);
         assert_option(stream.stream().unwrap(), SocketOption::Tos, 0x10);
+        assert_option(stream.stream().unwrap(), SocketOption::ReceiveBuffer, 40_000);
+        assert_option(stream.stream().unwrap(), SocketOption::SendBuffer, 60_000);
+        assert_option(stream.stream().unwrap(), SocketOption::NotSentLowWater, 4_000);
         assert_option(stream.stream().unwrap(), SocketOption::BindAddressNoPort, 1);
         assert_eq!(congestion_control(stream.stream().unwrap().as_fd()).as_deref(), Ok("reno"));
         assert_eq!(reset_on_close(stream.stream().unwrap().as_fd()), Ok(true));

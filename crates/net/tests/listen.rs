@@ -41,6 +41,9 @@ fn all_options() -> ListenOptions {
             no_linger: true,
             congestion_control: Some("reno".into()),
             tos: Some(0x20),
+            receive_buffer: Some(20_000),
+            send_buffer: Some(30_000),
+            unsent: Some(4_000),
             ..CommonOptions::default()
         },
         ..ListenOptions::default()
@@ -56,6 +59,10 @@ fn assert_all_options(socket: impl AsFd) {
     assert_option(socket, SocketOption::KeepAliveInterval, 7);
     assert_option(socket, SocketOption::NoDelay, 1);
     assert_option(socket, SocketOption::Tos, 0x20);
+    // The kernel doubles what it is given, for what it keeps beside the bytes.
+    assert_option(socket, SocketOption::ReceiveBuffer, 40_000);
+    assert_option(socket, SocketOption::SendBuffer, 60_000);
+    assert_option(socket, SocketOption::NotSentLowWater, 4_000);
     assert_eq!(congestion_control(socket).as_deref(), Ok("reno"));
     assert_eq!(reset_on_close(socket), Ok(true));
 }

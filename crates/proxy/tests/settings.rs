@@ -7,8 +7,10 @@ use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_io::{ACCEPTS_PER_ROUND, Choice, Driver, Kind, MOST_ACCEPTS_PER_ROUND};
-use manylane_proxy::generation::Wishes;
+use manylane_io::{
+    ACCEPTS_PER_ROUND, Choice, Driver, EVENTS_PER_WAIT, Kind, MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT,
+};
+use manylane_proxy::generation::{HashKey, Wishes};
 use manylane_proxy::{Generation, Local};
 use manylane_sched::{Config, Lane};
 use manylane_sync::Arc;
@@ -36,6 +38,50 @@ fn the_smaller_one_of_maxconnrate_and_maxsessrate_bounds_the_process() {
         assert_eq!(entered, most, "{global}");
     }
     assert!(built(" maxconnrate 0\n").rate.is_none());
+}
+
+#[test]
+fn a_lane_takes_in_as_many_events_at_once_as_tune_maxpollevents_says() {
+    for (global, events) in [
+        ("", EVENTS_PER_WAIT),
+        (" tune.maxpollevents 7\n", 7),
+        (" tune.maxpollevents 1000000\n", MOST_EVENTS_PER_WAIT),
+    ] {
+        let lane = Lane::new(Config::new()).unwrap();
+        let driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).unwrap();
+        let local = Local::install(driver.io(), Arc::new(built(global)), || {});
+        local.remove();
+        assert_eq!(driver.io().events_per_wait(), events, "{global}");
+    }
+}
+
+#[test]
+fn sockets_of_clients_and_servers_have_the_buffers_that_the_file_says() {
+    let buffers = " tune.rcvbuf.client 10k\n tune.sndbuf.client 11k\n tune.notsent-lowat.client 12k\n \
+        tune.rcvbuf.server 20k\n tune.sndbuf.server 21k\n tune.notsent-lowat.server 0\n";
+    let proxy = "listen l\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
+    let generation = built(&format!("{buffers}{proxy}"));
+    let of =
+        |common: &manylane_net::CommonOptions| (common.receive_buffer, common.send_buffer, common.unsent);
+    let k = |n: u32| Some(n << 10);
+    assert_eq!(of(&generation.frontends[0].listeners[0].options.common), (k(10), k(11), k(12)));
+    assert_eq!(of(&generation.backends[0].servers[0].connect.common), (k(20), k(21), None));
+}
+
+#[test]
+fn a_consistent_hash_knows_servers_by_their_guid_where_they_have_one() {
+    let proxy = |servers: &str| {
+        let settings = " balance source\n hash-type consistent\n timeout server 1s\n timeout connect 1s\n";
+        built(&format!("backend b\n{settings}{servers}"))
+    };
+    let key = |server: &str| {
+        let generation = proxy(&format!(" server {server}\n"));
+        generation.backends[0].servers[0].hash_key.clone()
+    };
+    let guid = HashKey::Guid(Some((*b"g1").into()));
+    assert_eq!(key("s 127.0.0.1:2 hash-key guid guid g1"), guid);
+    assert_eq!(key("t 127.0.0.2:3 id 7 guid g1 hash-key guid"), guid, "whatever else it is");
+    assert_eq!(key("s 127.0.0.1:2 hash-key guid"), HashKey::Guid(None));
 }
 
 /// What a lane accepts in a round, with these lines in `global`.

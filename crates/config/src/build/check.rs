@@ -7,7 +7,7 @@ use crate::diag::Severity;
 use crate::lex::Word;
 use crate::source::Pos;
 use crate::table::Timeout;
-use crate::tree::{LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Userlist};
+use crate::tree::{LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Settings, Userlist};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -28,6 +28,14 @@ pub(super) fn check(b: &mut Builder<'_>) {
             continue;
         }
         names.backends(b, &config.proxies, proxy);
+        if let Settings { dispatch: Some(set), balance: Some(_), .. } = &proxy.settings {
+            let message = format!(
+                "dispatch address of {} '{}' will be ignored in balance mode.",
+                proxy.kind.name(),
+                proxy.name.shown()
+            );
+            b.found.warning(set.pos, message);
+        }
         servers(b, &names, index, proxy);
         fit(b, proxy);
         timeouts(b, proxy);

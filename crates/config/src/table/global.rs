@@ -58,6 +58,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "where relative names of files in the configuration begin",
         )
         .default("current")
+        .adds()
         .built(default_path),
         own("description", GLOBAL, "text...", 1, "a sentence about this process, shown by statistics").built(
             |b, line| {
@@ -273,7 +274,10 @@ pub(super) fn rows() -> Vec<Keyword> {
             }],
             "the process may leave a core file although it changed its user",
         )
-        .built(raise!(set_dumpable)),
+        .built(|b, line| {
+            let state = if line.words.is_empty() { "on" } else { line.choice(0) };
+            b.config.global.set_dumpable = Some(line.set(state));
+        }),
         args("shm-stats-file", GLOBAL, [text("file")], "counters that survive a reload")
             .refused("it is not built yet"),
         args(
@@ -478,5 +482,5 @@ fn default_path(b: &mut Builder<'_>, line: &Line<'_>) {
             return b.found.alert(word.pos(), message);
         }
     }
-    b.config.global.default_path = Some(line.statement());
+    b.config.global.default_path.push(line.statement());
 }

@@ -89,7 +89,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .adds()
             .words(parse::use_server),
         own("dispatch", LB, "address:port", 1, "the one address that all traffic goes to")
-            .refused("HAProxy has removed it; use a server"),
+            .built(parse::dispatch),
         args(
             "fullconn",
             DLB,

@@ -219,10 +219,20 @@ pub(super) fn rows() -> Vec<Keyword> {
             own(name, SERVER, if *words > 0 { "value" } else { "" }, *words, "an option of TLS").refused(tls),
         );
     }
-    for name in
-        ["send-proxy-v2-ssl", "send-proxy-v2-ssl-cn", "no-send-proxy-v2-ssl", "no-send-proxy-v2-ssl-cn"]
-    {
-        rows.push(own(name, SERVER, "", 0, "the PROXY protocol tells about TLS").refused(tls));
+    for (name, header) in [
+        ("send-proxy-v2-ssl", ProxyHeader::V2Tls),
+        ("send-proxy-v2-ssl-cn", ProxyHeader::V2Tls),
+        ("no-send-proxy-v2-ssl", ProxyHeader::None),
+        ("no-send-proxy-v2-ssl-cn", ProxyHeader::None),
+    ] {
+        let row =
+            flag(name, SERVER, "connections begin with the PROXY protocol, version 2, that tells about TLS");
+        rows.push(match header {
+            ProxyHeader::V2Tls => {
+                row.built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::V2Tls)))
+            }
+            _ => row.built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::None))),
+        });
     }
     for (name, words) in CHECKS {
         rows.push(

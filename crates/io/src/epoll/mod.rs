@@ -27,7 +27,7 @@ use manylane_sync::Arc;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use source::Source;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub(crate) struct Epoll {
     bell: Arc<Bell>,
     sources: RefCell<Slab<Source>>,
     events: RefCell<Vec<Event>>,
+    /// How many of them it was made for.
+    room: Cell<usize>,
     /// Sources whose outboxes had their share of the round.
     unfinished: RefCell<Vec<Key>>,
 }
@@ -55,6 +57,7 @@ impl Epoll {
             bell,
             sources: RefCell::new(Slab::new()),
             events: RefCell::new(Vec::with_capacity(EVENTS_PER_WAIT)),
+            room: Cell::new(EVENTS_PER_WAIT),
             unfinished: RefCell::default(),
         })
     }
@@ -187,6 +190,10 @@ impl Epoll {
         });
         let mut events = self.events.take();
         events.clear();
+        if self.room.get() != core.events.get() {
+            self.room.set(core.events.get());
+            events = Vec::with_capacity(core.events.get());
+        }
         core.tallies.waits.add(1);
         let outcome = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
         for event in &events {

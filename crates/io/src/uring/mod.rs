@@ -306,7 +306,7 @@ impl Uring {
         {
             let mut ring = self.ring.borrow_mut();
             let queue = ring.completion();
-            completions.extend(queue.take(EVENTS_PER_WAIT).map(|entry| Completion {
+            completions.extend(queue.take(core.events.get()).map(|entry| Completion {
                 data: entry.user_data(),
                 result: entry.result(),
                 flags: entry.flags(),

@@ -146,7 +146,7 @@ fn a_checksum_is_checked_and_may_be_there_once() {
             "bit {bit}"
         );
     }
-    let sum = bytes[bytes.len() - 7..].to_vec();
+    let sum = bytes[28..35].to_vec(); // behind the addresses
     bytes.extend(sum);
     bytes[15] += 7;
     let error = parse(&bytes).unwrap_err();

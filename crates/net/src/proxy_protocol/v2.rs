@@ -186,6 +186,10 @@ fn write(what: &Emit<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), Header
         }
     }
     let tlvs = into.len();
+    let sum = what.checksum.then(|| {
+        into.extend([kind::CRC32C, 0, 4, 0, 0, 0, 0]);
+        into.len() - 4
+    });
     for tlv in what.tlvs {
         let length = u16::try_from(tlv.value.len()).map_err(|_| HeaderError::Tlv(tlv.kind))?;
         if tlv.kind == kind::CRC32C {
@@ -196,10 +200,6 @@ fn write(what: &Emit<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), Header
         into.extend(tlv.value);
     }
     Tlvs::check(&into[tlvs..])?;
-    let sum = what.checksum.then(|| {
-        into.extend([kind::CRC32C, 0, 4, 0, 0, 0, 0]);
-        into.len() - 4
-    });
     let total = into.len() - start;
     let length = u16::try_from(total - FIXED).unwrap_or(u16::MAX);
     if total > LONGEST_V2 {
@@ -208,7 +208,7 @@ fn write(what: &Emit<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), Header
     into[start + 14..start + FIXED].copy_from_slice(&length.to_be_bytes());
     if let Some(at) = sum {
         let sum = CRC32C.checksum(&into[start..]);
-        into[at..].copy_from_slice(&sum.to_be_bytes());
+        into[at..at + 4].copy_from_slice(&sum.to_be_bytes());
     }
     Ok(())
 }

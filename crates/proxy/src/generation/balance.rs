@@ -207,8 +207,9 @@ fn spec(server: &Server) -> ServerSpec {
         ServerPlace::At(Endpoint::Ip(address)) => Some(*address),
         _ => None,
     };
-    let hash_key = match server.hash_key {
+    let hash_key = match &server.hash_key {
         HashKey::Id => None,
+        HashKey::Guid(guid) => guid.as_ref().map(|guid| String::from_utf8_lossy(guid).into_owned()),
         HashKey::Address => address().map(|address| address.ip().to_string()),
         HashKey::AddressAndPort => address().map(|address| address.to_string()),
     };

@@ -99,6 +99,11 @@ pub(super) fn keep_alive(on: bool, side: &manylane_config::tree::KeepAlive) -> O
     })
 }
 
+/// `tune.rcvbuf.*` and the like: 0 leaves it to the system.
+pub(super) fn bytes(set: Option<Set<u64>>) -> Option<u32> {
+    set.and_then(|set| u32::try_from(set.value).ok()).filter(|bytes| *bytes > 0)
+}
+
 /// The listeners of a line, numbered from `first` on.
 pub(super) fn listeners(
     bind: &Bind,
@@ -195,6 +200,9 @@ pub(super) fn listeners(
             ),
             no_linger: toggle(Toggle::NOLINGER),
             congestion_control: name(cc),
+            receive_buffer: bytes(global.tune.rcvbuf_client),
+            send_buffer: bytes(global.tune.sndbuf_client),
+            unsent: bytes(global.tune.notsent_lowat_client),
             ..CommonOptions::default()
         },
     };

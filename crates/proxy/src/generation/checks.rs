@@ -87,7 +87,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             connect: options,
             // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file says so.
             header: match check_send_proxy.map(|set| set.value) {
-                Some(true) => server.header.or(Some(SendHeader { v2: false, checksum: false })),
+                Some(true) => server.header.or(Some(SendHeader::default())),
                 Some(false) => None,
                 None => server.header.filter(|_| !elsewhere),
             },

@@ -8,7 +8,7 @@ use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
 use super::rules::RuleReader;
 use manylane_config::tree::{
-    self, AddressHeader, Config, ErrorFile, ExceptNetwork, Mode, Proxy, RetryOn, Set, Settings,
+    self, AddressHeader, Config, ErrorFile, ExceptNetwork, Proxy, RetryOn, Set, Settings,
 };
 use manylane_expr::Format;
 use manylane_h1::{Limits, NamePolicy};
@@ -189,7 +189,6 @@ pub(super) fn http<'c>(
 ) -> Http {
     let settings = &proxy.settings;
     let on = |toggle| settings.option(toggle);
-    let in_http = settings.mode() == Mode::Http;
     let limits = |relaxed| Limits {
         head: process.bufsize.saturating_sub(process.maxrewrite).min(manylane_http::MAX_HEAD),
         room: process.bufsize,
@@ -214,7 +213,7 @@ pub(super) fn http<'c>(
         unique_id: settings
             .unique_id_format
             .as_ref()
-            .filter(|_| side == Side::Front && in_http)
+            .filter(|_| side == Side::Front)
             .and_then(|set| reader.unique_id(&set.value, proxy, refuse)),
         unique_id_header: settings.unique_id_header.as_ref().map(|set| set.value.bytes().into()),
         spells: on(match side {
@@ -363,10 +362,9 @@ pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Box<[u
         }
         return Some([bytes.as_bytes(), file.target.bytes(), b"\r\n\r\n"].concat().into());
     }
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(file.target.bytes()));
+    let path = refuse.path(&file.target);
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|opened| opened.take(LONGEST_ANSWER + 1).read_to_end(&mut bytes));
+    let read = std::fs::File::open(&path).and_then(|opened| opened.take(LONGEST_ANSWER + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
         refuse.found.alert(file.pos, format!("error file '{}' cannot be read: {error}", path.display()));
         return None;

@@ -34,7 +34,7 @@ pub use process::{Owner, Process, RuntimeSocket};
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};
 pub use rules::{
-    Action, Addressed, Captures, Change, ConnectionAction, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES,
+    Action, Addressed, Captures, Change, ConnectionAction, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES,
     Made, NameMatch, Packets, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Target, TimeoutOf,
 };
 pub use users::Userlist;
@@ -69,6 +69,8 @@ pub struct Generation {
     pub spellings: Option<CaseTable>,
     /// A rule looks at the unique id of requests.
     pub makes_ids_early: bool,
+    /// Some server is told what a format makes: `set-proxy-v2-tlv-fmt`.
+    pub tells_formats: bool,
     /// Where lines are logged.
     pub logs: Logs,
     /// The local time zone.
@@ -110,7 +112,7 @@ impl Generation {
             files: _, // for positions in reports
             environment: _, // for programs that are started, and none are
         } = config;
-        let mut refuse = Refuse { found, ignore_unresolved: wishes.ignore_unresolved };
+        let mut refuse = Refuse { found, config, ignore_unresolved: wishes.ignore_unresolved };
         let mut process = process::process(global, &mut refuse);
         process.no_splice |= wishes.no_splice;
         process.no_reuse_port |= wishes.no_reuse_port;
@@ -137,6 +139,7 @@ impl Generation {
             bounds: Vec::new(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
+            tells_formats: proxies.backends.iter().flat_map(|own| &own.servers).any(|server| !server.tlvs.is_empty()),
             frontends: proxies.frontends,
             backends: proxies.backends,
             servers: proxies.servers,

@@ -84,6 +84,26 @@ pub struct Process {
     pub longest_line: usize,
     /// `tune.http.maxhdr`
     pub maxhdr: usize,
+    /// `tune.rcvbuf.server`: bytes of the kernel's buffers of connections to servers; none leaves them to the kernel.
+    pub server_receive_buffer: Option<u32>,
+    /// `tune.sndbuf.server`
+    pub server_send_buffer: Option<u32>,
+    /// `tune.notsent-lowat.server`
+    pub server_unsent: Option<u32>,
+    /// `tune.maxpollevents`
+    pub events_at_once: Option<usize>,
+    /// `tune.pipesize`
+    pub pipe_size: Option<usize>,
+    /// `maxpipes`: of the process; each lane has its share.
+    pub most_pipes: Option<usize>,
+    /// `tune.max-rules-at-once`
+    pub rules_at_once: u32,
+    /// `tune.renice.startup`
+    pub nice_at_start: Option<i32>,
+    /// `tune.renice.runtime`
+    pub nice: Option<i32>,
+    /// `set-dumpable`
+    pub dumpable: bool,
     /// `warn-blocked-traffic-after`: a task that runs for longer is reported.
     pub warn_blocked: Duration,
     /// `profiling.tasks`
@@ -204,6 +224,9 @@ const WARN_BLOCKED: Duration = Duration::from_millis(100);
 /// Bytes of a request's first line in logs, unless the file says otherwise.
 const LINE: usize = 1023;
 
+/// Rules that a stream evaluates before others have a turn, unless the file says otherwise.
+const RULES_AT_ONCE: u32 = 50;
+
 /// Bytes of a buffer, unless the file says otherwise.
 const BUFSIZE: u64 = 16_384;
 
@@ -215,7 +238,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         close_spread_time: _, // the table of keywords says so, here and below
         cpu_placement,
         daemon,
-        default_path,
+        default_path: _, // files are found by it, in `refuse`
         description,
         disable_fast_forward: _, // both directions are always forwarded without looking
         disable_zero_copy: _,
@@ -237,7 +260,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         max_spread_checks,
         maxconn,
         maxconnrate,
-        maxpipes: _,
+        maxpipes,
         maxsessrate,
         mworker_max_reloads: _, // of the master, which is refused
         nbthread,
@@ -272,12 +295,9 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         zero_warning,
     } = global;
     let groups = groups(global, refuse);
-    if let Some(statement) = default_path
-        && statement.words.first().is_some_and(|word| *word != "current")
-    {
-        refuse.keyword(statement.pos, "default-path", "only 'default-path current' is built yet");
+    if let Some(Set { value: "libs", pos }) = set_dumpable {
+        refuse.keyword(*pos, "set-dumpable libs", "the program has no library that could change below it");
     }
-    refuse.on(set_dumpable, "set-dumpable", "it is not built yet");
     if let Some(Set { value, pos, .. }) = warn_blocked_after
         && !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(value)
     {
@@ -300,6 +320,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         cpu_map: cpu_map(cpu_placement, &groups, refuse),
         groups,
         maxconn: maxconn.map(|set| set.value),
+        most_pipes: maxpipes.map(|set| set.value as usize).filter(|most| *most > 0), // 0 is as if it were not there
+        dumpable: set_dumpable.is_some_and(|set| set.value != "off"),
         // A connection is a session here as soon as it is accepted, so the smaller one holds for both.
         most_connections_a_second: [maxconnrate, maxsessrate]
             .into_iter()
@@ -356,26 +378,26 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         idletimer: _,
         listener_multi_queue,
         max_checks_per_thread: _, // of health checks, which are refused
-        max_rules_at_once: _,
+        max_rules_at_once,
         maxaccept,
-        maxpollevents: _,
+        maxpollevents,
         maxrewrite,
-        notsent_lowat_client,
+        notsent_lowat_client: _, // of the listeners
         notsent_lowat_server,
         pattern_cache_size: _,
-        pipesize: _,
+        pipesize,
         pool_high_fd_ratio,
         pool_low_fd_ratio,
-        rcvbuf_client,
+        rcvbuf_client: _,
         rcvbuf_server,
         rcvbuf_backend: _,
         rcvbuf_frontend: _,
         recv_enough: _,
-        renice_runtime: _,
-        renice_startup: _,
+        renice_runtime,
+        renice_startup,
         runqueue_depth,
         sched_low_latency,
-        sndbuf_client,
+        sndbuf_client: _,
         sndbuf_server,
         sndbuf_backend: _,
         sndbuf_frontend: _,
@@ -395,12 +417,6 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         (glitches_kill_cpu, "tune.glitches.kill.cpu-usage"),
         (h1_be_glitches, "tune.h1.be.glitches-threshold"),
         (h1_fe_glitches, "tune.h1.fe.glitches-threshold"),
-        (notsent_lowat_client, "tune.notsent-lowat.client"),
-        (notsent_lowat_server, "tune.notsent-lowat.server"),
-        (rcvbuf_client, "tune.rcvbuf.client"),
-        (rcvbuf_server, "tune.rcvbuf.server"),
-        (sndbuf_client, "tune.sndbuf.client"),
-        (sndbuf_server, "tune.sndbuf.server"),
         (vars_global, "tune.vars.global-max-size"),
         (vars_proc, "tune.vars.proc-max-size"),
         (vars_reqres, "tune.vars.reqres-max-size"),
@@ -431,6 +447,14 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         pool_high: pool_high_fd_ratio.map_or(25, |set| set.value),
         longest_line: http_logurilen.map_or(LINE, |set| set.value as usize),
         maxhdr: http_maxhdr.map_or(101, |set| set.value as usize),
+        server_receive_buffer: bind::bytes(*rcvbuf_server),
+        server_send_buffer: bind::bytes(*sndbuf_server),
+        server_unsent: bind::bytes(*notsent_lowat_server),
+        events_at_once: maxpollevents.map(|set| set.value as usize),
+        pipe_size: pipesize.map(|set| set.value as usize).filter(|bytes| *bytes > 0),
+        rules_at_once: max_rules_at_once.map_or(RULES_AT_ONCE, |set| u32::try_from(set.value).unwrap_or(u32::MAX)).max(1),
+        nice_at_start: renice_startup.map(|set| set.value as i32),
+        nice: renice_runtime.map(|set| set.value as i32),
         ..Process::default()
     }
 }

@@ -16,7 +16,7 @@ use manylane_balance::{Balancer, Depot, Index, Operation, ShelfLimits};
 use manylane_check::Running;
 use manylane_config::table::{Timeout, Toggle};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
-use manylane_expr::Zone;
+use manylane_expr::{Expression, Zone};
 use manylane_net::SplicePolicy;
 use manylane_sched::Time;
 use manylane_stats::CounterGroup;
@@ -92,10 +92,12 @@ pub struct Backend {
     pub description: Option<Box<str>>,
     /// What it understands.
     pub mode: Mode,
-    /// Its servers; behind those of the file the one that [stands](Server::stands_in) for the addresses of clients, if it has one.
+    /// Its servers; behind those of the file the one that [stands](Server::stands_in) for another address, if it has one.
     pub servers: Vec<Server>,
-    /// That one: `option transparent`.
+    /// That one: `dispatch`, `option transparent`.
     pub of_client: Option<Index>,
+    /// What `pool-conn-name` of its servers asks for, each expression once.
+    pub pool_names: Vec<Expression>,
     /// What lanes know of each other's idle connections.
     pub depot: Arc<Depot>,
     /// What `mode http` adds.
@@ -337,7 +339,7 @@ fn one<'c>(
     if kind.is_backend() {
         let mut built = Vec::new();
         for line in servers {
-            built.push(server::server(line, settings, all.servers, built.len(), refuse));
+            built.push(server::server(line, settings, process, all.servers, built.len(), refuse));
             all.servers += 1;
         }
         let mut ids = Ids { taken: built.iter().map(|server| server.id).collect(), next: 1 };
@@ -345,9 +347,10 @@ fn one<'c>(
             server.id = ids.next(None);
         }
         server::check_dynamic_cookies(settings, &built, refuse);
+        let pool_names = reader.servers(proxy, &mut built, refuse);
         checks::checks(proxy, process, &mut built, refuse);
-        if settings.option(Toggle::TRANSPARENT) {
-            let mut server = server::of_client(proxy.pos, settings, all.servers, built.len(), refuse);
+        if server::has_stand_in(settings) {
+            let mut server = server::of_client(proxy.pos, settings, process, all.servers, built.len(), refuse);
             server.id = ids.next(None);
             built.push(server);
             all.servers += 1;
@@ -366,6 +369,7 @@ fn one<'c>(
             number: all.backends.len(),
             balancer,
             of_client,
+            pool_names,
             key,
             depot: Arc::new(Depot::new(built.iter().map(|server| ShelfLimits {
                 most: server.pool_max,
@@ -455,6 +459,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         default_backend: _,
         default_server: _, // is in the servers
         disabled: _,
+        dispatch: _, // with the servers
         dynamic_cookie_key: _, // of the servers
         error_files: _,
         error_log_format: _, // read with the logs

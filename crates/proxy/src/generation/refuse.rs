@@ -2,16 +2,24 @@
 
 use manylane_config::diag::Diagnostics;
 use manylane_config::source::Pos;
-use manylane_config::tree::Set;
+use manylane_config::lex::Word;
+use manylane_config::tree::{Config, Set};
+use std::path::PathBuf;
 
 /// Takes note of what is refused.
 pub(super) struct Refuse<'a> {
     pub(super) found: &'a mut Diagnostics,
+    pub(super) config: &'a Config,
     /// `-dr`
     pub(super) ignore_unresolved: bool,
 }
 
 impl Refuse<'_> {
+    /// The file that a word names.
+    pub(super) fn path(&self, word: &Word) -> PathBuf {
+        self.config.path(word.bytes(), word.pos())
+    }
+
     /// The keyword at `pos` is refused because of `why`.
     pub(super) fn keyword(&mut self, pos: Pos, keyword: &str, why: &str) {
         let message = format!("'{keyword}' is a keyword of HAProxy that this program refuses: {why}");
@@ -21,15 +29,6 @@ impl Refuse<'_> {
     /// Refuses what is set.
     pub(super) fn set<T>(&mut self, set: &Option<Set<T>>, keyword: &str, why: &str) {
         if let Some(set) = set {
-            self.keyword(set.pos, keyword, why);
-        }
-    }
-
-    /// Refuses a switch that is on.
-    pub(super) fn on(&mut self, set: &Option<Set<bool>>, keyword: &str, why: &str) {
-        if let Some(set) = set
-            && set.value
-        {
             self.keyword(set.pos, keyword, why);
         }
     }

@@ -2,12 +2,14 @@
 
 use super::bind::{keep_alive, text};
 use super::checks::ServerCheck;
+use super::process::Process;
 use super::refuse::Refuse;
 use crate::counts::ServerCounts;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{self, ProxyHeader, Set, Settings};
+use manylane_expr::Format;
 use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_stats::CounterGroup;
@@ -58,7 +60,15 @@ pub struct Server {
     pub pool_purge: Duration,
     /// `hash-key`
     pub hash_key: HashKey,
-    /// It is no line of the file: it stands for the address that a client connected to (`option transparent`).
+    /// `redir`: where requests without a body are sent in its place, in front of their target.
+    pub redirect: Option<Box<[u8]>>,
+    /// `set-proxy-v2-tlv-fmt`: what a header of the PROXY protocol tells beside the rest.
+    pub tlvs: Vec<(u8, Format)>,
+    /// `pool-conn-name`: which expression of its backend idle connections are told apart by.
+    pub pool_name: Option<usize>,
+    /// `usesrc hdr_ip`: the field of a request whose address the server sees, and which of its values: from the last one where it is negative.
+    pub source_field: Option<(Box<[u8]>, i32)>,
+    /// It is no line of the file: it stands for the address of `dispatch`, or for the one that a client connected to (`option transparent`).
     pub stands_in: bool,
     /// `check`
     pub check: Option<ServerCheck>,
@@ -67,7 +77,7 @@ pub struct Server {
 }
 
 /// `hash-key`: what a consistent hash knows a server by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
     /// Its number.
     Id,
@@ -75,6 +85,8 @@ pub enum HashKey {
     Address,
     /// Its address and port.
     AddressAndPort,
+    /// Its `guid`; its number, if it has none.
+    Guid(Option<Box<[u8]>>),
 }
 
 /// Where a server is.
@@ -89,12 +101,18 @@ pub enum ServerPlace {
 }
 
 /// The PROXY protocol's header that a connection begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendHeader {
     /// Binary, else a line of text.
     pub v2: bool,
     /// With a checksum.
     pub checksum: bool,
+    /// With the unique id.
+    pub unique_id: bool,
+    /// With the host name that the client asked for, as the proxy before this one tells.
+    pub authority: bool,
+    /// With what is known of the client's TLS.
+    pub tls: bool,
 }
 
 /// What lines say in place of a server's name when there is none.
@@ -103,15 +121,16 @@ const NO_SERVER: &str = "<NOSRV>";
 pub(super) fn server(
     line: &tree::Server,
     settings: &Settings,
+    process: &Process,
     number: usize,
     index: usize,
     refuse: &mut Refuse<'_>,
 ) -> Server {
-    let tree::Server { name, address, options, pos, template: _ } = line;
+    let tree::Server { name, address, options, pos: _, template: _ } = line;
     let ServerOptions {
         cookie,
         error_limit,
-        guid: _, // for reports; unique in the file
+        guid,
         hash_key,
         id,
         init_addr,
@@ -136,12 +155,12 @@ pub(super) fn server(
         on_error,
         on_marked_down,
         on_marked_up,
-        pool_conn_name: _, // the table of keywords says so
+        pool_conn_name: _, // read where rules are
         pool_low_conn,
         pool_max_conn,
         pool_purge_delay,
         proto: _, // HTTP/1 is spoken anyway
-        redir: _,
+        redir,
         resolve_net: _,
         resolve_opts: _,
         resolve_prefer: _,
@@ -158,7 +177,7 @@ pub(super) fn server(
         tfo,
         send_proxy,
         proxy_v2_options,
-        proxy_tlvs: _,
+        proxy_tlvs: _, // as `pool_conn_name`
         source,
     } = options;
     let checks = "it is not built yet";
@@ -172,7 +191,7 @@ pub(super) fn server(
         refuse.set(namespace, "namespace *", "the client's namespace is not known here");
     }
     let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
-    let header = header(send_proxy, proxy_v2_options, refuse);
+    let header = header(send_proxy, proxy_v2_options);
     let common = CommonOptions {
         user_timeout: tcp_ut.map(|set| set.value),
         keep_alive: keep_alive(
@@ -181,6 +200,9 @@ pub(super) fn server(
         ),
         no_linger: settings.option(Toggle::NOLINGER),
         congestion_control: cc.as_ref().map(|set| text(&set.value)),
+        receive_buffer: process.server_receive_buffer,
+        send_buffer: process.server_send_buffer,
+        unsent: process.server_unsent,
         ..CommonOptions::default()
     };
     let source = source.as_ref().or(settings.source.as_ref()).map(|set| &set.value);
@@ -220,54 +242,80 @@ pub(super) fn server(
             None | Some(Set { value: "id", .. }) => HashKey::Id,
             Some(Set { value: "addr", .. }) => HashKey::Address,
             Some(Set { value: "addr-port", .. }) => HashKey::AddressAndPort,
-            Some(_) => {
-                refuse.keyword(*pos, "hash-key guid", "it is not built yet");
-                HashKey::Id
-            }
+            Some(_) => HashKey::Guid(guid.as_ref().map(|set| set.value.bytes().into())),
         },
+        redirect: redir.as_ref().map(|set| set.value.bytes().into()),
+        tlvs: Vec::new(),
+        pool_name: None,
+        source_field: source.and_then(|source| source_field(source, refuse)),
         stands_in: false,
         check: None, // given when all are known
         counts: Arc::new(CounterGroup::new()),
     }
 }
 
-/// What `option transparent` sends streams to that no cookie and no rule has a server for. The algorithm never chooses it.
-pub(super) fn of_client(pos: Pos, settings: &Settings, number: usize, index: usize, refuse: &mut Refuse<'_>) -> Server {
+/// Whether a backend has a server beside those of the file: `dispatch`, unless `balance` says otherwise, and `option transparent`.
+pub(super) fn has_stand_in(settings: &Settings) -> bool {
+    settings.option(Toggle::TRANSPARENT) || settings.dispatch.is_some() && settings.balance.is_none()
+}
+
+/// What `dispatch` and `option transparent` send streams to that no cookie and no rule has a server for. The algorithm never chooses it.
+pub(super) fn of_client(pos: Pos, settings: &Settings, process: &Process, number: usize, index: usize, refuse: &mut Refuse<'_>) -> Server {
     let anywhere = Place::Ip { host: Host::V4(Ipv4Addr::UNSPECIFIED), port: Port::Unset };
     let line = tree::Server {
         name: Word::plain(NO_SERVER, pos),
-        address: Set { value: Address { transport: None, place: anywhere }, pos },
+        address: match &settings.dispatch {
+            Some(set) => set.clone(),
+            None => Set { value: Address { transport: None, place: anywhere }, pos },
+        },
         options: ServerOptions::default(),
         pos,
         template: None,
     };
-    Server { weight: 0, cookie: None, stands_in: true, ..server(&line, settings, number, index, refuse) }
+    Server { weight: 0, cookie: None, stands_in: true, ..server(&line, settings, process, number, index, refuse) }
 }
 
-fn header(
-    send_proxy: &Option<Set<ProxyHeader>>,
-    options: &Option<Set<manylane_config::lex::Word>>,
-    refuse: &mut Refuse<'_>,
-) -> Option<SendHeader> {
-    let mut checksum = false;
-    if let Some(set) = options {
-        for option in set.value.bytes().split(|byte| *byte == b',') {
-            match option {
-                b"crc32c" => checksum = true,
-                b"authority" => {} // the name of a TLS session, and there is none
-                _ => {
-                    let name = format!("proxy-v2-options {}", String::from_utf8_lossy(option));
-                    refuse.keyword(set.value.pos(), &name, "it is not built yet");
-                }
-            }
+fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) -> Option<SendHeader> {
+    let mut header = match send_proxy.as_ref()?.value {
+        ProxyHeader::None => return None,
+        ProxyHeader::V1 => return Some(SendHeader::default()),
+        ProxyHeader::V2 => SendHeader { v2: true, ..SendHeader::default() },
+        ProxyHeader::V2Tls => SendHeader { v2: true, tls: true, ..SendHeader::default() },
+    };
+    for option in options.iter().flat_map(|set| set.value.bytes().split(|byte| *byte == b',')) {
+        match option {
+            b"crc32c" => header.checksum = true,
+            b"unique-id" => header.unique_id = true,
+            b"authority" => header.authority = true,
+            _ => header.tls = true, // the others are all of TLS, of which there is none to tell: so they ask for the same
         }
     }
-    match send_proxy.map(|set| set.value) {
-        None | Some(ProxyHeader::None) => None,
-        Some(ProxyHeader::V1) => Some(SendHeader { v2: false, checksum: false }),
-        Some(ProxyHeader::V2) => Some(SendHeader { v2: true, checksum }),
+    Some(header)
+}
+
+/// `usesrc hdr_ip(name[,occurrence])`
+fn source_field(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<(Box<[u8]>, i32)> {
+    let word = source.usesrc.as_ref()?;
+    let arguments = word.text()?.strip_prefix("hdr_ip(")?;
+    let (name, occurrence) = arguments.strip_suffix(')').map_or(("", None), |arguments| match arguments.split_once(',') {
+        Some((name, occurrence)) => (name.trim(), Some(occurrence.trim())),
+        None => (arguments.trim(), None),
+    });
+    let occurrence = occurrence.map_or(Some(-1), |number| number.parse().ok().filter(|n| *n >= -MOST_OCCURRENCES && *n != 0));
+    match occurrence.filter(|_| !name.is_empty()) {
+        Some(occurrence) => Some((name.to_ascii_lowercase().into_bytes().into(), occurrence)),
+        None => {
+            let message = format!(
+                "'usesrc' expects hdr_ip(name) or hdr_ip(name,occurrence), where -1 is the last one and -{MOST_OCCURRENCES} the first that is looked back to"
+            );
+            refuse.found.alert(word.pos(), message);
+            None
+        }
     }
 }
+
+/// How far `usesrc hdr_ip` looks back, as HAProxy.
+const MOST_OCCURRENCES: i32 = 10;
 
 /// `source`
 fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
@@ -303,10 +351,7 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
         Some(word) => match word.text() {
             Some("client") => Some(Present::Client),
             Some("clientip") => Some(Present::ClientIp),
-            Some(text) if text.starts_with("hdr_ip(") => {
-                refuse.keyword(word.pos(), "usesrc hdr_ip", "it is not built yet");
-                None
-            }
+            Some(text) if text.starts_with("hdr_ip(") => Some(Present::ClientIp), // the client that the field names
             Some(text) => {
                 let with_port = text.parse().ok();
                 let alone = text.parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0));

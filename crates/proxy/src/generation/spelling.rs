@@ -1,10 +1,10 @@
 //! `h1-case-adjust` and `h1-case-adjust-file`: how names of fields are spelled for clients and servers that care.
 
 use super::refuse::Refuse;
-use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::Global;
 use manylane_http::CaseTable;
+use std::path::Path;
 
 /// Bytes of a file of spellings at most.
 const LONGEST: u64 = 1 << 20;
@@ -24,7 +24,7 @@ pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<Case
         add(from.bytes(), to.bytes(), from.pos(), "", refuse);
     }
     if let Some(set) = &global.h1_case_adjust_file {
-        match read(&set.value) {
+        match read(&refuse.path(&set.value)) {
             Err(error) => {
                 let message = format!("'h1-case-adjust-file' : '{}' cannot be read: {error}", set.value.shown());
                 refuse.found.alert(set.value.pos(), message);
@@ -49,11 +49,10 @@ pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<Case
     any.then_some(table)
 }
 
-fn read(word: &Word) -> std::io::Result<Vec<u8>> {
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
-    use std::os::unix::ffi::OsStrExt;
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(std::ffi::OsStr::from_bytes(word.bytes()))?;
+    let file = std::fs::File::open(path)?;
     file.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -267,7 +267,7 @@ pub(super) fn keep(
             if by_server {
                 head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &cookie.name));
             }
-            let has_it = right && told.there;
+            let has_it = right;
             if has_it && !by_server && !told.ages(cookie, now) {
                 return Ok(b'N');
             }

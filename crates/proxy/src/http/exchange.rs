@@ -51,6 +51,8 @@ pub(super) struct Asking {
     told: Told,
     /// The server that the cookie names is the one.
     right: bool,
+    /// The server that a rule chooses; then no cookie does.
+    ruled: Option<Index>,
     /// `force-persist`: that server is taken though it is down.
     pub(super) forced: bool,
     /// `ignore-persist`: that server is not looked at.
@@ -126,6 +128,7 @@ impl Session<'_> {
             mode: frontend.http.close,
             told: Told::default(),
             right: false,
+            ruled: None,
             forced: false,
             ignored: false,
         };
@@ -206,7 +209,7 @@ impl Session<'_> {
             after
         } else if !fine {
             self.fail(&asking, Some(backend), 403, refused, bodyless).await
-        } else if self.prepare(request, &mut asking, backend).is_err() {
+        } else if self.prepare(request, &mut asking, backend, &up).is_err() {
             self.fail(&asking, Some(backend), 400, refused, bodyless).await
         } else {
             self.tries(request, &mut asking, backend, &mut up).await
@@ -268,7 +271,9 @@ impl Session<'_> {
         request: &mut Request,
         asking: &mut Asking,
         backend: &Backend,
+        up: &Pump,
     ) -> Result<(), EditError> {
+        asking.ruled = self.by_rule(request, up, backend);
         let head = &mut request.head;
         if let Some(cookie) = &backend.http.cookie {
             asking.told = edit::told(head, cookie, backend, now().seconds);
@@ -277,8 +282,8 @@ impl Session<'_> {
             let obeyed = |named| backend.balancer.servers()[named].state().serves_its_own();
             let usual = match (asking.told.there, asking.told.server) {
                 (false, _) => b'N',
+                (true, _) if asking.ignored || asking.ruled.is_some() => b'U',
                 (true, None) => b'I',
-                (true, Some(_)) if asking.ignored => b'U',
                 (true, Some(named)) => if obeyed(named) { b'V' } else { b'D' },
             };
             self.note(|record| record.cookies = [asking.told.late.unwrap_or(usual), b'N']);
@@ -343,6 +348,20 @@ impl Session<'_> {
         }
     }
 
+    /// The server that `use-server` chooses.
+    fn by_rule(&self, request: &Request, up: &Pump, backend: &Backend) -> Option<Index> {
+        if backend.rules.use_server.is_empty() {
+            return None;
+        }
+        let servers = backend.balancer.servers();
+        let request_data = data(request, up);
+        let moment = Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
+        let named = |name: &[u8]| servers.by_name(std::str::from_utf8(name).ok()?).map(Index::get);
+        Target::choose(&backend.rules.use_server, &self.facts(), moment, named)
+            .and_then(|number| servers.index(number))
+            .filter(|index| servers[*index].state().serves_its_own())
+    }
+
     /// Which server the request goes to.
     fn wanted<'k>(&self, request: &'k Request, up: &Pump, asking: &Asking, backend: &Backend) -> Wanted<'k> {
         let head = &request.head;
@@ -355,17 +374,7 @@ impl Session<'_> {
             .filter(|(number, _)| backend.http.prefer_last && *number == backend.number)
             .map(|(_, index)| index)
             .filter(serves);
-        let by_rule = if backend.rules.use_server.is_empty() {
-            None
-        } else {
-            let request_data = data(request, up);
-            let moment = Moment { request: Some(head), request_data, backend: Some(backend), ..Moment::default() };
-            let named = |name: &[u8]| servers.by_name(std::str::from_utf8(name).ok()?).map(Index::get);
-            Target::choose(&backend.rules.use_server, &self.facts(), moment, named)
-                .and_then(|number| servers.index(number))
-                .filter(serves)
-        };
-        let persistent = by_cookie.or(by_rule);
+        let persistent = asking.ruled.or(by_cookie);
         Wanted {
             key: self.balanced_by(request, up, backend),
             server: persistent.or(by_habit).or(backend.of_client),
@@ -376,6 +385,7 @@ impl Session<'_> {
                 offset: self.scopes.memory.priority_offset.get(),
             },
             packets: self.scopes.memory.server_packets.get(),
+            head: Some(head),
         }
     }
 
@@ -437,13 +447,24 @@ impl Session<'_> {
         let local = self.local;
         let first = self.requests == 0 || tried.retries > 0;
         let wanted = self.wanted(request, up, asking, backend);
-        let Wanted { persistent, packets, .. } = wanted;
+        let Wanted { persistent, packets, server: wanted_server, .. } = wanted;
         // A rule for this request says whose it is, or where it goes: the session's own connection is of the others.
         let memory = &self.scopes.memory;
         let readdressed = memory.source.get().is_some() || memory.destination.get().is_some();
+        let names = if backend.pool_names.is_empty() {
+            Default::default()
+        } else {
+            let moment = Moment { request: Some(&request.head), backend: Some(backend), ..Moment::default() };
+            self.facts().pool_names(moment, backend)
+        };
+        let head = &request.head;
+        let redirects = matches!(asking.method, Method::Get | Method::Head);
         let private = &mut self.private;
         let mut shelf = |hold: &Hold, client: &Client| {
-            let key = Local::key(hold.server(), client, packets);
+            if redirects && hold.server().redirect.is_some() {
+                return Shelved::Redirect;
+            }
+            let key = Local::key(hold.server(), client, Some(head), packets, &names);
             let private = private.take().filter(|_| packets == Packets::default() && !readdressed);
             Self::take_idle(local, backend, private, key, first, hold)
         };
@@ -463,12 +484,20 @@ impl Session<'_> {
                     record.server = failed.server.or(record.server);
                 });
                 let ended = failed.ended;
+                if ended.cause == Cause::Local
+                    && let Some(prefix) = failed.server.and_then(|index| backend.servers[index.get()].redirect.as_ref())
+                {
+                    asking.keep = false;
+                    let answer = crate::rules::to_server(prefix, &request.head).map_err(|_| Failed::Answer(500, ended))?;
+                    return Ok(self.redirect(asking, backend, answer, ended, up.is_done()).await);
+                }
                 let left = ended.cause == Cause::ClientLeft;
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
             }
         };
         let index = hold.index();
-        asking.right = asking.told.server == Some(index);
+        // As if it had the right cookie: a rule will choose the same server again.
+        asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
         self.note(|record| {
             record.pains(pains);
@@ -496,7 +525,7 @@ impl Session<'_> {
             self.send_last(&mut Chain::new()).await; // the server answered early: let the client read that
         }
         if let Some(idle) = idle {
-            let key = Local::key(&backend.servers[index.get()], &self.client, packets);
+            let key = Local::key(&backend.servers[index.get()], &self.client, Some(&request.head), packets, &names);
             match key.filter(|_| backend.http.reuse != Reuse::Never) {
                 Some(key) => local.keep(backend, index, key, idle),
                 None if packets != Packets::default() || readdressed => {} // the next request's may be others
@@ -527,7 +556,9 @@ impl Session<'_> {
         if reused.is_none()
             && let Some(how) = hold.server().header
         {
-            out.append(&server::header(how, &self.client)).map_err(|_| memory())?;
+            let moment = Moment { request: Some(&request.head), backend: Some(backend), server: Some(hold.server()), ..Moment::default() };
+            let header = server::header(how, hold.server(), &self.client, &self.facts(), moment).map_err(|_| memory())?;
+            out.append(&header).map_err(|_| memory())?;
         }
         if let Some(name) = backend.http.send_name.as_ref().filter(|_| !hold.server().stands_in) {
             request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| memory())?;
@@ -656,8 +687,8 @@ impl Session<'_> {
             if backend.http.cookie.is_some() {
                 let usual = match (asking.told.there, asking.told.server) {
                     (false, _) => b'N',
+                    (true, _) if asking.ignored || asking.ruled.is_some() => b'U',
                     (true, None) => b'I',
-                    (true, Some(_)) if asking.ignored => b'U',
                     (true, Some(named))
                         if named == index && backend.balancer.servers()[index].state().serves_its_own() =>
                     {

@@ -7,7 +7,7 @@ use super::look::Incoming;
 use super::pump::Pump;
 use super::{Session, count_status, edit};
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
-use crate::rules::{Answer, End, LONGEST_ID, Moment, Verdict, Walk, after_response, apply, any_holds};
+use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply, any_holds};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -38,21 +38,9 @@ impl Session<'_> {
 
     /// Makes the unique id, if the frontend has them and this request has none yet.
     pub(super) fn make_id(&self, head: Option<&Head>) {
-        let memory = &self.scopes.memory;
-        let slot = self.frontend.captures.request.len() + 1;
-        let Some(format) = &self.frontend.http.unique_id else { return };
-        if memory.request.borrow().get(slot).is_some() {
-            return;
+        if self.frontend.http.unique_id.is_some() {
+            self.facts().make_id(head);
         }
-        let mut id = [0; LONGEST_ID];
-        let moment = Moment { request: head, ..Moment::default() };
-        let length = self.facts().text(moment, format, |text| {
-            let text = text.unwrap_or_default();
-            let length = text.len().min(LONGEST_ID);
-            id[..length].copy_from_slice(&text[..length]);
-            length
-        });
-        memory.request.borrow_mut().set(slot, &id[..length]);
     }
 
     /// `unique-id-header`
@@ -117,6 +105,7 @@ impl Session<'_> {
                     }
                 }
                 Ok(Verdict::Log) => self.log_now(),
+                Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {
                     self.note(|record| {
                         record.ended = Termination::new(Cause::Refused, Phase::Request);
@@ -251,6 +240,7 @@ impl Session<'_> {
                 }
                 Ok(Verdict::Hint(_) | Verdict::Bad) => {} // of requests only
                 Ok(Verdict::Log) => self.log_now(),
+                Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {
                     self.note(|record| record.ended = refused);
                     if matches!(verdict, Verdict::Drop) {
@@ -292,6 +282,12 @@ impl Session<'_> {
             self.frontend.counts.own().request_errors.add(1);
         }
         self.answer(asking, backend, status, bodyless).await
+    }
+
+    /// `redir`: sends the client to the server by itself.
+    pub(super) async fn redirect(&mut self, asking: &Asking, backend: &Backend, answer: Answer, ended: Termination, bodyless: bool) -> After {
+        self.note(|record| record.ended = ended);
+        self.give(asking, Some(backend), answer, bodyless).await
     }
 
     /// Sends an answer of the proxy's own.

@@ -100,6 +100,19 @@ pub(super) fn redirect(
     Ok(Some(Answer::Own(Box::new(head), Chain::new())))
 }
 
+/// What `redir` of a server answers: its prefix and what the request asked for.
+pub(crate) fn to_server(prefix: &[u8], request: &Head) -> Result<Answer, EditError> {
+    let mut location = [prefix, request.path().unwrap_or(b"/")].concat();
+    if let Some(query) = request.query() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let mut head = Head::response(Version::HTTP_11, 302, None)?;
+    head.add_field(Known::LOCATION, &location)?;
+    head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
+    Ok(Answer::Own(Box::new(head), Chain::new()))
+}
+
 /// What `auth` answers: 407 to a request that takes this for its proxy.
 pub(super) fn challenge(realm: &[u8], of_proxy: bool) -> Answer {
     let mut text = b"Basic realm=\"".to_vec();

@@ -34,6 +34,8 @@ pub(crate) enum Verdict {
     Hint(Box<Head>),
     /// The list goes on when a line was logged.
     Log,
+    /// The list goes on when others had a turn: `tune.max-rules-at-once`.
+    Turn,
 }
 
 /// Which list it is.
@@ -159,7 +161,15 @@ pub(crate) fn apply(
     walk: &mut Walk<'_>,
     head: &mut Head,
 ) -> Result<Verdict, EditError> {
+    let mut left = match walk.list {
+        Which::Request | Which::Response => facts.local.generation.process.rules_at_once,
+        Which::AfterResponse => u32::MAX, // nobody waits there
+    };
     while let Some(rule) = walk.rules.get(walk.at) {
+        if left == 0 {
+            return Ok(Verdict::Turn);
+        }
+        left -= 1;
         // Hints of one run of rules without conditions go together.
         if !(matches!(rule.action, Action::EarlyHint(..)) && rule.condition.is_none())
             && let Some(hint) = walk.hint.take()

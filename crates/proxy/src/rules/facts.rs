@@ -1,14 +1,14 @@
 //! What expressions may look at.
 
 use super::Memory;
-use super::memory::{Texts, digits};
-use crate::generation::{Backend, Frontend, Generation, Listener, MOST_CAPTURES, Server};
+use super::memory::{LONGEST_ID, Texts, digits};
+use crate::generation::{Backend, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server};
 use crate::run::Local;
 use crate::session::{Peers, now};
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine, Scratch, ServerFacts, ServerId,
-    StreamFacts, UserlistId, Value, Variables,
+    StreamFacts, Type, UserlistId, Value, Variables,
 };
 use manylane_http::Head;
 use std::cell::RefCell;
@@ -241,6 +241,44 @@ impl Facts<'_> {
             moment
         };
         self.with(moment, |env, scratch| work(format.eval(env, scratch)))
+    }
+
+    /// Makes the unique id, if the frontend has them and this stream has none yet.
+    pub(crate) fn make_id(&self, head: Option<&Head>) {
+        let memory = &self.scopes.memory;
+        let slot = self.frontend.captures.request.len() + 1;
+        let Some(format) = &self.frontend.http.unique_id else { return };
+        if memory.request.borrow().get(slot).is_some() {
+            return;
+        }
+        let mut id = [0; LONGEST_ID];
+        let moment = Moment { request: head, ..Moment::default() };
+        let length = self.text(moment, format, |text| {
+            let text = text.unwrap_or_default();
+            let length = text.len().min(LONGEST_ID);
+            id[..length].copy_from_slice(&text[..length]);
+            length
+        });
+        memory.request.borrow_mut().set(slot, &id[..length]);
+    }
+
+    /// The unique id, if it was made.
+    pub(crate) fn unique_id<R>(&self, work: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let slot = self.frontend.captures.request.len() + 1;
+        self.scopes.memory.request.borrow().get(slot).map(work)
+    }
+
+    /// What tells idle connections of a backend's servers apart: `pool-conn-name`.
+    pub(crate) fn pool_names(&self, moment: Moment<'_>, backend: &Backend) -> [Option<u64>; MOST_POOL_NAMES] {
+        let mut names = [None; MOST_POOL_NAMES];
+        for (name, expression) in names.iter_mut().zip(&backend.pool_names) {
+            *name = self.with(moment, |env, scratch| {
+                let mut scratch = scratch.reborrow();
+                let value = expression.eval_as(Type::Bin, env, &mut scratch).ok()?;
+                Some(Local::hash(value.bytes()?))
+            });
+        }
+        names
     }
 
     /// What aliases show at any time: who, when, and how many there are.

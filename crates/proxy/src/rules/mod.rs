@@ -11,10 +11,10 @@ mod set;
 mod text;
 
 pub use answer::End;
-pub(crate) use answer::{Answer, reply};
+pub(crate) use answer::{Answer, reply, to_server};
 pub(crate) use apply::{Entrance, Verdict, Walk, after_response, any_holds, apply, connection};
 pub(crate) use content::{Content, content};
 pub(crate) use facts::{Facts, Moment, Scopes, Spare};
 pub(crate) use key::key;
-pub(crate) use memory::{LONGEST_ID, LogLevel, Memory};
+pub(crate) use memory::{LogLevel, Memory};
 pub use normalize::Normalizer;

@@ -12,9 +12,10 @@
 //!    use a server in turns would hand one connection to and fro.
 
 use super::Local;
-use crate::generation::{Backend, Generation, Server, ServerPlace};
+use crate::generation::{Backend, Generation, MOST_POOL_NAMES, Server, ServerPlace};
 use crate::session::Client;
 use manylane_balance::{Giver, Index, hand};
+use manylane_http::Head;
 use manylane_net::{Connection, Packets, Present};
 use manylane_sched::{Class, Remote, TaskKind};
 use manylane_sync::Arc;
@@ -64,14 +65,20 @@ fn hasher() -> &'static RandomState {
 
 impl Local {
     /// What a connection to `server` for this client is good for. None: for this client alone.
-    pub(crate) fn key(server: &Server, client: &Client, packets: Packets) -> Option<u64> {
+    pub(crate) fn key(
+        server: &Server,
+        client: &Client,
+        head: Option<&Head>,
+        packets: Packets,
+        names: &[Option<u64>; MOST_POOL_NAMES],
+    ) -> Option<u64> {
         if server.header.is_some() || server.stands_in {
             return None; // it tells of its client, or is its alone (R-G5)
         }
         let from = match server.connect.source.as_ref().and_then(|source| source.present) {
             Some(Present::Client) => return None,
             // Without the port, and with the device of a link-local address.
-            Some(Present::ClientIp) => client.source.map(|mut address| {
+            Some(Present::ClientIp) => client.source_for(server, head).map(|mut address| {
                 address.set_port(0);
                 address
             }),
@@ -82,12 +89,18 @@ impl Local {
             ServerPlace::At(_) | ServerPlace::Nowhere => None,
         };
         let index = server.index as u64;
-        if from.is_none() && to.is_none() && packets == Packets::default() {
+        let name = server.pool_name.and_then(|number| names[number]);
+        if from.is_none() && to.is_none() && name.is_none() && packets == Packets::default() {
             return Some(index);
         }
         let mut hash = hasher().build_hasher();
-        (index, from, to, packets).hash(&mut hash);
+        (index, from, to, name, packets).hash(&mut hash);
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
+    }
+
+    /// A number for what idle connections are told apart by.
+    pub(crate) fn hash(name: &[u8]) -> u64 {
+        hasher().hash_one(name)
     }
 
     /// Keeps a connection, if there is room for it; else it is closed.

@@ -5,7 +5,7 @@ use super::idle::Idle;
 use crate::generation::Generation;
 use crate::rules::Spare;
 use manylane_balance::Shelf;
-use manylane_io::{ACCEPTS_PER_ROUND, Io};
+use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_net::{Connector, Presence};
 use manylane_logs::LaneLogs;
 use manylane_sched::{BlockingPool, Here};
@@ -115,7 +115,17 @@ impl Local {
 
     /// What the generation says of the lane itself: when it is the one that serves.
     pub(super) fn apply(&self) {
-        self.io.set_accepts_per_round(self.generation.process.maxaccept.unwrap_or(ACCEPTS_PER_ROUND));
+        let process = &self.generation.process;
+        self.io.set_accepts_per_round(process.maxaccept.unwrap_or(ACCEPTS_PER_ROUND));
+        self.io.set_events_per_wait(process.events_at_once.unwrap_or(EVENTS_PER_WAIT));
+        self.io.set_pipe_size(process.pipe_size.unwrap_or(SPLICE_AT_ONCE));
+        self.share_pipes();
+    }
+
+    /// `maxpipes`: each lane has its share, at least one.
+    pub(super) fn share_pipes(&self) {
+        let share = |most: usize| (most / self.lanes.get()).max(1);
+        self.io.set_most_pipes(self.generation.process.most_pipes.map_or(usize::MAX, share));
     }
 
     /// What the calling lane has of `generation`; none before it was installed and after it was removed.

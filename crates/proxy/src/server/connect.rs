@@ -46,6 +46,8 @@ pub(crate) enum Shelved {
     This(Idle),
     /// Nothing, and a new one is made.
     Nothing,
+    /// Nothing, and none is made: the client is sent there by itself.
+    Redirect,
     /// Nothing, but another lane may have one under this key, which has served so many requests.
     Elsewhere { key: u64, least: u32 },
 }
@@ -138,7 +140,7 @@ pub(crate) fn at_once(
             hold.server().counts.own().reuses.add(1);
             Ok(Attempt { connection, hold, reused: Some(served), pains: Pains::default() })
         }
-        Shelved::Nothing | Shelved::Elsewhere { .. } => Err(Some(hold)),
+        Shelved::Nothing | Shelved::Elsewhere { .. } | Shelved::Redirect => Err(Some(hold)),
     }
 }
 
@@ -194,6 +196,7 @@ async fn tries(
         let idle = match shelf(&hold, client) {
             Shelved::This(idle) => Some(idle),
             Shelved::Nothing => None,
+            Shelved::Redirect => return Err(Termination::new(Cause::Local, Phase::Connect)),
             // Seldom, so what it needs is not a part of every session.
             Shelved::Elsewhere { key, least } => Box::pin(local.take_over(backend, hold.index(), key, least)).await,
         };
@@ -203,7 +206,7 @@ async fn tries(
             return Ok((connection, hold, Some(served)));
         }
         local.make_room(backend);
-        let (source, to) = (client.source, client.destination_of(hold.server()));
+        let (source, to) = (client.source_for(hold.server(), wanted.head), client.destination_of(hold.server()));
         let trying = one(local, backend, &hold, (source, to), wanted.packets);
         let cause = match waiting(backend, client, trying).await? {
             Ok(connection) => {

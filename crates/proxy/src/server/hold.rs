@@ -3,6 +3,7 @@
 use crate::generation::{Backend, Server};
 use crate::run::Local;
 use manylane_balance::{Algorithm, Index, Input, Key, NoPick, Priority, Turn};
+use manylane_http::Head;
 use manylane_net::Packets;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -40,6 +41,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) persistent: bool,
     /// How packets to it are marked.
     pub(crate) packets: Packets,
+    /// The request, if it is one: of `usesrc hdr_ip`.
+    pub(crate) head: Option<&'a Head>,
 }
 
 /// Picks in vain, because others were faster, before a stream queues for any server.

@@ -3,6 +3,7 @@
 use crate::generation::{Server, ServerPlace};
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
+use manylane_http::{Head, List};
 use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_net::{Connection, Incoming, Packets};
 use manylane_pool::{AllocError, Pool, Pooled};
@@ -42,6 +43,13 @@ struct Told {
     destination: Option<SocketAddr>,
 }
 
+/// What a header of the PROXY protocol told beside addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Greeting {
+    /// The host name that the client asked for.
+    pub(crate) authority: Option<Box<[u8]>>,
+}
+
 manylane_sync::lazy_static! {
     static TOLD: Pool<Told> = Pool::new("client told").expect("the size is a constant below the bound");
 }
@@ -54,6 +62,7 @@ pub(crate) struct Resting {
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
     proxied: bool,
+    greeting: Option<Box<Greeting>>,
     accepted: Timestamp,
 }
 
@@ -72,6 +81,8 @@ pub(crate) struct Client {
     link_destination: OnceCell<Option<SocketAddr>>,
     /// A header of the PROXY protocol came first.
     pub(crate) proxied: bool,
+    /// What it told beside addresses, if it did.
+    pub(crate) greeting: Option<Box<Greeting>>,
     accepted: Timestamp,
     /// Bytes that were received and belong to what follows.
     pub(crate) received: Chain,
@@ -91,6 +102,7 @@ impl Client {
             link_source: source,
             link_destination: OnceCell::new(),
             proxied: false,
+            greeting: None,
             accepted: now(),
             received: Chain::new(),
         }
@@ -99,16 +111,16 @@ impl Client {
     /// Goes on without what belongs to a request, of which nothing may be left.
     pub(crate) fn rest(self) -> Resting {
         debug_assert!(self.received.is_empty());
-        let Self { connection, source: _, told: _, own, link_source, link_destination, proxied, accepted, received: _ } = self;
-        Resting { connection, told: own, link_source, link_destination, proxied, accepted }
+        let Self { connection, source: _, told: _, own, link_source, link_destination, proxied, greeting, accepted, received: _ } = self;
+        Resting { connection, told: own, link_source, link_destination, proxied, greeting, accepted }
     }
 
     /// It asks for something again.
     pub(crate) fn wake(resting: Resting) -> Self {
-        let Resting { connection, told, link_source, link_destination, proxied, accepted } = resting;
+        let Resting { connection, told, link_source, link_destination, proxied, greeting, accepted } = resting;
         let (source, destination) = told.as_deref().map_or((link_source, None), |told| (told.source, told.destination));
         let received = Chain::new();
-        Self { connection, source, told: destination, own: told, link_source, link_destination, proxied, accepted, received }
+        Self { connection, source, told: destination, own: told, link_source, link_destination, proxied, greeting, accepted, received }
     }
 
     /// Whom it connected to. The first call costs a system call, unless the PROXY protocol told it.
@@ -209,6 +221,26 @@ impl Client {
         if let Some(stream) = self.connection.stream() {
             let _ = manylane_io::options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
         }
+    }
+
+    /// Whom a server may be shown as its client, where `usesrc` asks for one. No address where the field has none.
+    pub(crate) fn source_for(&self, server: &Server, head: Option<&Head>) -> Option<SocketAddr> {
+        let Some((name, occurrence)) = &server.source_field else { return self.source };
+        let values = || head.into_iter().flat_map(|head| head.values(&**name)).flat_map(List::new);
+        let nth = match *occurrence {
+            n if n > 0 => (n - 1).unsigned_abs() as usize,
+            n => {
+                let back = n.unsigned_abs() as usize;
+                values().count().checked_sub(back).unwrap_or(usize::MAX)
+            }
+        };
+        let address = values().nth(nth).and_then(|value| std::str::from_utf8(value.trim_ascii()).ok()?.parse().ok());
+        Some(SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 0))
+    }
+
+    /// What the header of the PROXY protocol told beside addresses.
+    pub(crate) fn greeting(&self) -> Option<&Greeting> {
+        self.greeting.as_deref()
     }
 
     /// What takes the place of the server's host or port, where its address leaves one open.

@@ -1,9 +1,10 @@
 //! `accept-proxy` and `expect-proxy`: the header that the proxy before this one sends first.
 
 use super::Client;
+use super::client::Greeting;
 use crate::generation::Frontend;
 use crate::run::Local;
-use manylane_net::proxy_protocol::{Ends, HeaderError, Parsed, parse};
+use manylane_net::proxy_protocol::{Ends, HeaderError, Parsed, kind, parse};
 use std::rc::Rc;
 
 /// Why the connection is of no use.
@@ -62,12 +63,15 @@ async fn header(client: &mut Client) -> Result<(), NoGreeting> {
                     Some(Ends::Ip { source, destination, .. }) => Some((source, destination)),
                     _ => None,
                 };
-                Some((told, length))
+                let authority = header.tlvs.value_of(kind::AUTHORITY).map(Box::from);
+                let greeting = authority.map(|authority| Box::new(Greeting { authority: Some(authority) }));
+                Some((told, greeting, length))
             }
         };
         match complete {
-            Some((told, length)) => {
+            Some((told, greeting, length)) => {
                 client.proxied = true;
+                client.greeting = greeting;
                 if let Some((source, destination)) = told {
                     client.is_between(source, destination).map_err(|_| NoGreeting::Failed)?;
                 }

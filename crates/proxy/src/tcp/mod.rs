@@ -26,6 +26,8 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     let asked = !rules.use_backend.is_empty()
         || !rules.content.is_empty()
         || frontend.log.is_some()
+        || frontend.http.unique_id.is_some()
+        || local.generation.tells_formats
         || local.generation.backends.iter().any(|backend| backend.rules.looks_at_streams());
     let facts = Facts {
         local,
@@ -189,9 +191,12 @@ impl Stream<'_> {
         let mut first = Chain::new();
         let full = Termination::new(Cause::Resource, Phase::Connect);
         if let Some(how) = hold.server().header
-            && first.append(&server::header(how, client)).is_err()
         {
-            return full;
+            let moment = Moment { backend: Some(backend), server: Some(hold.server()), ..moment(None, client) };
+            let header = server::header(how, hold.server(), client, self.facts, moment);
+            if !header.is_ok_and(|header| first.append(&header).is_ok()) {
+                return full;
+            }
         }
         if first.append_chain(&mut client.received).is_err() {
             return full;

@@ -11,7 +11,7 @@ pub(crate) use proxy::{
     balance, capture, cookie, retry_on, source, split_condition, use_backend, use_server,
 };
 pub(crate) use server::{
-    default_server, nameserver, proxy_tlv, proxy_v2_options, ring_server, server, server_interface,
+    default_server, dispatch, nameserver, proxy_tlv, proxy_v2_options, ring_server, server, server_interface,
     server_source, server_template, server_usesrc,
 };
 

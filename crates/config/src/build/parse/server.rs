@@ -41,6 +41,15 @@ fn check_name(b: &mut Builder<'_>, line: &Line<'_>, name: &Word) -> bool {
     true
 }
 
+pub(crate) fn dispatch(b: &mut Builder<'_>, line: &Line<'_>) {
+    line.no_more(b, 1);
+    if let Some(address) =
+        address(b, "dispatch", &line.words[0], &Rules { port_needed: true, ..Rules::SERVER })
+    {
+        b.settings().dispatch = Some(address);
+    }
+}
+
 pub(crate) fn default_server(b: &mut Builder<'_>, line: &Line<'_>) {
     b.server = std::mem::take(&mut b.settings().default_server);
     options(b, "default-server", Place::ServerOption, line.words);
@@ -126,11 +135,6 @@ pub(crate) fn proxy_v2_options(b: &mut Builder<'_>, line: &Line<'_>) {
                 crate::build::proposal(&word, KNOWN)
             );
             b.found.alert(word.pos(), message);
-        } else if KNOWN[..5].iter().any(|known| word == **known) {
-            b.found.alert(
-                word.pos(),
-                format!("'proxy-v2-options {}' needs TLS, which is not built yet", word.shown()),
-            );
         }
     }
     b.server.proxy_v2_options = Some(line.set(list));

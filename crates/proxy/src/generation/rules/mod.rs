@@ -15,16 +15,21 @@ pub use kinds::{
 
 use super::missing;
 use super::refuse::Refuse;
+use super::server::{Server, has_stand_in};
 use super::variables;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::table::{Ruleset, Toggle};
+use manylane_config::table::Ruleset;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
     Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
     References, ServerId, Use, UserlistId, VariableNames, Zone,
 };
+use std::cell::Cell;
 use std::collections::HashMap;
+
+/// Different expressions of `pool-conn-name` in a backend at most.
+pub const MOST_POOL_NAMES: usize = 4;
 
 /// What the expressions of a generation share.
 #[derive(Debug)]
@@ -111,12 +116,14 @@ pub(super) struct Directory<'c> {
     backends: HashMap<&'c [u8], (u32, u32, &'c Proxy)>,
     /// The proxy at work.
     current: Option<&'c Proxy>,
+    /// The line at work.
+    at: Cell<Option<Pos>>,
 }
 
 impl<'c> Directory<'c> {
     pub(super) fn new(config: &'c Config, started: impl Fn(&&'c Proxy) -> bool) -> Self {
         let mut directory =
-            Self { config, frontends: HashMap::new(), backends: HashMap::new(), current: None };
+            Self { config, frontends: HashMap::new(), backends: HashMap::new(), current: None, at: Cell::new(None) };
         let mut servers = 0;
         for proxy in config.proxies.iter().filter(started) {
             if proxy.kind.is_frontend() {
@@ -126,7 +133,7 @@ impl<'c> Directory<'c> {
             if proxy.kind.is_backend() {
                 let number = directory.backends.len() as u32;
                 directory.backends.insert(proxy.name.bytes(), (number, servers, proxy));
-                let stands_in = proxy.settings.option(Toggle::TRANSPARENT);
+                let stands_in = has_stand_in(&proxy.settings);
                 servers += proxy.servers.len() as u32 + u32::from(stands_in);
             }
         }
@@ -165,7 +172,11 @@ impl Names for Directory<'_> {
         use std::io::Read;
         use std::os::unix::ffi::OsStrExt;
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(std::ffi::OsStr::from_bytes(name))?;
+        let path = match self.at.get() {
+            Some(pos) => self.config.path(name, pos),
+            None => std::ffi::OsStr::from_bytes(name).into(),
+        };
+        let file = std::fs::File::open(path)?;
         file.take(manylane_expr::MAX_REFERENCE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
@@ -199,6 +210,7 @@ impl<'c> RuleReader<'c> {
 
     /// A format of the file.
     pub(super) fn log_format(&mut self, word: &Word, mode: Mode, refuse: &mut Refuse<'_>) -> Option<Format> {
+        self.directory.at.set(Some(word.pos()));
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_logs(mode);
         compiler.place = self.directory.config.place(word.pos());
@@ -214,8 +226,9 @@ impl<'c> RuleReader<'c> {
     /// `unique-id-format`
     pub(super) fn unique_id(&mut self, word: &Word, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> Option<Format> {
         self.directory.current = Some(proxy);
+        self.directory.at.set(Some(word.pos()));
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
-        compiler.missing = missing::in_rules(Mode::Http);
+        compiler.missing = missing::in_rules(proxy.settings.mode());
         compiler.place = self.directory.config.place(word.pos());
         match Format::compile(word.bytes(), Use::Text, Places::FRONT_REQUEST | Places::LOG, &mut compiler) {
             Ok(format) => Some(format),
@@ -224,6 +237,44 @@ impl<'c> RuleReader<'c> {
                 None
             }
         }
+    }
+
+    /// What lines of servers have of expressions: the formats of `set-proxy-v2-tlv-fmt`, and the distinct expressions of `pool-conn-name`.
+    pub(super) fn servers(&mut self, proxy: &'c Proxy, built: &mut [Server], refuse: &mut Refuse<'_>) -> Vec<Expression> {
+        self.directory.current = Some(proxy);
+        let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
+        compiler.missing = missing::in_rules(proxy.settings.mode());
+        let (mut names, mut texts) = (Vec::new(), Vec::<&[u8]>::new());
+        for (line, server) in proxy.servers.iter().zip(built) {
+            for (kind, word) in &line.options.proxy_tlvs {
+                match Format::compile(word.bytes(), Use::Text, Places::USE_SERVER, &mut compiler) {
+                    Ok(format) => server.tlvs.push((*kind, format)),
+                    Err(error) => {
+                        refuse.found.alert(word.pos_at(error.at), format!("'set-proxy-v2-tlv-fmt' : {error}"));
+                    }
+                }
+            }
+            let Some(word) = line.options.pool_conn_name.as_ref().map(|set| &set.value) else { continue };
+            server.pool_name = texts.iter().position(|text| *text == word.bytes());
+            if server.pool_name.is_some() {
+                continue;
+            }
+            match Expression::compile(word.bytes(), Places::USE_SERVER, &mut compiler) {
+                Ok(_) if names.len() == MOST_POOL_NAMES => {
+                    let message = format!(
+                        "'pool-conn-name' : a backend has at most {MOST_POOL_NAMES} different expressions, since all are evaluated for each request"
+                    );
+                    refuse.found.alert(word.pos(), message);
+                }
+                Ok(expression) => {
+                    server.pool_name = Some(names.len());
+                    names.push(expression);
+                    texts.push(word.bytes());
+                }
+                Err(error) => refuse.found.alert(word.pos_at(error.at), format!("'pool-conn-name' : {error}")),
+            }
+        }
+        names
     }
 
     /// A format of the program's own.
@@ -235,6 +286,7 @@ impl<'c> RuleReader<'c> {
 
     /// The rules of a proxy; those of a named `defaults` section come before its own.
     pub(super) fn rules(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> (Rules, Captures) {
+        self.directory.at.set(Some(proxy.pos));
         let longest = self.directory.config.global.tune.http_cookielen.map(|set| set.value);
         let slots = Slots::new(proxy, longest, refuse);
         self.directory.current = Some(proxy);
@@ -246,6 +298,7 @@ impl<'c> RuleReader<'c> {
         compiler.missing = missing::in_rules(proxy.settings.mode());
         let mut acls = Acls::new();
         for acl in all().flat_map(|proxy| &proxy.acls) {
+            self.directory.at.set(Some(acl.pos));
             compiler.place = config.place(acl.pos);
             let words: Vec<&[u8]> = acl.words.iter().map(Word::bytes).collect();
             if let Err(error) = acls.add(acl.name.bytes(), &words, &mut compiler) {
@@ -273,6 +326,7 @@ impl<'c> RuleReader<'c> {
         let mut rules = Rules::default();
         let mut redirects = Vec::new();
         for rule in all().flat_map(|proxy| &proxy.rules) {
+            self.directory.at.set(Some(rule.pos));
             reader.compiler.place = config.place(rule.pos);
             match rule.list {
                 Ruleset::TcpRequestConnection if front => {
@@ -307,6 +361,7 @@ impl<'c> RuleReader<'c> {
             }
         }
         rules.request.extend(redirects);
+        self.directory.at.set(Some(proxy.pos));
         for choice in &proxy.use_backend {
             rules.use_backend.extend(reader.choice(choice, Places::USE_BACKEND, |name| {
                 self.directory.backends.get(name).map(|(number, ..)| *number as usize)
@@ -346,6 +401,7 @@ impl<'c> RuleReader<'c> {
     /// The `http-error` lines of a proxy: answers by status.
     pub(super) fn http_errors(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> Vec<Reply> {
         self.directory.current = Some(proxy);
+        self.directory.at.set(Some(proxy.pos));
         let config = self.directory.config;
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(proxy.settings.mode());

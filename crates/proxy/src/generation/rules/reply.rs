@@ -126,9 +126,8 @@ impl Reader<'_, '_, '_> {
     /// A file's bytes.
     fn bytes_of(&mut self, word: &Word) -> Option<Box<[u8]>> {
         use std::io::Read;
-        use std::os::unix::ffi::OsStrExt;
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(std::ffi::OsStr::from_bytes(word.bytes()));
+        let file = std::fs::File::open(self.refuse.path(word));
         let read = file.and_then(|file| file.take(http::LONGEST_ANSWER + 1).read_to_end(&mut bytes));
         let why = match read {
             Ok(_) if bytes.len() as u64 <= http::LONGEST_ANSWER => return Some(bytes.into()),

@@ -1,0 +1,104 @@
+//! Options of servers that show at the server: who it sees as its client, and what a connection begins with.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Manylane, connect, fd, listener, origin, read_all};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, channel};
+
+/// A server that answers once with nothing, and tells whom it saw and what came until an empty line behind a request.
+fn watched() -> (SocketAddr, Receiver<(SocketAddr, Vec<u8>)>) {
+    let (tell, told) = channel();
+    let address = origin(move |mut stream| {
+        let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+        while !all.windows(4).any(|end| end == b"\r\n\r\n" && all.len() > 40) {
+            match stream.read(&mut piece) {
+                Ok(length) if length > 0 => all.extend(&piece[..length]),
+                _ => return,
+            }
+        }
+        tell.send((stream.peer_addr().unwrap(), all)).unwrap();
+        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    (address, told)
+}
+
+/// What a server sees of a request with such a field, through a proxy of these lines.
+fn seen(mode: &str, more: &str, options: &str, before: &str, field: &str) -> (SocketAddr, Vec<u8>) {
+    let (server, told) = watched();
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode {mode}\nlisten l\n bind {}\n{more} server s {server} {options}\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    let request = format!("{before}GET /path HTTP/1.0\r\nHost: longer.than.a.header\r\n{field}\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.contains(" 200 "), "{answer}");
+    told.recv().unwrap()
+}
+
+/// The fields of a header of the PROXY protocol's second version, between IPv4 addresses.
+fn tlvs(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let end = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
+    let mut rest = &bytes[28..end];
+    let mut all = Vec::new();
+    while let [kind, high, low, more @ ..] = rest {
+        let (value, behind) = more.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+        all.push((*kind, value.to_vec()));
+        rest = behind;
+    }
+    all
+}
+
+#[test]
+fn a_proxy_header_tells_what_formats_make() {
+    let options =
+        "send-proxy-v2 set-proxy-v2-tlv-fmt(0xEE) %[path] set-proxy-v2-tlv-fmt(224) \"%[req.hdr(host)] %HM\"";
+    let (_, bytes) = seen("http", "", options, "", "");
+    let told = tlvs(&bytes);
+    assert_eq!(told, [(0xee, b"/path".to_vec()), (0xe0, b"longer.than.a.header GET".to_vec())]);
+}
+
+/// The host name that the proxy before tells goes on to the server, and each stream has an id, in TCP mode too.
+#[test]
+fn a_proxy_header_passes_the_authority_on_with_an_id_of_the_stream() {
+    let more = " unique-id-format id-%[src_port]\n tcp-request connection expect-proxy layer4\n";
+    let options = "send-proxy-v2 proxy-v2-options authority,unique-id";
+    let before =
+        "\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x13\x01\x02\x03\x04\x01\x02\x03\x05\x00\x07\x00\x50\x02\0\x04host";
+    for mode in ["tcp", "http"] {
+        let (_, bytes) = seen(mode, more, options, before, "");
+        assert_eq!(tlvs(&bytes), [(2, b"host".to_vec()), (5, b"id-7".to_vec())], "{mode}");
+    }
+}
+
+/// Whether this process may show servers an address that the machine does not have: `CAP_NET_ADMIN` among its capabilities.
+fn may_pretend() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(effective.trim(), 16).unwrap() & 1 << 12 != 0
+}
+
+#[test]
+fn a_server_sees_the_address_that_a_field_of_the_request_has() {
+    if !may_pretend() {
+        return eprintln!("usesrc is not shown: this process has no CAP_NET_ADMIN");
+    }
+    for (which, field, ip) in [
+        ("x-from", "X-From: 127.0.0.7, 127.0.0.8\r\n", "127.0.0.8"),
+        ("x-from,1", "X-From: 127.0.0.7, 127.0.0.8\r\n", "127.0.0.7"),
+        ("x-from,-2", "X-From: 127.0.0.7\r\nX-From: 127.0.0.8\r\n", "127.0.0.7"),
+        ("x-from,-3", "X-From: 127.0.0.7, 127.0.0.8\r\n", "127.0.0.1"),
+        ("x-from", "X-From: nobody\r\n", "127.0.0.1"),
+        ("x-from", "", "127.0.0.1"),
+    ] {
+        let options = format!("source 0.0.0.0 usesrc hdr_ip({which})");
+        let (peer, _) = seen("http", "", &options, "", field);
+        assert_eq!(peer.ip().to_string(), ip, "{which} {field}");
+    }
+}
