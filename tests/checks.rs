@@ -4,10 +4,10 @@
 
 mod common;
 
+use common::watch::{Haproxy, Syslog, ask, until};
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -16,45 +16,6 @@ const PACE: &str = "inter 1s fastinter 20ms downinter 20ms";
 
 /// The same, for servers that are never settled: their checks are made at the quick pace, and may take as long as they like.
 const UNSETTLED: &str = "inter 60s fastinter 20ms downinter 20ms";
-
-/// A syslog server.
-struct Syslog(UdpSocket);
-
-impl Syslog {
-    fn new() -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self(socket)
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.0.local_addr().unwrap()
-    }
-
-    /// The next line that has `what` in it; others are passed over.
-    fn wait(&self, what: &str) -> String {
-        let mut bytes = [0; 4096];
-        let mut seen = String::new();
-        loop {
-            let length =
-                self.0.recv(&mut bytes).unwrap_or_else(|error| panic!("no '{what}' ({error}) in: {seen}"));
-            let line = String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned();
-            if line.contains(what) {
-                return line;
-            }
-            seen = format!("{seen}{line}\n");
-        }
-    }
-}
-
-/// Waits until something is so.
-fn until(mut is_so: impl FnMut() -> bool) {
-    let began = std::time::Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never is so");
-        std::thread::yield_now();
-    }
-}
 
 /// An origin that says its name, with a status that can be changed.
 fn server(name: &'static str, status: &Arc<AtomicU16>) -> SocketAddr {
@@ -74,16 +35,6 @@ fn get(address: SocketAddr) -> String {
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     read_all(&mut client)
-}
-
-/// What the run-time interface says to a line.
-fn ask(socket: &std::path::Path, line: &str) -> String {
-    let mut client = UnixStream::connect(socket).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    client.write_all(format!("{line}\n").as_bytes()).unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[test]
@@ -113,7 +64,7 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
     );
     assert!(
         line.ends_with(
-            "ms. 0 active and 1 backup servers left. 0 sessions active, 0 requeued, 0 remaining in queue."
+            "ms. 0 active and 1 backup servers left. Running on backup. 0 sessions active, 0 requeued, 0 remaining in queue."
         ),
         "{line}"
     );
@@ -310,29 +261,6 @@ fn told(log: &Syslog, backends: usize) -> Vec<String> {
         lines[number.parse::<usize>().unwrap()] = format!("{before}, {}", after.split_once(", ").unwrap().1);
     }
     lines
-}
-
-/// HAProxy, until it is dropped.
-struct Haproxy(std::process::Child);
-
-impl Haproxy {
-    /// Of the version whose words are ours; none where there is another, or none.
-    fn start(file: &std::path::Path) -> Option<Self> {
-        let mut program = std::process::Command::new("/usr/sbin/haproxy");
-        let version = program.arg("-v").output().ok()?;
-        if !String::from_utf8_lossy(&version.stdout).contains("version 2.6.") {
-            return None;
-        }
-        let mut program = std::process::Command::new("/usr/sbin/haproxy");
-        Some(Self(program.args(["-db", "-q", "-f"]).arg(file).spawn().unwrap()))
-    }
-}
-
-impl Drop for Haproxy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, unreachable_pub)] // each test program uses a part; it is nobody's interface
 
+pub mod watch;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;

@@ -29,7 +29,7 @@ pub use queue::{Ticket, Waiter};
 pub use servers::{Server, Servers};
 pub use shelf::{Depot, LOOKED_AT, PlaceId, Shelf, ShelfLimits};
 pub use spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
-pub use state::{Admin, Operation, ServerState};
+pub use state::{Admin, Operation, ServerState, Standing};
 
 /// Lanes whose requests queue together by default: about as many as share a last-level cache.
 pub const LANES_PER_GROUP: usize = 8;

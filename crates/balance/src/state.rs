@@ -19,7 +19,7 @@ pub enum Operation {
 }
 
 /// What the operator says about a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Admin {
     /// As it is.
     Ready,
@@ -29,9 +29,38 @@ pub enum Admin {
     Maintenance,
 }
 
-const OPERATION: u32 = 0b0011;
-const ADMIN: u32 = 0b1100;
-const ADMIN_SHIFT: u32 = 2;
+/// All that decides whether a server takes requests, but its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Standing {
+    /// What checks say.
+    pub operation: Operation,
+    /// What the operator says of it.
+    pub own: Admin,
+    /// What the operator says of the server that it tracks.
+    pub inherited: Admin,
+}
+
+impl Standing {
+    /// What holds of what the operator says: the stricter.
+    pub fn admin(self) -> Admin {
+        self.own.max(self.inherited)
+    }
+
+    /// Nobody sends it anything, and nobody looks after it.
+    pub fn is_in_maintenance(self) -> bool {
+        self.admin() == Admin::Maintenance
+    }
+
+    /// Whether it serves requests that belong to it.
+    pub fn serves(self) -> bool {
+        self.operation != Operation::Down && !self.is_in_maintenance()
+    }
+}
+
+const OPERATION: u32 = 0b00_0011;
+const OWN_SHIFT: u32 = 2;
+const INHERITED_SHIFT: u32 = 4;
+const ADMIN: u32 = 0b11;
 
 /// The running state of one server.
 ///
@@ -39,7 +68,8 @@ const ADMIN_SHIFT: u32 = 2;
 /// | bits | meaning |
 /// |---|---|
 /// | 0, 1 | [`Operation`] |
-/// | 2, 3 | [`Admin`] |
+/// | 2, 3 | [`Admin`], its own |
+/// | 4, 5 | [`Admin`], of the server that it tracks |
 #[derive(Debug)]
 pub struct ServerState {
     word: AtomicU32,
@@ -53,9 +83,9 @@ pub struct ServerState {
 
 impl ServerState {
     pub(crate) fn new(spec: &ServerSpec) -> Self {
-        let admin = if spec.disabled { Admin::Maintenance } else { Admin::Ready };
+        let own = if spec.disabled { Admin::Maintenance } else { Admin::Ready };
         Self {
-            word: AtomicU32::new(Operation::Up as u32 | (admin as u32) << ADMIN_SHIFT),
+            word: AtomicU32::new(Operation::Up as u32 | (own as u32) << OWN_SHIFT),
             weight: AtomicU32::new(u32::from(spec.weight)),
             effective: AtomicU32::new(u32::from(spec.weight) * WEIGHT_SCALE),
             warming: AtomicU64::new(0),
@@ -64,24 +94,33 @@ impl ServerState {
 
     // Relaxed everywhere: each is a number by itself. What picks follow is the published snapshot.
 
-    /// What checks say.
+    /// All of it, of one moment.
     #[inline]
-    pub fn operation(&self) -> Operation {
-        match self.word.load(Ordering::Relaxed) & OPERATION {
-            0 => Operation::Up,
-            1 => Operation::Stopping,
-            _ => Operation::Down,
-        }
-    }
-
-    /// What the operator says.
-    #[inline]
-    pub fn admin(&self) -> Admin {
-        match (self.word.load(Ordering::Relaxed) & ADMIN) >> ADMIN_SHIFT {
+    pub fn standing(&self) -> Standing {
+        let word = self.word.load(Ordering::Relaxed);
+        let admin = |shift: u32| match word >> shift & ADMIN {
             0 => Admin::Ready,
             1 => Admin::Drain,
             _ => Admin::Maintenance,
-        }
+        };
+        let operation = match word & OPERATION {
+            0 => Operation::Up,
+            1 => Operation::Stopping,
+            _ => Operation::Down,
+        };
+        Standing { operation, own: admin(OWN_SHIFT), inherited: admin(INHERITED_SHIFT) }
+    }
+
+    /// What checks say.
+    #[inline]
+    pub fn operation(&self) -> Operation {
+        self.standing().operation
+    }
+
+    /// What the operator says, of it or of the server that it tracks.
+    #[inline]
+    pub fn admin(&self) -> Admin {
+        self.standing().admin()
     }
 
     /// Whether new requests may be balanced to it: up, ready, and of some weight.
@@ -93,7 +132,7 @@ impl ServerState {
     /// Whether it serves requests that belong to it (by a cookie, a table): neither down nor in maintenance.
     #[inline]
     pub fn serves_its_own(&self) -> bool {
-        self.operation() != Operation::Down && self.admin() != Admin::Maintenance
+        self.standing().serves()
     }
 
     /// The weight as set: 0 to 256.
@@ -124,14 +163,10 @@ impl ServerState {
 
     // The setters are called under the backend's lock.
 
-    pub(crate) fn set_operation(&self, operation: Operation) {
-        let word = self.word.load(Ordering::Relaxed) & !OPERATION;
-        self.word.store(word | operation as u32, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_admin(&self, admin: Admin) {
-        let word = self.word.load(Ordering::Relaxed) & !ADMIN;
-        self.word.store(word | (admin as u32) << ADMIN_SHIFT, Ordering::Relaxed);
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        let Standing { operation, own, inherited } = standing;
+        let word = operation as u32 | (own as u32) << OWN_SHIFT | (inherited as u32) << INHERITED_SHIFT;
+        self.word.store(word, Ordering::Relaxed);
     }
 
     pub(crate) fn set_weight(&self, weight: u16) {

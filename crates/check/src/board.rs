@@ -18,16 +18,12 @@ pub struct Report {
     pub in_progress: bool,
     /// The server is in maintenance, and not checked.
     pub paused: bool,
+    /// An operator has ended the checks (`disable health`).
+    pub disabled: bool,
     /// How healthy the server is.
     pub health: Health,
     /// Failed checks that moved its health.
     pub failed: u64,
-    /// Times that it went down.
-    pub downs: u64,
-    /// When its state changed last, by the machine's clock; since the start, if never.
-    pub changed: Duration,
-    /// Time it was down until then.
-    pub down_for: Duration,
 }
 
 /// Where the report of one server lies.
@@ -35,8 +31,8 @@ pub struct Report {
 pub struct Board(Mutex<Report>);
 
 impl Board {
-    /// Before the first check; `now` is the machine's clock.
-    pub fn new(health: Health, now: Duration) -> Self {
+    /// Before the first check.
+    pub fn new(health: Health) -> Self {
         Self(Mutex::new(
             &BOARDS,
             Report {
@@ -44,11 +40,9 @@ impl Board {
                 took: Duration::ZERO,
                 in_progress: false,
                 paused: false,
+                disabled: false,
                 health,
                 failed: 0,
-                downs: 0,
-                changed: now,
-                down_for: Duration::ZERO,
             },
         ))
     }
@@ -78,59 +72,46 @@ impl Board {
         self.0.lock().paused = true;
     }
 
+    /// Checks are made, or not, from now on.
+    pub fn disable(&self, disabled: bool) {
+        self.0.lock().disabled = disabled;
+    }
+
+    /// Whether checks are made.
+    pub fn is_looked_after(&self) -> bool {
+        let report = self.0.lock();
+        !report.disabled && !report.paused
+    }
+
     /// The check that was begun does not count.
     pub fn cancel(&self) {
         self.0.lock().in_progress = false;
     }
 
-    /// The server comes back from where nobody looked after it: it is up, until one check has failed. Whether it was not.
-    pub fn come_back(&self, now: Duration) -> bool {
+    /// The server comes back from where nobody looked after it: it is up, until one check has failed.
+    pub fn come_back(&self) {
         let mut report = self.0.lock();
-        let was = report.health.running();
         report.paused = false;
         report.health = Health::new(report.health.rise(), report.health.fall(), Init::Up);
-        if was == Running::Up {
-            return false;
-        }
-        if was == Running::Down {
-            let down_for = now.saturating_sub(report.changed);
-            report.down_for += down_for;
-        }
-        report.changed = now;
-        true
+    }
+
+    /// Somebody else than the checks says how the server is.
+    pub fn set(&self, running: Running) {
+        let mut report = self.0.lock();
+        report.health.set(running);
     }
 
     /// A check is over. Whether it is worth a line, since it moved the health or came to something else than the last, and what changed.
-    pub fn end(&self, verdict: Verdict, took: Duration, now: Duration) -> (bool, Option<Change>) {
+    pub fn end(&self, verdict: Verdict, took: Duration) -> (bool, Option<Change>) {
         let mut report = self.0.lock();
         let (moved, change) = report.health.report(verdict.status);
         let news = moved || verdict.status != report.verdict.status;
         if moved && verdict.status.result() == 2 {
             report.failed += 1;
         }
-        if let Some(Change { from, to }) = change {
-            if from == Running::Down {
-                let down_for = now.saturating_sub(report.changed);
-                report.down_for += down_for;
-            }
-            if to == Running::Down {
-                report.downs += 1;
-            }
-            report.changed = now;
-        }
         report.verdict = verdict;
         report.took = took;
         report.in_progress = false;
         (news, change)
-    }
-}
-
-impl Report {
-    /// How long the server was down in all, until `now`.
-    pub fn downtime(&self, now: Duration) -> Duration {
-        match self.health.running() {
-            Running::Down => self.down_for + now.saturating_sub(self.changed),
-            Running::Up | Running::Stopping => self.down_for,
-        }
     }
 }

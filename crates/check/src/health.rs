@@ -98,6 +98,12 @@ impl Health {
         Self { rise, fall, value, running }
     }
 
+    /// It is so for certain, whatever was found.
+    pub fn set(&mut self, running: Running) {
+        self.running = running;
+        self.value = if running == Running::Down { 0 } else { self.most() };
+    }
+
     /// How it is.
     pub fn running(&self) -> Running {
         self.running

@@ -4,12 +4,14 @@
 mod board;
 mod health;
 mod pace;
+mod past;
 mod script;
 mod status;
 
 pub use board::{Board, Report};
 pub use health::{Change, Health, Init, Running};
 pub use pace::Pace;
+pub use past::{Past, Since};
 pub use script::{
     Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Service, StatusRanges, Step, Text, http,
     ldap, mysql, pgsql, redis, smtp, tcp, tls,

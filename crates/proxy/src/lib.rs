@@ -26,7 +26,9 @@ sockets! {
     mod termination;
 
     pub use generation::Generation;
-    pub use run::{Backlogs, Beside, BindFailure, BoundListener, Local, accept, bind, bind_beside, bind_listener};
+    pub use run::{
+        Backlogs, Beside, BindFailure, BoundListener, Local, accept, administer, bind, bind_beside, bind_listener, change, end_streams, find,
+    };
     pub use termination::{Cause, Phase, Termination};
 
     /// Lanes of a process at most.

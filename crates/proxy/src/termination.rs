@@ -23,6 +23,19 @@ pub enum Cause {
     ClientSilent,
     /// The server was silent for too long: `s`.
     ServerSilent,
+    /// The server went down, and its streams with it: `D`.
+    ServerDown,
+    /// An active server came up, and the streams of backup servers ended: `U`.
+    ActiveUp,
+    /// An operator ended it: `K`.
+    Killed,
+}
+
+impl Cause {
+    /// Somebody else ended it, and nothing is tried again.
+    pub(crate) fn is_order(self) -> bool {
+        matches!(self, Self::ServerDown | Self::ActiveUp | Self::Killed)
+    }
 }
 
 /// What the stream was doing.
@@ -76,6 +89,9 @@ impl Termination {
             Cause::Internal => b'I',
             Cause::ClientSilent => b'c',
             Cause::ServerSilent => b's',
+            Cause::ServerDown => b'D',
+            Cause::ActiveUp => b'U',
+            Cause::Killed => b'K',
         };
         let phase = match self.phase {
             Phase::Done => b'-',

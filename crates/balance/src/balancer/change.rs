@@ -5,8 +5,9 @@ use super::core::Core;
 use crate::queue::Waiter;
 use crate::snapshot::Snapshot;
 use crate::spec::{Index, MAX_WEIGHT};
-use crate::state::{Admin, Operation};
+use crate::state::{Admin, Operation, Standing};
 use manylane_sched::Time;
+use manylane_sync::MutexGuard;
 use manylane_sync::atomic::{Ordering, fence};
 use std::fmt;
 use std::time::Duration;
@@ -60,28 +61,45 @@ impl<W: Waiter> Balancer<W> {
         if self.core.algorithm.is_static() && weight != 0 && weight != server.spec.weight {
             return Err(StaticWeight::Static(server.spec.weight));
         }
-        self.change(index, now, || server.state.set_weight(weight));
+        let changes = self.core.changes.lock();
+        let served = server.state.serves_its_own();
+        server.state.set_weight(weight);
+        self.changed(changes, index, served, now);
         Ok(())
     }
 
     /// What checks say. A server that was down and comes up begins its slow start.
     pub fn set_operation(&self, index: Index, operation: Operation, now: Time) {
-        let state = &self.core.servers[index].state;
-        self.change(index, now, || state.set_operation(operation));
+        self.update(index, now, |standing| Standing { operation, ..standing });
     }
 
     /// What the operator says. A server that was in maintenance and comes back begins its slow start.
-    pub fn set_admin(&self, index: Index, admin: Admin, now: Time) {
-        let state = &self.core.servers[index].state;
-        self.change(index, now, || state.set_admin(admin));
+    pub fn set_admin(&self, index: Index, own: Admin, now: Time) {
+        self.update(index, now, |standing| Standing { own, ..standing });
     }
 
-    fn change(&self, index: Index, now: Time, change: impl FnOnce()) {
+    /// Changes how a server is. How it was, and how it is: nobody else changes it in between.
+    pub fn update(
+        &self,
+        index: Index,
+        now: Time,
+        to: impl FnOnce(Standing) -> Standing,
+    ) -> (Standing, Standing) {
+        let state = &self.core.servers[index].state;
+        let changes = self.core.changes.lock();
+        let before = state.standing();
+        let after = to(before);
+        if before != after {
+            state.set_standing(after);
+            self.changed(changes, index, before.serves(), now);
+        }
+        (before, after)
+    }
+
+    /// A server is not what it was: those who pick, and those who wait, have to know.
+    fn changed(&self, mut changes: MutexGuard<'_, Changes>, index: Index, served: bool, now: Time) {
         let Core { servers, algorithm, .. } = &self.core;
         let (state, slowstart) = (&servers[index].state, servers[index].spec.slowstart);
-        let mut changes = self.core.changes.lock();
-        let served = state.serves_its_own();
-        change();
         let serves = state.serves_its_own();
         if served != serves {
             changes.warming.retain(|&warming| warming != index);

@@ -48,7 +48,7 @@ columns! {
     Sid "sid" "KGS" "number of the server";
     Throttle "throttle" "---" "not counted here";
     Lbtot "lbtot" "MCP" "streams that balancing gave it";
-    Tracked "tracked" "---" "not counted here";
+    Tracked "tracked" "CNS" "the server that it tracks";
     Type "type" "CGS" "0 frontend, 1 backend, 2 server";
     Rate "rate" "---" "not counted here";
     RateLim "rate_lim" "---" "not counted here";

@@ -2,6 +2,8 @@
 
 use super::Call;
 use manylane_balance::{Admin, Index, MAX_WEIGHT};
+use manylane_check::Running;
+use manylane_proxy::Local;
 use manylane_proxy::generation::{Backend, Server};
 
 /// The server that `word` names as `backend/server`, by names or by numbers (`#1`). What is wrong is told.
@@ -81,20 +83,61 @@ fn number(word: &str) -> Option<(i64, &str)> {
     Some((if word.starts_with('-') { -number } else { number }, &digits[count..]))
 }
 
+const REPLACED: &str = "The configuration was just replaced: say it again.";
+
+/// What the operator says of a server; the lane that serves the interface serves the generation, too.
+fn administer(call: &mut Call<'_, '_>, backend: &Backend, index: Index, admin: Admin) {
+    match Local::of(call.generation) {
+        Some(local) => manylane_proxy::administer(&local, backend, index, admin),
+        None => call.error(REPLACED),
+    }
+}
+
 pub(super) fn enable(call: &mut Call<'_, '_>, on: bool) {
     let word = call.word(0).to_owned();
     let Some((backend, _, index)) = find(call, &word) else { return };
-    let admin = if on { Admin::Ready } else { Admin::Maintenance };
-    backend.balancer.set_admin(index, admin, call.here.now());
+    administer(call, backend, index, if on { Admin::Ready } else { Admin::Maintenance });
 }
 
-/// `set server <bk>/<srv> state|weight ...`
+/// `enable health`, `disable health`
+pub(super) fn enable_health(call: &mut Call<'_, '_>, on: bool) {
+    let word = call.word(0).to_owned();
+    let Some((_, server, _)) = find(call, &word) else { return };
+    match &server.check {
+        Some(check) => {
+            check.board.disable(!on);
+            check.bell.ring();
+        }
+        None if on => call.error("Health check was not configured on this server, cannot enable."),
+        None => {}
+    }
+}
+
+/// `set server <bk>/<srv> health ...`
+fn set_health(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, Index)) {
+    if server.tracks.is_some() {
+        return call.error("cannot change health on a tracking server.");
+    }
+    let running = match call.word(2) {
+        "up" => Running::Up,
+        "stopping" => Running::Stopping,
+        "down" => Running::Down,
+        _ => return call.error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
+    };
+    match Local::of(call.generation) {
+        Some(local) => manylane_proxy::find(&local, backend, index, running),
+        None => call.error(REPLACED),
+    }
+}
+
+/// `set server <bk>/<srv> health|state|weight ...`
 pub(super) fn set_server(call: &mut Call<'_, '_>) {
-    const USAGE: &str = "usage: set server <backend>/<server> state | weight; 'addr', 'agent...', 'check-...', 'fqdn', 'health' and 'ssl' are HAProxy's and not built yet";
+    const USAGE: &str = "usage: set server <backend>/<server> health | state | weight; 'addr', 'agent...', 'check-...', 'fqdn' and 'ssl' are HAProxy's and not built yet";
     let word = call.word(0).to_owned();
     let Some(found @ (backend, _, index)) = find(call, &word) else { return };
     match call.word(1) {
         "weight" => weigh(call, found, 2),
+        "health" => set_health(call, found),
         "state" => {
             let admin = match call.word(2) {
                 "ready" => Admin::Ready,
@@ -102,7 +145,7 @@ pub(super) fn set_server(call: &mut Call<'_, '_>) {
                 "maint" => Admin::Maintenance,
                 _ => return call.error("'set server <srv> state' expects 'ready', 'drain' and 'maint'."),
             };
-            backend.balancer.set_admin(index, admin, call.here.now());
+            administer(call, backend, index, admin);
         }
         _ => call.error(USAGE),
     }

@@ -4,10 +4,11 @@ use super::Call;
 use super::columns::{COLUMNS, Column};
 use super::values::{Field, Form, Value};
 use crate::reply::Gone;
-use manylane_balance::{Admin, Index, Operation, ServerState};
+use manylane_balance::{Admin, Index, Operation, Standing};
 use manylane_check::{Health, Report, Status, Verdict};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
+use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, Frontend, Server, ServerPlace};
 use manylane_sched::Time;
 use std::fmt::Write;
@@ -140,8 +141,13 @@ fn frontend(frontend: &Frontend, process_most: u64) -> Line {
 }
 
 /// `status` of a server.
-pub(super) fn status(state: &ServerState, health: Option<&Health>) -> String {
-    let word = match (state.admin(), state.operation()) {
+///
+/// `health` is that of the server that is looked after: the end of the chain, where it tracks another one, which `via` names.
+pub(super) fn status(standing: Standing, health: Option<&Health>, via: Option<&str>) -> String {
+    let word = match (standing.admin(), standing.operation) {
+        (Admin::Maintenance, _) if standing.inherited == Admin::Maintenance => {
+            return format!("MAINT (via {})", via.unwrap_or_default());
+        }
         (Admin::Maintenance, _) => return "MAINT".into(),
         (_, Operation::Down) => "DOWN",
         (Admin::Drain, _) => "DRAIN",
@@ -160,8 +166,11 @@ pub(super) fn status(state: &ServerState, health: Option<&Health>) -> String {
 }
 
 /// What checks say of a server.
-fn checked(line: &mut Line, report: &Report, now: Time) {
-    let since_start = now.since(Time::ZERO);
+fn checked(line: &mut Line, report: &Report) {
+    line.count(Column::Chkfail, report.failed);
+    if report.paused {
+        return;
+    }
     let Verdict { status, code, info } = &report.verdict;
     let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
     line.set(Column::CheckStatus, Text(format!("{mark}{}", status.name())));
@@ -175,10 +184,6 @@ fn checked(line: &mut Line, report: &Report, now: Time) {
     if !info.is_empty() {
         line.set(Column::LastChk, Text(info.to_string()));
     }
-    line.count(Column::Chkfail, report.failed);
-    line.count(Column::Chkdown, report.downs);
-    line.gauge(Column::Lastchg, since_start.saturating_sub(report.changed).as_secs());
-    line.gauge(Column::Downtime, report.downtime(since_start).as_secs());
     line.gauge(Column::CheckRise, report.health.rise().into());
     line.gauge(Column::CheckFall, report.health.fall().into());
     line.gauge(Column::CheckHealth, report.health.value().into());
@@ -193,7 +198,7 @@ pub(super) fn address(place: &ServerPlace) -> Option<String> {
     }
 }
 
-fn server(backend: &Backend, index: Index, server: &Server) -> Line {
+fn server(generation: &Generation, backend: &Backend, index: Index, server: &Server) -> Line {
     let mut line =
         Line::new(Kind::Server, (backend.id, &backend.name), (server.id, &server.name), backend.mode);
     let sums = Sums::of(&server.counts);
@@ -206,10 +211,25 @@ fn server(backend: &Backend, index: Index, server: &Server) -> Line {
     if server.maxqueue > 0 {
         line.gauge(Column::Qlimit, server.maxqueue.into());
     }
-    let report = server.check.as_ref().map(|check| check.board.read());
-    line.set(Column::Status, Text(status(state, report.as_ref().map(|report| &report.health))));
-    if let Some(report) = &report {
-        checked(&mut line, report, Time::now());
+    let via = server.tracks.map(|tracked| {
+        let (backend, server) = generation.server(tracked);
+        format!("{}/{}", backend.name, server.name)
+    });
+    let (_, root) = generation.server(generation.root_of(backend.number_of(index)));
+    let report = root.check.as_ref().map(|check| check.board.read()).filter(|report| !report.disabled);
+    line.set(
+        Column::Status,
+        Text(status(state.standing(), report.as_ref().map(|report| &report.health), via.as_deref())),
+    );
+    let (now, past) = (Time::now().since(Time::ZERO), server.past.read());
+    line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
+    if let Some(report) = report.filter(|_| via.is_none()) {
+        line.count(Column::Chkdown, past.downs);
+        line.gauge(Column::Downtime, past.downtime(now).as_secs());
+        checked(&mut line, &report);
+    }
+    if let Some(via) = via {
+        line.set(Column::Tracked, Text(via));
     }
     line.gauge(Column::Weight, u64::from(state.weight()));
     line.gauge(Column::Uweight, u64::from(state.weight()));
@@ -365,7 +385,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 || form.no_maintenance && state.admin() == Admin::Maintenance
                 || wanted.server >= 0 && wanted.server != i64::from(own.id);
             if !hidden && wanted.kind(Kind::Server) {
-                put(call, form, &mut first, &server(back, index, own));
+                put(call, form, &mut first, &server(generation, back, index, own));
                 call.reply.breathe().await?;
             }
         }

@@ -41,7 +41,6 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
          bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr \
          srv_agent_addr srv_agent_port"
     );
-    let since = call.control.process().started.elapsed().as_secs();
     for backend in backends {
         for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
@@ -55,24 +54,35 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 (Operation::Stopping, _) => 3,
             };
             let by_file = if server.disabled { 4 } else { 0 }; // whatever a command did since
+            let standing = state.standing();
             let admin = by_file
-                | match state.admin() {
+                | match standing.own {
                     Admin::Ready => 0,
                     Admin::Drain => 8,
                     Admin::Maintenance => 1,
+                }
+                | match standing.inherited {
+                    Admin::Ready => 0,
+                    Admin::Drain => 16,
+                    Admin::Maintenance => 2,
                 };
             let report = server.check.as_ref().map(|check| check.board.read());
             let paused = server.disabled || report.as_ref().is_some_and(|report| report.paused);
             let paused = if paused { 8 } else { 0 };
-            let (since, status, result, health, check) = match &report {
+            let since = Time::now().since(Time::ZERO).saturating_sub(server.past.read().changed).as_secs();
+            let (status, result, health, check) = match &report {
                 Some(report) => {
-                    let since = Time::now().since(Time::ZERO).saturating_sub(report.changed).as_secs();
                     let Verdict { status, .. } = report.verdict;
                     let busy = u8::from(report.in_progress);
                     // Configured and enabled.
-                    (since, status.number(), status.result(), report.health.value(), 6 | paused | busy)
+                    (
+                        status.number(),
+                        status.result(),
+                        report.health.value(),
+                        if report.disabled { 2 } else { 6 } | paused | busy,
+                    )
                 }
-                None => (since, 1, 0, if admin & 5 == 0 { 2 } else { 0 }, paused),
+                None => (1, 0, if admin & 7 == 0 { 2 } else { 0 }, paused),
             };
             let _ = writeln!(
                 call.reply,

@@ -14,11 +14,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("disable agent", CHECKS),
     ("disable dynamic-cookie", COOKIES),
     ("disable frontend", FRONTENDS),
-    ("disable health", CHECKS),
     ("enable agent", CHECKS),
     ("enable dynamic-cookie", COOKIES),
     ("enable frontend", FRONTENDS),
-    ("enable health", CHECKS),
     ("expert-mode", "there are no commands that would need it"),
     ("experimental-mode", "there are no commands that would need it"),
     ("get var", "variables of the process are not built yet"),
@@ -62,7 +60,7 @@ const REFUSED: &[(&str, &str)] = &[
 const TLS: &str = "TLS is not built yet";
 const SERVERS: &str = "servers are set by the file only, so far";
 const TABLES: &str = "stick tables are not built yet";
-const CHECKS: &str = "checks are not built yet";
+const CHECKS: &str = "agents are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
 const FRONTENDS: &str = "frontends are not changed at run time yet";
 const SESSIONS: &str = "sessions are not listed yet";

@@ -7,6 +7,7 @@
 //! One timer of the lane serves all that a task ever waits for. It is moved when it is looked at, which for a later deadline is one store, and
 //! stays on the wheel between two waits: taking it off and putting it there again would cost more than a wake-up for nothing now and then.
 
+use crate::server::Hold;
 use crate::termination::Cause;
 use manylane_buf::Chain;
 use manylane_io::READ_AT_ONCE;
@@ -198,11 +199,15 @@ impl Watch {
         Self { patience, up: Way::new(Side::Client, now), down: Way::new(Side::Server, now) }
     }
 
-    /// What `work` gives, unless a side is out of patience first. It is pinned by the caller, since to move it costs.
-    pub(crate) async fn over<F: Future>(&self, timer: &Timer, mut work: Pin<&mut F>) -> Result<F::Output, Cause> {
+    /// What `work` gives, unless a side is out of patience first, or somebody else ends the stream of `hold`. It is pinned by the caller, since to
+    /// move it costs.
+    pub(crate) async fn over<F: Future>(&self, timer: &Timer, hold: &Hold, mut work: Pin<&mut F>) -> Result<F::Output, Cause> {
         poll_fn(|context| {
             if let Poll::Ready(output) = work.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
+            }
+            if let Some(cause) = hold.ended(context) {
+                return Poll::Ready(Err(cause));
             }
             while let Some((deadline, cause)) = self.deadline() {
                 if deadline <= timer.here.now() {

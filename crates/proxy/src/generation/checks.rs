@@ -4,6 +4,7 @@ use super::bind::text;
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use super::Process;
+use super::bell::Bell;
 use manylane_check::{
     Board, Expect, Health, HttpRequest, Init, MOST_BYTES, Pace, Pattern, Script, Status, StatusRanges, Step, Text, http, ldap, mysql, pgsql,
     redis, smtp, tcp, tls,
@@ -14,7 +15,6 @@ use manylane_config::tree::{Proxy, Set, Statement};
 use manylane_expr::Regex;
 use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
-use manylane_sched::Time;
 use manylane_sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct ServerCheck {
     pub log: bool,
     /// The latest.
     pub board: Board,
+    /// Wakes who checks it: something else is to be done than to wait.
+    pub bell: Bell,
 }
 
 /// How long a check may take.
@@ -102,7 +104,8 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
                 None => Patience::Whole(inter),
             },
             log: settings.option(Toggle::LOG_HEALTH_CHECKS),
-            board: Board::new(health, Time::now().since(Time::ZERO)),
+            board: Board::new(health),
+            bell: Bell::default(),
         });
     }
 }

@@ -31,6 +31,7 @@ impl Generation {
             for server in &mut backend.servers {
                 if let Some(was) = was.server_like(server) {
                     server.counts = was.counts.clone();
+                    server.past = was.past.clone();
                 }
             }
         }
@@ -45,6 +46,7 @@ impl Generation {
                 backend.inherit(was, now);
             }
         }
+        self.settle_followers(now);
     }
 
     /// The generation serves: `maxconn` is what it says.
@@ -97,8 +99,9 @@ impl Backend {
             let (servers, older) = (self.balancer.servers(), before.balancer.servers());
             let (Some(index), Some(then)) = (servers.index(server.index), older.index(was.index)) else { continue };
             let state = older[then].state();
-            if server.disabled == was.disabled && servers[index].state().admin() != state.admin() {
-                self.balancer.set_admin(index, state.admin(), now);
+            let standing = state.standing();
+            if server.disabled == was.disabled {
+                self.balancer.set_admin(index, standing.own, now);
             }
             if server.weight == was.weight && servers[index].state().weight() != state.weight() {
                 // An algorithm whose weights are fixed now has those of the file.
@@ -106,7 +109,10 @@ impl Backend {
             }
             if let (Some(check), Some(older)) = (&server.check, &was.check) {
                 check.board.inherit(&older.board);
-                self.balancer.set_operation(index, state.operation(), now);
+            }
+            // What nobody looks after is as it was left; what began to be looked after is as the file says.
+            if server.check.is_some() == was.check.is_some() && server.tracks.is_none() {
+                self.balancer.set_operation(index, standing.operation, now);
             }
         }
     }

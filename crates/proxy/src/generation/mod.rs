@@ -5,6 +5,7 @@
 //! of the file where it is asked for: nothing is silently ignored.
 
 mod balance;
+mod bell;
 mod bind;
 mod checks;
 mod cpu_map;
@@ -19,6 +20,7 @@ mod refuse;
 mod rules;
 mod server;
 mod spelling;
+mod track;
 mod users;
 mod variables;
 
@@ -39,6 +41,8 @@ pub use rules::{
 };
 pub use users::Userlist;
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
+pub use track::ServerNumber;
+pub(crate) use track::{follow, operation};
 
 use crate::places::Places;
 use crate::rate::Rate;
@@ -46,6 +50,7 @@ use manylane_config::diag::Diagnostics;
 use manylane_config::tree::{Config, Mode};
 use manylane_expr::Zone;
 use manylane_http::CaseTable;
+use manylane_sched::Time;
 use manylane_sync::Arc;
 use std::collections::HashMap;
 use refuse::Refuse;
@@ -127,6 +132,7 @@ impl Generation {
         let mut logs = Logs::new(global, &mut refuse);
         let zone = Zone::system();
         let mut proxies = proxies::proxies(config, &process, &zone, &mut logs, &mut refuse);
+        track::resolve(config, &mut proxies.backends, &mut refuse);
         if process.no_reuse_port {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
             listeners.for_each(|listener| listener.options.reuse_port = false);
@@ -134,7 +140,7 @@ impl Generation {
         let places = Arc::new(Places::new(process.maxconn.unwrap_or(0)));
         let rate = Rate::new(process.most_connections_a_second);
         let expressions = proxies.expressions.take().expect("the proxies were read");
-        Self {
+        let generation = Self {
             process,
             bounds: Vec::new(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
@@ -151,7 +157,9 @@ impl Generation {
             logs,
             places,
             rate,
-        }
+        };
+        generation.settle_followers(Time::now());
+        generation
     }
 
     /// Whether anything listens.

@@ -361,6 +361,7 @@ fn one<'c>(
             let down = |check: &ServerCheck| check.board.read().health.running() == Running::Down;
             if built[index.get()].check.as_ref().is_some_and(down) {
                 balancer.set_operation(index, Operation::Down, Time::now());
+                built[index.get()].past.change(false, Time::now().since(Time::ZERO));
             }
         }
         let mut http = http::http(proxy, Side::Back, reader, process, config, refuse);

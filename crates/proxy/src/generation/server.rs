@@ -4,7 +4,9 @@ use super::bind::{keep_alive, text};
 use super::checks::ServerCheck;
 use super::process::Process;
 use super::refuse::Refuse;
+use super::track::ServerNumber;
 use crate::counts::ServerCounts;
+use manylane_check::{Past, Running};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{ServerOptions, Toggle};
@@ -12,6 +14,7 @@ use manylane_config::tree::{self, ProxyHeader, Set, Settings};
 use manylane_expr::Format;
 use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
+use manylane_sched::Time;
 use manylane_stats::CounterGroup;
 use manylane_sync::Arc;
 use std::net::Ipv4Addr;
@@ -72,8 +75,44 @@ pub struct Server {
     pub stands_in: bool,
     /// `check`
     pub check: Option<ServerCheck>,
+    /// `track`
+    pub tracks: Option<ServerNumber>,
+    /// Those that track this one.
+    pub followers: Vec<ServerNumber>,
+    /// `on-marked-down shutdown-sessions`
+    pub ends_streams_when_down: bool,
+    /// `on-marked-up shutdown-backup-sessions`
+    pub ends_backup_streams_when_up: bool,
+    /// How long it is as it is.
+    pub past: Arc<Past>,
     /// What happened.
     pub counts: Arc<CounterGroup<ServerCounts>>,
+}
+
+impl Server {
+    /// Whether anybody says whether it works.
+    pub(super) fn is_looked_after(&self) -> bool {
+        self.check.is_some()
+    }
+
+    /// Somebody else than the checks says how it is.
+    pub(crate) fn is_said_to_be(&self, running: Running) {
+        if let Some(check) = &self.check {
+            check.board.set(running);
+        }
+    }
+
+    /// It is in maintenance, where nobody looks after it, or has come back from there.
+    pub(crate) fn paused(&self, paused: bool) {
+        if let Some(check) = &self.check {
+            if paused {
+                check.board.pause();
+            } else {
+                check.board.come_back();
+            }
+            check.bell.ring();
+        }
+    }
 }
 
 /// `hash-key`: what a consistent hash knows a server by.
@@ -168,7 +207,7 @@ pub(super) fn server(
         shard: _,  // of peers, which are refused
         slowstart,
         tcp_ut,
-        track,
+        track: _, // looked up when all are known
         weight,
         cc,
         backup,
@@ -184,9 +223,6 @@ pub(super) fn server(
     refuse.set(error_limit, "error-limit", checks);
     refuse.set(observe, "observe", checks);
     refuse.set(on_error, "on-error", checks);
-    refuse.set(on_marked_down, "on-marked-down", checks);
-    refuse.set(on_marked_up, "on-marked-up", checks);
-    refuse.set(track, "track", checks);
     if namespace.as_ref().is_some_and(|set| set.value == *"*") {
         refuse.set(namespace, "namespace *", "the client's namespace is not known here");
     }
@@ -250,6 +286,11 @@ pub(super) fn server(
         source_field: source.and_then(|source| source_field(source, refuse)),
         stands_in: false,
         check: None, // given when all are known
+        tracks: None, // the same
+        followers: Vec::new(),
+        ends_streams_when_down: on_marked_down.is_some(),
+        ends_backup_streams_when_up: on_marked_up.is_some(),
+        past: Arc::new(Past::new(Time::now().since(Time::ZERO))),
         counts: Arc::new(CounterGroup::new()),
     }
 }

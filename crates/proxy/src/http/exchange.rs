@@ -602,7 +602,7 @@ impl Session<'_> {
             });
             let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
             let stays = going_up.while_there(reading, client, watched, leaving);
-            watch.over(&self.timer, pin!(stays)).await
+            watch.over(&self.timer, &hold, pin!(stays)).await
         };
         let server_failed = |cause: Cause| {
             backend.counts.own().response_errors.add(1);
@@ -646,6 +646,7 @@ impl Session<'_> {
             Err(Cause::ClientSilent) => {
                 return Err(Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Data)));
             }
+            Err(cause) if cause.is_order() => return Err(Failed::Answer(502, Termination::new(cause, Phase::Headers))),
             Err(cause) => {
                 return Err(or_again(on.timeout, 504, server_failed(cause)));
             }
@@ -790,7 +791,7 @@ impl Session<'_> {
                 send(&down_ends, &mut back, |n| count(0, n)).await?;
                 close().await
             });
-            watch.over(&self.timer, pin!(going_up.beside(sending))).await
+            watch.over(&self.timer, &hold, pin!(going_up.beside(sending))).await
         } else {
             let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
             let sending = pin!(async {
@@ -798,7 +799,7 @@ impl Session<'_> {
                 close().await
             });
             let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
-            watch.over(&self.timer, pin!(stays)).await
+            watch.over(&self.timer, &hold, pin!(stays)).await
         };
         let complete = matches!(ended, Ok(Ok(Ok(()))));
         self.note(|record| {
@@ -826,7 +827,7 @@ impl Session<'_> {
                 if let Some(segment) = watched.received.take() {
                     received.push_back(segment).map_err(|_| memory())?;
                 }
-                self.tunnel(backend, &connection, back, received, from_server, count).await;
+                self.tunnel(backend, (&connection, &hold), back, received, from_server, count).await;
                 return Ok(Outcome::CLOSE);
             }
         };
@@ -845,7 +846,7 @@ impl Session<'_> {
     async fn tunnel(
         &self,
         backend: &Backend,
-        server: &Connection,
+        (server, hold): (&Connection, &Hold),
         mut back: Chain,
         received: Chain,
         from_server: Chain,
@@ -865,7 +866,7 @@ impl Session<'_> {
             in_turn: false,
             ..usual
         };
-        let pair = Pair::new(&self.local.io, client, server, patience);
+        let pair = Pair::new(&self.local.io, client, server, hold, patience);
         pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count).await;
     }
 }

@@ -1,12 +1,13 @@
 //! Health checks at work: each server is checked by one lane, which tells the balancer what it found.
 
 use super::local::Local;
-use crate::generation::{Backend, Patience, ServerCheck, ServerPlace};
-use manylane_balance::{Admin, Index, Operation};
+use super::changes::say;
+use crate::generation::{Backend, Patience, ServerCheck, ServerPlace, operation};
+use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
 use manylane_check::{Ask, Change, Exchange, Pace, Running, Status, Verdict};
 use manylane_io::Errno;
-use manylane_logs::{Level, Line};
+use manylane_logs::Level;
 use manylane_net::proxy_protocol::{Emit, emit_v1, emit_v2};
 use manylane_net::{Connection, Connector, Endpoint, Step, TransferError};
 use manylane_sched::{Class, TaskKind, Time};
@@ -16,10 +17,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// How often is looked whether a server is in maintenance, or has come back.
-const PIECE: Duration = Duration::from_secs(1);
+use std::time::Duration;
 
 static CHECK: TaskKind = TaskKind::new("check");
 
@@ -52,34 +50,32 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, delay: Duratio
     let Some(check) = &backend.servers[index.get()].check else { return };
     let connector = Connector::new(check.connect.clone());
     let here = local.here();
-    let state = backend.balancer.servers()[index].state();
-    let (mut wait, mut paused) = (delay, false);
+    let mut wait = delay;
     let mut noise = (backend.servers[index.get()].number as u32).wrapping_mul(0x9e37_79b9) | 1;
     loop {
-        // In pieces, so that a server that comes back from maintenance is seen soon.
-        let until = here.now() + wait;
-        while until > here.now() || paused {
-            let piece = if paused { PIECE } else { until.since(here.now()).min(PIECE) };
-            let Some(()) = unless_stopped(&local, here.sleep(piece)).await else { return };
-            let before = std::mem::replace(&mut paused, state.admin() == Admin::Maintenance);
-            if paused && !before {
-                check.board.pause();
+        let begun = here.now();
+        loop {
+            let paused = !check.board.is_looked_after();
+            let until = if paused { Time::MAX } else { begun + wait };
+            if until <= here.now() {
+                break;
             }
-            if before && !paused && check.board.come_back(here.now().since(Time::ZERO)) {
-                backend.balancer.set_operation(index, Operation::Up, here.now());
+            let Some(rung) = unless_stopped(&local, check.bell.or(here.sleep_until(until))).await else { return };
+            if rung && !paused {
+                wait = wait.min(check.pace.fast); // what it waits for may be otherwise by now
             }
         }
         let begun = here.now();
         let serves = check.board.begin() != Running::Down;
         let mut run = check.script.run(serves);
         let Some(verdict) = unless_stopped(&local, one(&local, check, &connector, &mut run)).await else { return };
-        if state.admin() == Admin::Maintenance {
+        if !check.board.is_looked_after() {
             check.board.cancel(); // since it began
             continue;
         }
         let now = here.now();
         let took = now.since(begun);
-        let (news, change) = check.board.end(verdict, took, now.since(Time::ZERO));
+        let (news, change) = check.board.end(verdict, took);
         tell(&local, backend, index, news, change);
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         wait = check.pace.next(&check.board.read().health, noise);
@@ -187,14 +183,6 @@ fn said(error: &TransferError) -> String {
     error.to_string().split(" (os error").next().unwrap_or_default().into()
 }
 
-/// Servers that requests may be balanced to: active ones and backups.
-fn usable(backend: &Backend) -> (usize, usize) {
-    let count = |backup| {
-        backend.balancer.servers().iter().filter(|(_, one)| one.spec().backup == backup && one.state().is_usable()).count()
-    };
-    (count(false), count(true))
-}
-
 /// Tells the balancer what changed, and the logs.
 fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Option<Change>) {
     let server = &backend.servers[index.get()];
@@ -219,42 +207,12 @@ fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Opti
         say(local, backend, Level::Notice, &line);
     }
     let Some(change) = change else { return };
-    let waiting = backend.balancer.waiting(index);
-    let (before, for_any) = (usable(backend), backend.balancer.waiting_for_any());
-    let operation = match change.to {
-        Running::Up => Operation::Up,
-        Running::Stopping => Operation::Stopping,
-        Running::Down => Operation::Down,
-    };
-    backend.balancer.set_operation(index, operation, local.here().now());
-    let after = usable(backend);
-    let mut line = String::new();
-    let name = if server.backup { "Backup Server" } else { "Server" };
-    let (state, level) = match change.to {
-        Running::Up => ("UP", Level::Notice),
-        Running::Stopping => ("stopping", Level::Notice),
-        Running::Down if change.from == Running::Stopping => ("DOWN", Level::Notice), // nobody new was sent there
-        Running::Down => ("DOWN", Level::Alert),
-    };
-    let _ = write!(line, "{name} {}/{} is {state}", backend.name, server.name);
+    let mut why = String::new();
     if !log {
-        reason(&mut line, &report.verdict, report.took); // else it was said already
+        reason(&mut why, &report.verdict, report.took); // else it was said already
     }
-    let what = if change.to == Running::Down { "left" } else { "online" };
-    let _ = write!(line, ". {} active and {} backup servers {what}.", after.0, after.1);
-    let _ = if change.to == Running::Down {
-        let counts = |ended: bool| server.counts.read_cheap_one(|counts| if ended { &counts.streams_ended } else { &counts.streams });
-        let active = counts(false).saturating_sub(counts(true));
-        let left = backend.balancer.waiting(index);
-        write!(line, " {active} sessions active, {} requeued, {left} remaining in queue.", waiting.saturating_sub(left))
-    } else {
-        let left = backend.balancer.waiting_for_any();
-        write!(line, " {} sessions requeued, {left} total in queue.", for_any.saturating_sub(left))
-    };
-    say(local, backend, level, &line);
-    if before != (0, 0) && after == (0, 0) {
-        say(local, backend, Level::Emerg, &format!("backend {} has no server available!", backend.name));
-    }
+    let operation = operation(change.to);
+    super::change(local, backend, index, &why, |standing| Standing { operation, ..standing });
 }
 
 /// What a check came to, in words.
@@ -268,20 +226,4 @@ fn reason(line: &mut String, verdict: &Verdict, took: Duration) {
         let _ = write!(line, ", info: \"{}\"", verdict.info.replace('"', "<22>"));
     }
     let _ = write!(line, ", check duration: {}ms", took.as_millis());
-}
-
-/// A line for the backend's targets.
-pub(crate) fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
-    let line = Line {
-        level,
-        tag: backend.events.tag.as_bytes(),
-        pid: std::process::id(),
-        host: local.generation.logs.host.as_bytes(),
-        structured: b"",
-        time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-        text: text.as_bytes(),
-    };
-    for &target in &backend.events.targets {
-        local.logs.log(target, &line);
-    }
 }

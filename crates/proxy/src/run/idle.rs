@@ -207,7 +207,7 @@ impl Local {
     fn is_above(&self, percent: u64) -> bool {
         let most = 2 * self.generation.places.most();
         let used = (2 * self.sessions.get() + self.idle.get()) as u64;
-        most > 0 && used * self.lanes.get() as u64 * 100 > most * percent
+        most > 0 && used * self.lane_ids.borrow().len().max(1) as u64 * 100 > most * percent
     }
 }
 

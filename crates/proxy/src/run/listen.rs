@@ -278,7 +278,7 @@ impl Drop for Ticket {
 /// # Errors
 /// A sentence, when the lane has no descriptors or no memory left for a listener.
 pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneId]) -> Result<(), String> {
-    local.lanes.set(lanes.len().max(1));
+    *local.lane_ids.borrow_mut() = lanes.into();
     local.share_pipes();
     let housekeeping = local.clone().housekeeping();
     local.here().spawn(&HOUSEKEEPING, Class::Bulk, housekeeping).map_err(|error| error.to_string())?;

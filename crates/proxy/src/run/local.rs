@@ -2,6 +2,7 @@
 
 use super::event::Event;
 use super::idle::Idle;
+use super::streams::Streams;
 use crate::generation::Generation;
 use crate::rules::Spare;
 use manylane_balance::Shelf;
@@ -10,7 +11,7 @@ use manylane_net::{Connector, Presence};
 use manylane_logs::LaneLogs;
 use manylane_sched::{BlockingPool, Here};
 use manylane_sync::qsbr::Reader;
-use manylane_sync::Arc;
+use manylane_sync::{Arc, LaneId};
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
 use std::future::poll_fn;
@@ -33,7 +34,9 @@ pub struct Local {
     /// How often other lanes were asked for one.
     pub(super) asked: Cell<usize>,
     /// Lanes that serve the generation.
-    pub(super) lanes: Cell<usize>,
+    pub(super) lane_ids: RefCell<Box<[LaneId]>>,
+    /// Its streams that are with servers.
+    pub(crate) streams: Streams,
     /// The generation takes no more connections, and idle ones are closed.
     pub(crate) stopping: Event,
     /// The lane's access to what is published; one for all generations.
@@ -93,7 +96,8 @@ impl Local {
             shelves,
             idle: Cell::new(0),
             asked: Cell::new(0),
-            lanes: Cell::new(1),
+            lane_ids: RefCell::default(),
+            streams: Streams::default(),
             stopping: Event::default(),
             reader,
             memory: RefCell::new(manylane_expr::Lane::new(seed)),
@@ -124,15 +128,18 @@ impl Local {
 
     /// `maxpipes`: each lane has its share, at least one.
     pub(super) fn share_pipes(&self) {
-        let share = |most: usize| (most / self.lanes.get()).max(1);
+        let share = |most: usize| (most / self.lane_ids.borrow().len().max(1)).max(1);
         self.io.set_most_pipes(self.generation.process.most_pipes.map_or(usize::MAX, share));
     }
 
     /// What the calling lane has of `generation`; none before it was installed and after it was removed.
-    pub fn of(generation: &Arc<Generation>) -> Option<Rc<Self>> {
-        SERVED.with_borrow(|served| {
-            served.iter().find(|local| std::ptr::eq(&*local.generation, &**generation)).cloned()
-        })
+    pub fn of(generation: &Generation) -> Option<Rc<Self>> {
+        SERVED.with_borrow(|served| served.iter().find(|local| std::ptr::eq(&*local.generation, generation)).cloned())
+    }
+
+    /// What the calling lane has of all generations that it serves.
+    pub(super) fn all() -> Vec<Rc<Self>> {
+        SERVED.with_borrow(Clone::clone)
     }
 
     /// The lane.

@@ -1,15 +1,19 @@
 //! A generation at work on lanes.
 
+mod changes;
 mod checks;
 mod event;
 mod idle;
 mod listen;
 mod local;
+mod streams;
 mod succeed;
 
-pub(crate) use checks::say;
+pub use changes::{administer, change, find};
+pub(crate) use changes::say;
 pub(crate) use event::{Event, Place};
 pub(crate) use idle::Idle;
 pub use listen::{Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener};
 pub(crate) use listen::Ticket;
 pub use local::Local;
+pub use streams::end_streams;

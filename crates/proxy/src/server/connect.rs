@@ -215,6 +215,7 @@ async fn tries(
                 pains.connected = here.now().since(entered);
                 return Ok((connection, hold, None));
             }
+            Err(cause) if cause.is_order() => return Err(Termination::new(cause, Phase::Connect)),
             Err(cause) => cause,
         };
         if tried.retries >= retries_most {
@@ -287,7 +288,8 @@ async fn one(
     };
     let deadline = backend.timeouts.connect.map(|time| local.here().now() + time);
     let connector = &local.connectors[server.number];
-    connector.connect_marked(&local.io, endpoint, source, packets, deadline).await.map_err(|error| match error.step() {
+    let connecting = connector.connect_marked(&local.io, endpoint, source, packets, deadline);
+    hold.unless_ended(connecting).await?.map_err(|error| match error.step() {
         Step::Time => Cause::ServerSilent,
         Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory left
         _ => Cause::ServerLeft,

@@ -2,12 +2,14 @@
 
 use crate::generation::{Backend, Server};
 use crate::run::Local;
+use crate::termination::Cause;
 use manylane_balance::{Algorithm, Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
 use manylane_net::Packets;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// A stream that a server serves, as long as this is there.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct Hold {
     local: Rc<Local>,
     backend: usize,
     index: Index,
+    /// Among the lane's streams.
+    entry: u32,
 }
 
 /// Why a stream got no server.
@@ -122,11 +126,28 @@ impl Hold {
 
     /// The server counts the stream already.
     fn taken(local: &Rc<Local>, backend: &Backend, index: Index) -> Self {
-        let hold = Self { local: local.clone(), backend: backend.number, index };
+        let entry = local.streams.begin(backend.servers[index.get()].number);
+        let hold = Self { local: local.clone(), backend: backend.number, index, entry };
         let counts = hold.server().counts.own();
         counts.streams.add(1);
         counts.chosen.add(1);
         hold
+    }
+
+    /// Why the stream has to end, if somebody else has ended it; else its task is woken when that happens.
+    #[inline]
+    pub(crate) fn ended(&self, context: &Context<'_>) -> Option<Cause> {
+        self.local.streams.poll(self.entry, context.waker())
+    }
+
+    /// What `work` gives, unless somebody else ends the stream first.
+    pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Result<T, Cause> {
+        let mut work = pin!(work);
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => self.ended(context).map_or(Poll::Pending, |cause| Poll::Ready(Err(cause))),
+        })
+        .await
     }
 
     pub(crate) fn index(&self) -> Index {
@@ -144,6 +165,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        self.local.streams.leave(self.entry);
         self.server().counts.own().streams_ended.add(1);
         self.backend().balancer.release(self.index);
     }

@@ -1,6 +1,7 @@
 //! Bytes in both directions, until both ends are done or one of them is silent for too long.
 
 use crate::flow::{Patience, SPLICED_AT_ONCE, Side, Splicing, Timer, Waits, Watch, Way};
+use crate::server::Hold;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_io::Io;
@@ -15,6 +16,8 @@ pub(crate) struct Pair<'a> {
     io: &'a Io,
     client: &'a Connection,
     server: &'a Connection,
+    /// Its place on the server.
+    hold: &'a Hold,
     watch: Watch,
 }
 
@@ -27,8 +30,8 @@ enum Broken {
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) fn new(io: &'a Io, client: &'a Connection, server: &'a Connection, patience: Patience) -> Self {
-        Self { io, client, server, watch: Watch::new(patience, io.here().now()) }
+    pub(crate) fn new(io: &'a Io, client: &'a Connection, server: &'a Connection, hold: &'a Hold, patience: Patience) -> Self {
+        Self { io, client, server, hold, watch: Watch::new(patience, io.here().now()) }
     }
 
     /// Bytes from the client, and bytes to it.
@@ -67,8 +70,9 @@ impl<'a> Pair<'a> {
             }
             if up_ended && down_ended { Poll::Ready(Termination::NORMAL) } else { Poll::Pending }
         }));
-        let ended = self.watch.over(&Timer::new(self.io.here()), both).await;
-        ended.unwrap_or_else(|cause| Termination::new(cause, Phase::Data))
+        let ended = self.watch.over(&Timer::new(self.io.here()), self.hold, both).await;
+        // What an order ends has no phase, in HAProxy's lines.
+        ended.unwrap_or_else(|cause| Termination::new(cause, if cause.is_order() { Phase::Done } else { Phase::Data }))
     }
 
     async fn way(

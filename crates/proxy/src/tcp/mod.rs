@@ -215,7 +215,7 @@ impl Stream<'_> {
             up: frontend.common.splice_request.or(backend.common.splice_request).filter(|_| allowed),
             down: frontend.common.splice_response.or(backend.common.splice_response).filter(|_| allowed),
         };
-        let pair = Pair::new(&local.io, &client.connection, &connection, patience);
+        let pair = Pair::new(&local.io, &client.connection, &connection, &hold, patience);
         let server = hold.server();
         let count = |up: u64, down: u64| {
             let (f, b) = (frontend.counts.own(), backend.counts.own());

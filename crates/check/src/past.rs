@@ -1,0 +1,68 @@
+//! How long a server is as it is, and how long it was down. Written when its state changes; read by reports.
+
+use manylane_sync::{LockClass, Mutex};
+use std::time::Duration;
+
+static PASTS: LockClass = LockClass::new("past of a server", LockClass::LEAF);
+
+/// What reports say of it. Times are by the machine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// When it changed last; at the start, if never.
+    pub changed: Duration,
+    /// Whether it does not serve since then.
+    pub is_down: bool,
+    /// Time that it was down before.
+    pub down_for: Duration,
+    /// Times that it went down.
+    pub downs: u64,
+}
+
+impl Since {
+    /// How long it was down in all.
+    pub fn downtime(&self, now: Duration) -> Duration {
+        let now_down = if self.is_down { now.saturating_sub(self.changed) } else { Duration::ZERO };
+        self.down_for + now_down
+    }
+}
+
+/// The past of one server.
+#[derive(Debug)]
+pub struct Past(Mutex<Since>);
+
+impl Past {
+    /// It begins.
+    pub fn new(now: Duration) -> Self {
+        Self(Mutex::new(&PASTS, Since { changed: now, is_down: false, down_for: Duration::ZERO, downs: 0 }))
+    }
+
+    /// It is another way now: whether it serves.
+    pub fn change(&self, serves: bool, now: Duration) {
+        let mut past = self.0.lock();
+        let down_for = past.downtime(now);
+        let downs = past.downs + u64::from(!serves && !past.is_down);
+        *past = Since { changed: now, is_down: !serves, down_for, downs };
+    }
+
+    /// What it was until now.
+    pub fn read(&self) -> Since {
+        *self.0.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_a_server_is_down_is_counted_until_it_serves_again() {
+        let second = Duration::from_secs;
+        let past = Past::new(second(10));
+        past.change(false, second(12));
+        past.change(false, second(15)); // down, and then in maintenance
+        assert_eq!(past.read().downtime(second(20)), second(8));
+        past.change(true, second(20));
+        assert_eq!(past.read().downtime(second(99)), second(8));
+        assert_eq!((past.read().changed, past.read().downs), (second(20), 1));
+    }
+}

@@ -1,0 +1,140 @@
+//! `track`: servers that are as others are.
+//!
+//! # Protocol
+//! 1. Who tracks whom is fixed when the generation is built: a chain ends at a server that is checked, and has no loop.
+//! 2. What changes a server sets those that track it to what it is then, looks at it once more, and sets them again if it is not so any more. So the
+//!    last of two changes at the same time wins with all of them, without a lock that is held for several servers.
+//! 3. A server that tracks takes the operation of the one that it names, and inherits what the operator says of it; what he says of itself stays
+//!    beside that. Requests look at its own word only.
+
+use super::refuse::Refuse;
+use super::{Backend, Generation, Server};
+use manylane_balance::{Index, Operation, Standing};
+use manylane_check::Running;
+use manylane_config::lex::Word;
+use manylane_config::tree::{Config, Proxy};
+use manylane_sched::Time;
+
+/// A server by the numbers of its backend and in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServerNumber {
+    /// Of the backend.
+    pub backend: usize,
+    /// In it.
+    pub server: usize,
+}
+
+/// Finds what servers track, and tells those who is.
+pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Refuse<'_>) {
+    let numbers: std::collections::HashMap<Box<str>, usize> =
+        backends.iter().map(|backend| (backend.name.clone(), backend.number)).collect();
+    let number_of = |proxy: &Proxy| numbers.get(proxy.name.text()?).copied().filter(|_| proxy.kind.is_backend());
+    let mut tracking: Vec<(ServerNumber, &Word)> = Vec::new();
+    for (proxy, number) in config.proxies.iter().filter_map(|proxy| Some((proxy, number_of(proxy)?))) {
+        for (server, line) in proxy.servers.iter().enumerate() {
+            let Some(set) = &line.options.track else { continue };
+            let follower = ServerNumber { backend: number, server };
+            let mut wrong = |message: String| refuse.found.alert(set.value.pos(), message);
+            let backend = &backends[number];
+            let name = format!("server '{}/{}'", backend.name, backend.servers[server].name);
+            if line.options.check.is_some_and(|set| set.value) {
+                wrong(format!("{name} cannot be checked and track another one: leave out 'check' or 'track'"));
+                continue;
+            }
+            let (of, wanted) = match set.value.text().and_then(|text| text.split_once('/')) {
+                Some((of, wanted)) => (numbers.get(of).map(|&number| &backends[number]), wanted),
+                None => (Some(backend), set.value.text().unwrap_or_default()),
+            };
+            let Some(of) = of else {
+                wrong(format!("{name} tracks '{}', and there is no such backend", set.value.shown()));
+                continue;
+            };
+            let Some(root) = of.listed().iter().find(|server| *server.name == *wanted) else {
+                wrong(format!("{name} tracks '{}', and there is no such server", set.value.shown()));
+                continue;
+            };
+            let tracked = ServerNumber { backend: of.number, server: root.index };
+            backends[number].servers[server].tracks = Some(tracked);
+            tracking.push((follower, &set.value));
+        }
+    }
+    let number_of_all = tracking.len();
+    for (follower, word) in tracking {
+        let server = |number: ServerNumber| &backends[number.backend].servers[number.server];
+        let name = format!("server '{}/{}'", backends[follower.backend].name, server(follower).name);
+        let mut at = follower;
+        for _ in 0..=number_of_all {
+            let Some(next) = server(at).tracks else { break };
+            at = next;
+        }
+        if server(at).tracks.is_some() {
+            refuse.found.alert(word.pos(), format!("{name} tracks '{}', which tracks it in turn: one of them must be checked", word.shown()));
+        } else if !server(at).is_looked_after() {
+            let root = format!("{}/{}", backends[at.backend].name, server(at).name);
+            refuse.found.alert(word.pos(), format!("{name} tracks '{root}', which is not checked: put 'check' there"));
+        } else if let Some(tracked) = server(follower).tracks {
+            backends[tracked.backend].servers[tracked.server].followers.push(follower);
+        }
+    }
+}
+
+impl Generation {
+    /// The server of that number.
+    pub fn server(&self, number: ServerNumber) -> (&Backend, &Server) {
+        let backend = &self.backends[number.backend];
+        (backend, &backend.servers[number.server])
+    }
+
+    /// How that server is; one without a place among those that are balanced over is nowhere.
+    pub fn standing(&self, number: ServerNumber) -> Option<Standing> {
+        let (backend, server) = self.server(number);
+        let servers = backend.balancer.servers();
+        servers.index(server.index).map(|index| servers[index].state().standing())
+    }
+
+    /// The end of the chain that begins at this server: itself, where it tracks none.
+    pub fn root_of(&self, number: ServerNumber) -> ServerNumber {
+        let mut at = number;
+        while let Some(next) = self.server(at).1.tracks {
+            at = next; // rule 1
+        }
+        at
+    }
+
+    /// Servers that track are as those that they track, and nobody is told: before the generation serves.
+    pub fn settle_followers(&self, now: Time) {
+        let all = self.backends.iter().flat_map(|backend| &backend.servers);
+        for root in all.filter(|server| server.tracks.is_none() && !server.followers.is_empty()) {
+            let mut pending = root.followers.clone();
+            while let Some(number) = pending.pop() {
+                let (backend, server) = self.server(number);
+                let tracked = server.tracks.and_then(|tracked| self.standing(tracked));
+                if let (Some(tracked), Some(index)) = (tracked, backend.balancer.servers().index(server.index)) {
+                    backend.balancer.update(index, now, |standing| follow(standing, tracked));
+                }
+                pending.extend(&server.followers);
+            }
+        }
+    }
+}
+
+/// How a server is that tracks `tracked`. Rule 3.
+pub(crate) fn follow(own: Standing, tracked: Standing) -> Standing {
+    Standing { operation: tracked.operation, inherited: tracked.admin(), ..own }
+}
+
+/// What checks say, in the words of the balancer.
+pub(crate) fn operation(running: Running) -> Operation {
+    match running {
+        Running::Up => Operation::Up,
+        Running::Stopping => Operation::Stopping,
+        Running::Down => Operation::Down,
+    }
+}
+
+impl Backend {
+    /// The number of one of its servers.
+    pub fn number_of(&self, index: Index) -> ServerNumber {
+        ServerNumber { backend: self.number, server: index.get() }
+    }
+}

@@ -1,0 +1,219 @@
+//! Servers that change: told to the balancer, to the logs, to the servers that track them (`generation/track.rs`), and to the streams that end with
+//! them.
+
+use super::local::Local;
+use super::streams::end_streams;
+use crate::generation::{Backend, ServerNumber, follow, operation};
+use crate::termination::Cause;
+use manylane_balance::{Admin, Index, Operation, Standing};
+use manylane_check::Running;
+use manylane_logs::{Level, Line};
+use manylane_sched::Time;
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Changes a server, and whatever follows from that. `why` stands in the log behind what it is now, with a comma before it; empty where there is
+/// nothing to say.
+///
+/// A server that leaves maintenance is up, until somebody says otherwise; one that tracks is as what it tracks.
+pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: impl FnOnce(Standing) -> Standing) {
+    let server = &backend.servers[index.get()];
+    let now = local.here().now();
+    let tracked = || server.tracks.and_then(|number| local.generation.standing(number));
+    let counts = Counts::of(backend, index);
+    let (before, after) = backend.balancer.update(index, now, |standing| {
+        let mut after = to(standing);
+        if standing.is_in_maintenance() && !after.is_in_maintenance() {
+            after.operation = tracked().map_or(Operation::Up, |tracked| tracked.operation);
+        }
+        after
+    });
+    if before == after {
+        return;
+    }
+    if before.is_in_maintenance() != after.is_in_maintenance() {
+        server.paused(after.is_in_maintenance());
+    }
+    if (before.serves(), before.operation) != (after.serves(), after.operation) || before.is_in_maintenance() != after.is_in_maintenance() {
+        server.past.change(after.serves(), now.since(Time::ZERO));
+    }
+    let number = backend.number_of(index);
+    if before.serves() && !after.serves() && server.ends_streams_when_down {
+        end_streams(local, number, Cause::ServerDown);
+    }
+    let weight = backend.balancer.servers()[index].state().weight();
+    if !before.serves() && after.serves() && server.ends_backup_streams_when_up && !server.backup && weight > 0 {
+        for other in backend.listed().iter().filter(|other| other.backup) {
+            end_streams(local, ServerNumber { server: other.index, ..number }, Cause::ActiveUp);
+        }
+    }
+    Told { local, backend, index, counts }.lines(before, after, why);
+    for &follower in &server.followers {
+        followed(local, follower, number);
+    }
+}
+
+/// A server that tracks `tracked`, which has changed, changes too.
+fn followed(local: &Local, follower: ServerNumber, tracked: ServerNumber) {
+    let generation = &local.generation;
+    let (backend, server) = generation.server(follower);
+    let Some(index) = backend.balancer.servers().index(server.index) else { return };
+    while let Some(standing) = generation.standing(tracked) {
+        change(local, backend, index, "", |own| follow(own, standing));
+        if generation.standing(tracked) == Some(standing) {
+            return; // else somebody else has changed it meanwhile
+        }
+    }
+}
+
+/// What the operator says of a server.
+pub fn administer(local: &Local, backend: &Backend, index: Index, own: Admin) {
+    change(local, backend, index, "", |standing| Standing { own, ..standing });
+}
+
+/// What the operator says in the place of checks.
+pub fn find(local: &Local, backend: &Backend, index: Index, running: Running) {
+    backend.servers[index.get()].is_said_to_be(running);
+    let operation = operation(running);
+    change(local, backend, index, ", changed from CLI", |standing| match standing.is_in_maintenance() {
+        true => standing, // it is up when it leaves that
+        false => Standing { operation, ..standing },
+    });
+}
+
+/// What is counted for lines.
+struct Counts {
+    usable: (usize, usize),
+    waiting: u32,
+    for_any: u64,
+}
+
+impl Counts {
+    fn of(backend: &Backend, index: Index) -> Self {
+        let balancer = &backend.balancer;
+        let count = |backup| balancer.servers().iter().filter(|(_, one)| one.spec().backup == backup && one.state().is_usable()).count();
+        Self { usable: (count(false), count(true)), waiting: balancer.waiting(index), for_any: balancer.waiting_for_any() }
+    }
+}
+
+/// A server whose change is told.
+struct Told<'a> {
+    local: &'a Local,
+    backend: &'a Backend,
+    index: Index,
+    /// As it was before.
+    counts: Counts,
+}
+
+impl Told<'_> {
+    fn lines(&self, before: Standing, after: Standing, why: &str) {
+        let server = &self.backend.servers[self.index.get()];
+        let name = if server.backup { "Backup Server" } else { "Server" };
+        let subject = format!("{name} {}/{}", self.backend.name, server.name);
+        let via = server.tracks.map_or(String::new(), |tracked| {
+            let (backend, tracked) = self.local.generation.server(tracked);
+            format!(" via {}/{}", backend.name, tracked.name)
+        });
+        let via = via.as_str();
+        let inherited = |own: Admin, kind: Admin| if own == kind { "" } else { via };
+        let (was, is) = (before.is_in_maintenance(), after.is_in_maintenance());
+        let drains = |standing: Standing| standing.own == Admin::Drain || standing.inherited == Admin::Drain;
+        let down = after.operation == Operation::Down;
+        let stays_drained = || match after.own {
+            Admin::Drain => format!("{subject} remains in forced drain mode."),
+            _ => format!("{subject} is leaving forced drain but remains in drain mode{via}."),
+        };
+        match (was, is) {
+            (false, true) if before.operation == Operation::Down => {
+                self.say(Level::Notice, &format!("{subject} was DOWN and now enters maintenance{}.", inherited(after.own, Admin::Maintenance)));
+            }
+            (false, true) => {
+                let via = inherited(after.own, Admin::Maintenance);
+                self.counted(Level::Notice, format!("{subject} is going DOWN for maintenance{via}"), true);
+            }
+            (true, true) => match (before.own == Admin::Maintenance, after.own == Admin::Maintenance) {
+                (true, false) => {
+                    self.say(Level::Notice, &format!("{subject} is leaving forced maintenance but remains in maintenance{via}."));
+                }
+                (_, true) if before.inherited == Admin::Maintenance && after.inherited != Admin::Maintenance => {
+                    self.say(Level::Notice, &format!("{subject} remains in forced maintenance."));
+                }
+                _ => {}
+            },
+            (true, false) => {
+                let state = if down { "DOWN" } else { "UP" };
+                let ready = if drains(after) { "DRAIN" } else { "READY" };
+                let forced = if before.own == Admin::Maintenance { "forced " } else { "" };
+                self.say(Level::Notice, &format!("{subject} is {state}/{ready} (leaving {forced}maintenance)."));
+                if drains(after) {
+                    self.say(Level::Notice, &stays_drained());
+                }
+            }
+            (false, false) => {
+                if before.operation != after.operation {
+                    let (state, level) = match after.operation {
+                        Operation::Up => ("UP", Level::Notice),
+                        Operation::Stopping => ("stopping", Level::Notice),
+                        Operation::Down if before.operation == Operation::Stopping => ("DOWN", Level::Notice), // nobody new was sent there
+                        Operation::Down => ("DOWN", Level::Alert),
+                    };
+                    self.counted(level, format!("{subject} is {state}{via}{why}"), down);
+                }
+                match (drains(before), drains(after)) {
+                    (false, true) => {
+                        let via = inherited(after.own, Admin::Drain);
+                        self.counted(Level::Notice, format!("{subject} enters drain state{via}"), down);
+                    }
+                    (true, false) => {
+                        let state = if down { "DOWN" } else { "UP" };
+                        self.say(Level::Notice, &format!("{subject} is {state} (leaving forced drain)."));
+                    }
+                    (true, true) => self.say(Level::Notice, &stays_drained()),
+                    (false, false) => {}
+                }
+            }
+        }
+    }
+
+    /// A line with what the backend has left.
+    fn counted(&self, level: Level, mut line: String, left: bool) {
+        let Counts { usable: after, waiting, for_any } = Counts::of(self.backend, self.index);
+        let what = if left { "left" } else { "online" };
+        let _ = write!(line, ". {} active and {} backup servers {what}.", after.0, after.1);
+        if after.0 == 0 && after.1 > 0 {
+            line.push_str(" Running on backup.");
+        }
+        let _ = if left {
+            let server = &self.backend.servers[self.index.get()];
+            let counts = |ended: bool| server.counts.read_cheap_one(|counts| if ended { &counts.streams_ended } else { &counts.streams });
+            let active = counts(false).saturating_sub(counts(true));
+            write!(line, " {active} sessions active, {} requeued, {waiting} remaining in queue.", self.counts.waiting.saturating_sub(waiting))
+        } else {
+            write!(line, " {} sessions requeued, {for_any} total in queue.", self.counts.for_any.saturating_sub(for_any))
+        };
+        self.say(level, &line);
+        if self.counts.usable != (0, 0) && after == (0, 0) {
+            self.say(Level::Emerg, &format!("backend {} has no server available!", self.backend.name));
+        }
+    }
+
+    fn say(&self, level: Level, text: &str) {
+        say(self.local, self.backend, level, text);
+    }
+}
+
+/// A line for the backend's targets.
+pub(crate) fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
+    let line = Line {
+        level,
+        tag: backend.events.tag.as_bytes(),
+        pid: std::process::id(),
+        host: local.generation.logs.host.as_bytes(),
+        structured: b"",
+        time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        text: text.as_bytes(),
+    };
+    for &target in &backend.events.targets {
+        local.logs.log(target, &line);
+    }
+}

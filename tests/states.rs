@@ -1,0 +1,312 @@
+//! Servers that change, end to end: those that track others, those whose sessions end with them, and what an operator says of them. The same is played
+//! to the installed HAProxy, line by line.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::watch::{Haproxy, Syslog, ask, until};
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, echo, fd, listener, named, origin, read_all};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// A program that is asked and listened to.
+struct Played {
+    log: Syslog,
+    socket: PathBuf,
+}
+
+impl Played {
+    /// What is logged until there is a line with `last`: without dates and durations.
+    fn lines(&self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.log.wait("");
+            let text = line.split_once("]: ").map_or(line.as_str(), |(_, text)| text);
+            let (before, after) = text.split_once(", check duration: ").unwrap_or((text, ""));
+            let text =
+                format!("{before}{}", after.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+            let over = text.contains(last);
+            lines.push(text);
+            if over {
+                return lines;
+            }
+        }
+    }
+
+    /// Columns of a server.
+    fn columns(&self, backend: &str, server: &str, names: &[&str]) -> Vec<String> {
+        let answer = ask(&self.socket, "show stat");
+        let header: Vec<&str> = answer.lines().next().unwrap().trim_start_matches("# ").split(',').collect();
+        let begin = format!("{backend},{server},");
+        let row: Vec<&str> =
+            answer.lines().find(|line| line.starts_with(&begin)).unwrap().split(',').collect();
+        names.iter().map(|name| row[header.iter().position(|own| own == name).unwrap()].to_owned()).collect()
+    }
+
+    /// `srv_op_state`, `srv_admin_state`, `srv_check_state` of a server.
+    fn state(&self, backend: &str, server: &str) -> [String; 3] {
+        let answer = ask(&self.socket, "show servers state");
+        let row = answer
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>())
+            .find(|row| row.len() > 9 && row[1] == backend && row[3] == server);
+        let row = row.unwrap();
+        [row[5].into(), row[6].into(), row[13].into()]
+    }
+}
+
+/// Plays the same to both programs, where HAProxy 2.6 is there: what came of it with each.
+fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) -> T) -> (T, Option<T>) {
+    let folder = Folder::new();
+    let begin = || (Syslog::new(), folder.0.join("control"));
+    let (log, socket) = begin();
+    let program = Manylane::start_ready(&config(&log, &socket));
+    let ours = play(Played { log, socket });
+    drop(program);
+    let (log, socket) = begin();
+    let theirs = Haproxy::start(&folder.file("haproxy.cfg", &config(&log, &socket))).map(|_haproxy| {
+        let began = Instant::now();
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            assert!(began.elapsed() < PATIENCE, "HAProxy does not start");
+            std::thread::yield_now();
+        }
+        play(Played { log, socket })
+    });
+    if theirs.is_none() {
+        println!("HAProxy 2.6 is not there: not compared");
+    }
+    (ours, theirs)
+}
+
+#[test]
+fn servers_that_track_are_as_what_they_track() {
+    let place = named("a");
+    let config = |log: &Syslog, socket: &Path| {
+        format!(
+            "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\n\
+             frontend f\n bind {}\nbackend l\n server r {place} check inter 60s\n server nc {place}\n\
+             backend b\n server t1 {place} track l/r\n server t2 {place} track t1\n server t3 {place} backup\n",
+            socket.display(),
+            log.address(),
+            socket.with_extension("web").display(),
+        )
+    };
+    let steps = [
+        ("set server l/r health down", "b/t2 is DOWN"),
+        ("set server l/r state drain", "b/t2 enters drain"),
+        ("set server l/r state ready", "b/t2 is DOWN (leaving"),
+        ("set server l/r state maint", "b/t2 was DOWN and"),
+        ("set server l/r state ready", "b/t2 is UP/READY"),
+        ("set server l/r health stopping", "b/t2 is stopping"),
+        ("set server l/r health up", "b/t2 is UP"),
+        ("set server l/r state drain", "b/t2 enters drain"),
+        ("set server b/t1 state drain", "b/t1 remains in forced drain"),
+        ("set server l/r state ready", "b/t1 remains in forced drain"),
+        ("set server b/t1 state ready", "b/t2 is UP"),
+        ("disable server b/t1", "b/t2 is going DOWN"),
+        ("disable server l/r", "l/r is going DOWN"),
+        ("enable server b/t1", "b/t1 is leaving forced maintenance"),
+        ("set server l/r state drain", "b/t2 is leaving forced drain"),
+        ("set server l/r state ready", "b/t2 is UP"),
+        ("disable server b/t1", "b/t2 is going DOWN"),
+        ("disable server l/r", "l/r is going DOWN"),
+        ("enable server l/r", "b/t1 remains in forced maintenance"),
+        ("enable server b/t1", "b/t2 is UP/READY"),
+        ("set server l/nc health down", "l/nc is DOWN"),
+        ("set server l/nc health up", "l/nc is UP"),
+        // Answers only.
+        ("set server b/t1 health up", ""),
+        ("set server l/r health x", ""),
+        ("enable health l/nc", ""),
+        ("disable health l/nc", ""),
+        ("disable health l/r", ""),
+        ("enable health l/r", ""),
+    ];
+    let (ours, theirs) = both(config, |played| {
+        // The first check is over.
+        while played.columns("l", "r", &["check_status"]) != ["L4OK"] {
+            std::thread::yield_now();
+        }
+        let mut seen = Vec::new();
+        for (command, last) in steps {
+            seen.push(format!("> {command}"));
+            let answer = ask(&played.socket, command);
+            seen.extend(answer.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+            if !last.is_empty() {
+                seen.extend(played.lines(last));
+            }
+            for (backend, server) in [("l", "r"), ("l", "nc"), ("b", "t1"), ("b", "t2")] {
+                let columns =
+                    played.columns(backend, server, &["status", "tracked", "act", "bck", "check_status"]);
+                seen.push(format!("{backend}/{server} {columns:?} {:?}", played.state(backend, server)));
+            }
+        }
+        seen
+    });
+    assert!(
+        ours.iter()
+            .any(|line| line.starts_with("Server b/t1 is DOWN via l/r. 1 active and 1 backup servers left.")),
+        "{ours:#?}"
+    );
+    assert!(ours.iter().any(|line| line.starts_with("b/t2 [\"MAINT (via b/t1)\", \"b/t1\", ")), "{ours:#?}");
+    let Some(theirs) = theirs else { return };
+    for (at, (ours_line, theirs_line)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours_line, theirs_line, "after {:#?}", &theirs[at.saturating_sub(8)..at]);
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+#[test]
+fn what_cannot_be_tracked_is_said_with_its_place() {
+    for (servers, sentence) in [
+        ("server a 127.0.0.1:1 track a", "server 'l/a' tracks 'a', which tracks it in turn"),
+        (
+            "server a 127.0.0.1:1 track b\n server b 127.0.0.1:1 track l/a",
+            "server 'l/b' tracks 'l/a', which tracks it in turn",
+        ),
+        ("server a 127.0.0.1:1 track x/y", "server 'l/a' tracks 'x/y', and there is no such backend"),
+        ("server a 127.0.0.1:1 track l/y", "server 'l/a' tracks 'l/y', and there is no such server"),
+        (
+            "server a 127.0.0.1:1 track b\n server b 127.0.0.1:1",
+            "tracks 'l/b', which is not checked: put 'check' there",
+        ),
+        (
+            "server a 127.0.0.1:1 check track b\n server b 127.0.0.1:1 check",
+            "cannot be checked and track another one",
+        ),
+    ] {
+        let output = common::check(&format!("{DEFAULTS}listen l\n bind 127.0.0.1:1\n {servers}\n"), &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(sentence) && !output.status.success(), "{servers}: {said}");
+    }
+}
+
+/// An origin that answers with a head and the first bytes of a body, and then waits for the client to leave; and how many requests it got.
+fn unfinished() -> (SocketAddr, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let address = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        if stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            count.fetch_add(1, Ordering::Relaxed);
+            if bytes.starts_with(b"GET /head") {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbegun");
+            }
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    (address, asked)
+}
+
+#[test]
+fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
+    let ((slow, asked), talk) = (unfinished(), echo());
+    let (web, tcp) = (std::cell::RefCell::new(None), std::cell::RefCell::new(None));
+    let config = |log: &Syslog, socket: &Path| {
+        let ((web_socket, web_address), (tcp_socket, tcp_address)) = (listener(), listener());
+        let text = format!(
+            "global\n nbthread 2\n stats socket {} level admin\n log {} local0\n{DEFAULTS} log global\n retries 0\n\
+             frontend web\n mode http\n log-format \"web %ts %ST\"\n bind {}\n default_backend w\n\
+             backend w\n mode http\n server a {slow} on-marked-down shutdown-sessions on-marked-up shutdown-backup-sessions\n server s {slow} backup\n\
+             listen tcp\n mode tcp\n log-format \"tcp ends %ts\"\n bind {}\n server a {talk} on-marked-down shutdown-sessions\n",
+            socket.display(),
+            log.address(),
+            fd(&web_socket),
+            fd(&tcp_socket),
+        );
+        *web.borrow_mut() = Some((web_socket, web_address));
+        *tcp.borrow_mut() = Some((tcp_socket, tcp_address));
+        text
+    };
+    let (ours, theirs) = both(config, |played| {
+        let (web, tcp) = (web.borrow().as_ref().unwrap().1, tcp.borrow().as_ref().unwrap().1);
+        let mut seen = Vec::new();
+        let request = |path: &str, wait: &str| {
+            let mut client = connect(web);
+            client
+                .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+                .unwrap();
+            let mut bytes = Vec::new();
+            while !bytes.ends_with(wait.as_bytes()) {
+                let mut byte = [0];
+                client.read_exact(&mut byte).unwrap();
+                bytes.push(byte[0]);
+            }
+            client
+        };
+        asked.store(0, Ordering::Relaxed);
+        let busy = |count| until(|| asked.load(Ordering::Relaxed) == count);
+        // One that has got its head, one that waits for it, on a server that goes down and on one in maintenance.
+        for (round, (command, back)) in
+            [("health down", "health up"), ("state maint", "state ready")].into_iter().enumerate()
+        {
+            let mut begun = request("/head", "begun");
+            let mut waits = request("/", "");
+            busy(3 * round + 2);
+            ask(&played.socket, &format!("set server w/a {command}"));
+            let mut lines = played.lines("web ");
+            lines.extend(played.lines("web "));
+            lines.sort();
+            seen.extend(lines.into_iter().filter(|line| line.starts_with("web ")));
+            seen.push(format!("{:?}", read_all(&mut begun)));
+            seen.push(read_all(&mut waits).lines().next().unwrap_or_default().to_owned());
+            // The backup serves now, until the active one is back.
+            let mut begun = request("/head", "begun");
+            busy(3 * round + 3);
+            ask(&played.socket, &format!("set server w/a {back}"));
+            seen.extend(played.lines("web ").into_iter().filter(|line| line.starts_with("web ")));
+            seen.push(format!("{:?}", read_all(&mut begun)));
+        }
+        let mut client = connect(tcp);
+        client.write_all(b"hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+        ask(&played.socket, "set server tcp/a health down");
+        seen.push(read_all(&mut client));
+        let _ = client.shutdown(Shutdown::Both);
+        seen.extend(played.lines("tcp ends ").pop());
+        seen
+    });
+    let letters: Vec<&str> =
+        ours.iter().filter_map(|line| line.split_once(' ').map(|(_, rest)| rest)).collect();
+    assert!(
+        letters.starts_with(&["DD 200", "DH 502", "502 Bad Gateway", "UD 200"])
+            && letters.ends_with(&["ends D-"]),
+        "{ours:#?}"
+    );
+    if let Some(theirs) = theirs {
+        assert_eq!(ours, theirs);
+    }
+}
+
+#[test]
+fn what_a_reload_hands_over_is_tracked_and_ended_as_before() {
+    let (log, folder, talk) = (Syslog::new(), Folder::new(), echo());
+    let (socket, (web, address)) = (folder.0.join("control"), listener());
+    let _program = Manylane::start_ready(&format!(
+        "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} log global\nlisten l\n bind {}\n \
+         server r {talk} check inter 60s on-marked-down shutdown-sessions\nbackend b\n server t {talk} track l/r\n",
+        socket.display(),
+        log.address(),
+        fd(&web),
+    ));
+    let mut client = connect(address);
+    client.write_all(b"hello").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    let played = Played { log, socket };
+    let tracking = || played.columns("b", "t", &["status", "tracked"]).join(" ");
+    ask(&played.socket, "set server l/r state drain");
+    assert_eq!(tracking(), "DRAIN l/r");
+    assert!(ask(&played.socket, "reload").contains("serves"), "it is told that another generation serves");
+    assert_eq!(tracking(), "DRAIN l/r");
+    ask(&played.socket, "set server l/r state ready");
+    assert_eq!(tracking(), "UP l/r");
+    // A session of the generation before.
+    ask(&played.socket, "set server l/r health down");
+    assert_eq!(read_all(&mut client), "");
+    assert_eq!(tracking(), "DOWN l/r");
+}
