@@ -6,7 +6,9 @@
 mod common;
 
 use common::watch::{Haproxy, Syslog, ask, until};
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, echo, fd, listener, named, origin, read_all};
+use common::{
+    DEFAULTS, Folder, Manylane, PATIENCE, connect, echo, fd, listener, named, nobody, origin, read_all,
+};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -309,4 +311,87 @@ fn what_a_reload_hands_over_is_tracked_and_ended_as_before() {
     ask(&played.socket, "set server l/r health down");
     assert_eq!(read_all(&mut client), "");
     assert_eq!(tracking(), "DOWN l/r");
+}
+
+/// A client that asks for each of these paths, one connection each.
+fn asks(address: SocketAddr, paths: &[&str]) {
+    for path in paths {
+        let mut client = connect(address);
+        client
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        read_all(&mut client);
+    }
+}
+
+#[test]
+fn errors_of_live_traffic_count_as_haproxy_counts_them() {
+    // What is checked is another port, which is well.
+    let well = named("well");
+    let shop = origin(|mut stream| {
+        let mut bytes = [0; 4096];
+        let _ = stream.read(&mut bytes);
+        let path = String::from_utf8_lossy(&bytes).split(' ').nth(1).unwrap_or_default().to_owned();
+        let _ = match path.as_str() {
+            "/close" => Ok(()),
+            "/junk" => stream.write_all(b"junk\r\n\r\n"),
+            status => stream.write_all(
+                format!("HTTP/1.1 {} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", &status[1..])
+                    .as_bytes(),
+            ),
+        };
+    });
+    let nobody = nobody();
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("observe layer7 error-limit 3 on-error mark-down", "", &["/500", "/503", "/502"]),
+        (
+            "observe layer7 error-limit 2 on-error mark-down",
+            "",
+            &["/500", "/200", "/500", "/404", "/501", "/500", "/junk"],
+        ),
+        (
+            "observe layer7 error-limit 2 on-error fail-check rise 1 fall 2",
+            "",
+            &["/close", "/close", "/close", "/500"],
+        ),
+        ("observe layer7 error-limit 1 on-error sudden-death rise 1 fall 5", "", &["/500", "/500"]),
+        ("observe layer4 error-limit 2 on-error mark-down", "nobody", &["/200", "/200"]),
+    ];
+    for (options, place, paths) in cases {
+        let web = std::cell::RefCell::new(None);
+        let config = |log: &Syslog, socket: &Path| {
+            let (listening, address) = listener();
+            let place = if place.is_empty() { shop } else { nobody };
+            let text = format!(
+                "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\n retries 0\n option log-health-checks\n\
+                 listen l\n bind {}\n no log\n log {} local0 notice\n server a {place} check inter 60s port {} {options}\n",
+                socket.display(),
+                log.address(),
+                fd(&listening),
+                log.address(),
+                well.port(),
+            );
+            *web.borrow_mut() = Some((listening, address));
+            text
+        };
+        let (ours, theirs) = both(config, |played| {
+            let mut seen = played.lines("Health check for server l/a succeeded");
+            asks(web.borrow().as_ref().unwrap().1, paths);
+            let left = |line: String| line.split("servers left.").next().unwrap().to_owned(); // the last request may count, or not any more
+            seen.extend(played.lines("l/a is DOWN").into_iter().map(left));
+            seen.push(
+                played
+                    .columns("l", "a", &["status", "hanafail", "check_status", "last_chk", "chkfail"])
+                    .join(" "),
+            );
+            seen
+        });
+        assert!(
+            ours.iter().any(|line| line.contains("is DOWN") || line.contains("Health analyze, info")),
+            "{options}: {ours:#?}"
+        );
+        if let Some(theirs) = theirs {
+            assert_eq!(ours, theirs, "{options}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What others read of a server's checks. Written once a check, by the lane that checks the server; read by reports.
 
-use crate::health::{Change, Health, Init, Running};
+use crate::health::{Change, Counted, Health, Init, Running};
 use crate::status::{Status, Verdict};
 use manylane_sync::{LockClass, Mutex};
 use std::time::Duration;
@@ -105,13 +105,27 @@ impl Board {
     pub fn end(&self, verdict: Verdict, took: Duration) -> (bool, Option<Change>) {
         let mut report = self.0.lock();
         let (moved, change) = report.health.report(verdict.status);
-        let news = moved || verdict.status != report.verdict.status;
-        if moved && verdict.status.result() == 2 {
-            report.failed += 1;
-        }
-        report.verdict = verdict;
         report.took = took;
         report.in_progress = false;
-        (news, change)
+        (report.note(verdict, moved), change)
+    }
+
+    /// Live traffic failed too often. The same.
+    pub fn observe(&self, verdict: Verdict, counted: Counted) -> (bool, Option<Change>) {
+        let mut report = self.0.lock();
+        let (moved, change) = report.health.observe(counted);
+        (report.note(verdict, moved), change)
+    }
+}
+
+impl Report {
+    /// It came to this, which moved the health or not. Whether that is news.
+    fn note(&mut self, verdict: Verdict, moved: bool) -> bool {
+        let news = moved || verdict.status != self.verdict.status;
+        if moved && verdict.status.result() == 2 {
+            self.failed += 1;
+        }
+        self.verdict = verdict;
+        news
     }
 }

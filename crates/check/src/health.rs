@@ -27,6 +27,17 @@ pub enum Running {
     Down,
 }
 
+/// What failing traffic counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// For one failed check: `fail-check`.
+    AsCheck,
+    /// For all but one: the next failed check takes the server down (`sudden-death`).
+    BeforeLast,
+    /// For all that it takes: `mark-down`.
+    Last,
+}
+
 /// What a check's outcome changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -86,6 +97,19 @@ impl Health {
         }
         let changed = before.1 != self.running;
         (before.0 != self.value, changed.then_some(Change { from: before.1, to: self.running }))
+    }
+
+    /// Live traffic failed too often: a failed check, and where it counts for more, there is none or one left before the server goes down.
+    pub fn observe(&mut self, counted: Counted) -> (bool, Option<Change>) {
+        let before = self.value;
+        match counted {
+            Counted::AsCheck => {}
+            Counted::BeforeLast if self.value > self.rise => self.value = self.rise + 1,
+            Counted::BeforeLast => {}
+            Counted::Last => self.value = self.rise,
+        }
+        let (moved, change) = self.report(Status::Hana);
+        (moved || before != self.value, change)
     }
 
     /// As healthy as another one, which may count in other steps: then it is so for certain.
@@ -180,6 +204,20 @@ mod tests {
         let mut health = Health::new(3, 1, Init::FullyDown);
         after(&mut health, &[Status::L4Ok, Status::L4Ok, Status::L4Con]);
         assert_eq!(health.value(), 0);
+    }
+
+    #[test]
+    fn errors_of_traffic_count_as_they_are_told_to() {
+        let down = Some(Change { from: Running::Up, to: Running::Down });
+        for (counted, changes, left) in [
+            (Counted::AsCheck, [None, None], 3),
+            (Counted::BeforeLast, [None, down], 0),
+            (Counted::Last, [down, None], 0),
+        ] {
+            let mut health = Health::new(2, 4, Init::FullyUp);
+            let seen = [health.observe(counted).1, health.report(Status::L4Con).1];
+            assert_eq!((seen, health.value()), (changes, left), "{counted:?}");
+        }
     }
 
     #[test]

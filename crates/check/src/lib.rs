@@ -9,7 +9,7 @@ mod script;
 mod status;
 
 pub use board::{Board, Report};
-pub use health::{Change, Health, Init, Running};
+pub use health::{Change, Counted, Health, Init, Running};
 pub use pace::Pace;
 pub use past::{Past, Since};
 pub use script::{

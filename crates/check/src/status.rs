@@ -5,6 +5,8 @@
 pub enum Status {
     /// None was made yet.
     Ini,
+    /// Live traffic had too many errors in a row (`observe`).
+    Hana,
     /// The check itself could not be made: no descriptor, no memory.
     SockErr,
     /// Connected, which was all that was asked for.
@@ -45,6 +47,7 @@ impl Status {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ini => "INI",
+            Self::Hana => "HANA",
             Self::SockErr => "SOCKERR",
             Self::L4Ok => "L4OK",
             Self::L4Tout => "L4TOUT",
@@ -64,6 +67,7 @@ impl Status {
     pub fn description(self) -> &'static str {
         match self {
             Self::Ini => "Initializing",
+            Self::Hana => "Health analyze",
             Self::SockErr => "Socket error",
             Self::L4Ok => "Layer4 check passed",
             Self::L4Tout => "Layer4 timeout",
@@ -83,6 +87,7 @@ impl Status {
     pub fn number(self) -> u8 {
         match self {
             Self::Ini => 1,
+            Self::Hana => 4,
             Self::SockErr => 5,
             Self::L4Ok => 6,
             Self::L4Tout => 7,
@@ -100,8 +105,9 @@ impl Status {
 
     /// The status of this name.
     pub fn by_name(name: &[u8]) -> Option<Self> {
-        const ALL: [Status; 13] = [
+        const ALL: [Status; 14] = [
             Status::Ini,
+            Status::Hana,
             Status::SockErr,
             Status::L4Ok,
             Status::L4Tout,
@@ -126,7 +132,8 @@ impl Status {
     pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Ini => Outcome::Unknown,
-            Self::SockErr
+            Self::Hana
+            | Self::SockErr
             | Self::L4Tout
             | Self::L4Con
             | Self::L6Tout

@@ -91,6 +91,8 @@ counters! {
 counters! {
     /// Of a server.
     pub struct ServerCounts {
+        /// Times that live traffic had too many errors in a row (`observe`).
+        pub health_errors,
         /// Streams.
         pub streams,
         /// Streams that ended.

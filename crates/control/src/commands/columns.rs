@@ -62,7 +62,7 @@ columns! {
     Hrsp4xx "hrsp_4xx" "MCP" "responses 4xx";
     Hrsp5xx "hrsp_5xx" "MCP" "responses 5xx";
     HrspOther "hrsp_other" "MCP" "other responses";
-    Hanafail "hanafail" "---" "not counted here";
+    Hanafail "hanafail" "MCP" "times that its traffic had too many errors in a row";
     ReqRate "req_rate" "---" "not counted here";
     ReqRateMax "req_rate_max" "---" "not counted here";
     ReqTot "req_tot" "MCP" "HTTP requests";

@@ -175,7 +175,7 @@ fn checked(line: &mut Line, report: &Report) {
     let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
     line.set(Column::CheckStatus, Text(format!("{mark}{}", status.name())));
     line.set(Column::CheckDesc, Text(status.description().into()));
-    if *status != Status::Ini {
+    if !matches!(status, Status::Ini | Status::Hana) {
         line.count(Column::CheckDuration, report.took.as_millis() as u64);
     }
     if let Some(code) = code {
@@ -258,6 +258,7 @@ fn server(generation: &Generation, backend: &Backend, index: Index, server: &Ser
             (Column::Wretr, "retries"),
             (Column::Wredis, "redispatches"),
             (Column::Lbtot, "chosen"),
+            (Column::Hanafail, "health_errors"),
             (Column::Connect, "connects"),
             (Column::Reuse, "reuses"),
         ],

@@ -5,6 +5,7 @@ use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use super::Process;
 use super::bell::Bell;
+use super::observe::Observed;
 use manylane_check::{
     Board, Expect, Health, HttpRequest, Init, MOST_BYTES, Pace, Pattern, Script, Status, StatusRanges, Step, Text, http, ldap, mysql, pgsql,
     redis, smtp, tcp, tls,
@@ -35,6 +36,8 @@ pub struct ServerCheck {
     pub patience: Patience,
     /// `option log-health-checks`
     pub log: bool,
+    /// `observe`
+    pub observed: Option<Observed>,
     /// The latest.
     pub board: Board,
     /// Wakes who checks it: something else is to be done than to wait.
@@ -62,6 +65,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let ServerOptions { check, check_send_proxy, addr, port, inter, fastinter, downinter, rise, fall, init_state, .. } =
             &line.options;
         if !check.is_some_and(|set| set.value) {
+            refuse.idle(&line.options.observe, "observe", "the server is not checked, so its errors do not count");
             continue;
         }
         let settings = &proxy.settings;
@@ -104,6 +108,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
                 None => Patience::Whole(inter),
             },
             log: settings.option(Toggle::LOG_HEALTH_CHECKS),
+            observed: Observed::new(&line.options, settings.mode(), refuse),
             board: Board::new(health),
             bell: Bell::default(),
         });

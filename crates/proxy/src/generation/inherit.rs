@@ -109,6 +109,7 @@ impl Backend {
             }
             if let (Some(check), Some(older)) = (&server.check, &was.check) {
                 check.board.inherit(&older.board);
+                check.inherit_errors(older);
             }
             // What nobody looks after is as it was left; what began to be looked after is as the file says.
             if server.check.is_some() == was.check.is_some() && server.tracks.is_none() {

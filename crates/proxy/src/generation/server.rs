@@ -168,7 +168,7 @@ pub(super) fn server(
     let tree::Server { name, address, options, pos: _, template: _ } = line;
     let ServerOptions {
         cookie,
-        error_limit,
+        error_limit: _, // of the checks
         guid,
         hash_key,
         id,
@@ -190,8 +190,8 @@ pub(super) fn server(
         maxqueue,
         minconn,
         namespace,
-        observe,
-        on_error,
+        observe: _, // of the checks
+        on_error: _,
         on_marked_down,
         on_marked_up,
         pool_conn_name: _, // read where rules are
@@ -219,10 +219,6 @@ pub(super) fn server(
         proxy_tlvs: _, // as `pool_conn_name`
         source,
     } = options;
-    let checks = "it is not built yet";
-    refuse.set(error_limit, "error-limit", checks);
-    refuse.set(observe, "observe", checks);
-    refuse.set(on_error, "on-error", checks);
     if namespace.as_ref().is_some_and(|set| set.value == *"*") {
         refuse.set(namespace, "namespace *", "the client's namespace is not known here");
     }

@@ -12,7 +12,7 @@ use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
 use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Target};
 use crate::rules::{Answer, Content, End, Moment, any_holds, content, key};
-use crate::run::{Idle, Local};
+use crate::run::{Idle, Local, Seen, observe};
 use crate::session::{Client, now};
 use crate::server::{self, Attempt, Hold, Shelved, Tried, Wanted};
 use crate::tcp::Pair;
@@ -620,13 +620,18 @@ impl Session<'_> {
         let response: &mut Response = match head {
             Ok(Ok(Ok(()))) => response.as_mut().ok_or_else(memory)?, // it is there
             Ok(Ok(Err(NoHead::Nothing))) => {
+                if reused.is_none() {
+                    observe(local, backend, index, Seen::Closed); // else it was closed for its age
+                }
                 return Err(or_again(on.empty || stale && bodyless, 502, server_failed(Cause::ServerLeft)));
             }
             Ok(Ok(Err(NoHead::Cut))) => {
+                observe(local, backend, index, Seen::Closed);
                 // The manual has it with junk, HAProxy with empty ones.
                 return Err(or_again(on.junk || on.empty, 502, server_failed(Cause::ServerLeft)));
             }
             Ok(Ok(Err(NoHead::Junk(status)))) => {
+                observe(local, backend, index, Seen::BadHead);
                 return Err(or_again(on.junk, status, server_failed(Cause::Refused)));
             }
             Ok(Ok(Err(NoHead::Client))) => {
@@ -648,9 +653,11 @@ impl Session<'_> {
             }
             Err(cause) if cause.is_order() => return Err(Failed::Answer(502, Termination::new(cause, Phase::Headers))),
             Err(cause) => {
+                observe(local, backend, index, Seen::Silent);
                 return Err(or_again(on.timeout, 504, server_failed(cause)));
             }
         };
+        observe(local, backend, index, Seen::Status(response.head.status()));
         if again(on.statuses.contains(&response.head.status())) {
             return Err(Failed::Again { persistent: chances.persistent });
         }
@@ -813,6 +820,9 @@ impl Session<'_> {
         if let Ok(Ok(Err(Broken::Sender | Broken::Framing(_)))) | Err(Cause::ServerSilent) = ended {
             backend.counts.own().response_errors.add(1);
             backend.servers[index.get()].counts.own().response_errors.add(1);
+        }
+        if let Ok(Ok(Err(Broken::Framing(_)))) = ended {
+            observe(local, backend, index, Seen::BadBody);
         }
         let sent_all = matches!(going_up.outcome, Some(Ok(())));
         Ended::Message { complete, sent_all, server_persists, persist }

@@ -53,16 +53,16 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, delay: Duratio
     let mut wait = delay;
     let mut noise = (backend.servers[index.get()].number as u32).wrapping_mul(0x9e37_79b9) | 1;
     loop {
-        let begun = here.now();
+        let mut until = here.now() + wait;
         loop {
             let paused = !check.board.is_looked_after();
-            let until = if paused { Time::MAX } else { begun + wait };
-            if until <= here.now() {
+            if until <= here.now() && !paused {
                 break;
             }
-            let Some(rung) = unless_stopped(&local, check.bell.or(here.sleep_until(until))).await else { return };
+            let sleep = here.sleep_until(if paused { Time::MAX } else { until });
+            let Some(rung) = unless_stopped(&local, check.bell.or(sleep)).await else { return };
             if rung && !paused {
-                wait = wait.min(check.pace.fast); // what it waits for may be otherwise by now
+                until = until.min(here.now() + check.pace.fast);
             }
         }
         let begun = here.now();
@@ -184,7 +184,7 @@ fn said(error: &TransferError) -> String {
 }
 
 /// Tells the balancer what changed, and the logs.
-fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Option<Change>) {
+pub(super) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Option<Change>) {
     let server = &backend.servers[index.get()];
     let Some(check) = &server.check else { return };
     let report = check.board.read();
@@ -225,5 +225,7 @@ fn reason(line: &mut String, verdict: &Verdict, took: Duration) {
         // A server must not write the rest of the line.
         let _ = write!(line, ", info: \"{}\"", verdict.info.replace('"', "<22>"));
     }
-    let _ = write!(line, ", check duration: {}ms", took.as_millis());
+    if verdict.status != Status::Hana {
+        let _ = write!(line, ", check duration: {}ms", took.as_millis());
+    }
 }

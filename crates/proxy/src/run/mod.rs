@@ -6,6 +6,7 @@ mod event;
 mod idle;
 mod listen;
 mod local;
+mod observe;
 mod streams;
 mod succeed;
 
@@ -16,4 +17,5 @@ pub(crate) use idle::Idle;
 pub use listen::{Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener};
 pub(crate) use listen::Ticket;
 pub use local::Local;
+pub(crate) use observe::{Seen, observe};
 pub use streams::end_streams;

@@ -4,7 +4,7 @@ use super::hold::{NoPlace, Wanted};
 use super::Hold;
 use super::leaving::unless_left;
 use crate::generation::{Backend, Redispatch, ServerPlace};
-use crate::run::{Idle, Local};
+use crate::run::{Idle, Local, Seen, observe};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Algorithm, Index};
@@ -210,6 +210,7 @@ async fn tries(
         let trying = one(local, backend, &hold, (source, to), wanted.packets);
         let cause = match waiting(backend, client, trying).await? {
             Ok(connection) => {
+                observe(local, backend, hold.index(), Seen::Connected);
                 counts.connects.add(1);
                 hold.server().counts.own().connects.add(1);
                 pains.connected = here.now().since(entered);
@@ -218,6 +219,9 @@ async fn tries(
             Err(cause) if cause.is_order() => return Err(Termination::new(cause, Phase::Connect)),
             Err(cause) => cause,
         };
+        if cause != Cause::Resource {
+            observe(local, backend, hold.index(), Seen::NotConnected);
+        }
         if tried.retries >= retries_most {
             counts.connection_errors.add(1);
             hold.server().counts.own().connection_errors.add(1);

@@ -1,0 +1,79 @@
+//! What requests see of their server, where that counts (`observe`).
+
+use super::checks::tell;
+use super::local::Local;
+use crate::generation::{Backend, Observed, OnError, ServerCheck};
+use manylane_balance::Index;
+use manylane_check::{Status, Verdict};
+
+/// What a request saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It was connected.
+    Connected,
+    /// It was not.
+    NotConnected,
+    /// The response had this status.
+    Status(u16),
+    /// What came was no head of a response.
+    BadHead,
+    /// The body of the response was not framed as it must be.
+    BadBody,
+    /// No response came in time.
+    Silent,
+    /// The server closed before its response.
+    Closed,
+}
+
+impl Seen {
+    /// Whether it is well, if it counts.
+    fn is_well(self, layer7: bool) -> Option<bool> {
+        match (self, layer7) {
+            (Self::Connected, false) => Some(true),
+            (Self::NotConnected, _) => Some(false),
+            (Self::Connected, true) | (_, false) => None,
+            // What the client asks for may be the reason of these two.
+            (Self::Status(status), true) => Some(status < 500 || status == 501 || status == 505),
+            (Self::BadHead | Self::BadBody | Self::Silent | Self::Closed, true) => Some(false),
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Connected => "L4 successful connection",
+            Self::NotConnected => "L4 unsuccessful connection",
+            Self::Status(_) => "Wrong http response",
+            Self::BadHead => "Invalid http response (headers)",
+            Self::BadBody => "Invalid http response",
+            Self::Silent => "Read timeout (http)",
+            Self::Closed => "Close from server (http)",
+        }
+    }
+}
+
+/// A request saw this of a server.
+#[inline]
+pub(crate) fn observe(local: &Local, backend: &Backend, index: Index, seen: Seen) {
+    let Some(check) = &backend.servers[index.get()].check else { return };
+    let Some(observed) = &check.observed else { return };
+    match seen.is_well(observed.layer7) {
+        None => {}
+        Some(true) => observed.well(),
+        Some(false) => failed(local, backend, index, check, observed, seen),
+    }
+}
+
+#[cold]
+fn failed(local: &Local, backend: &Backend, index: Index, check: &ServerCheck, observed: &Observed, seen: Seen) {
+    if !check.board.is_looked_after() {
+        return;
+    }
+    let Some(errors) = observed.failed() else { return };
+    backend.servers[index.get()].counts.own().health_errors.add(1);
+    if let OnError::Counts(counted) = observed.on_error {
+        let info = format!("Detected {errors} consecutive errors, last one was: {}", seen.words());
+        let (news, change) = check.board.observe(Verdict::new(Status::Hana, info), counted);
+        tell(local, backend, index, news, change);
+    }
+    check.bell.ring();
+}
