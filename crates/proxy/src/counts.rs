@@ -1,8 +1,12 @@
 //! What is counted, by whom it concerns. Each lane adds to a slot of its own; whoever reports reads the sums.
 //!
-//! A number of things that exist now is what began less what ended, so that nothing here ever goes down.
+//! A number of things that exist now is what began less what ended, so that nothing here ever goes down but peaks, which a lane forgets when an
+//! operator says so. Peaks are each lane's own: their sum is the most that there can have been at once.
 
+use crate::pace::{Counted, Paced};
+use crate::server::Pains;
 use manylane_stats::counters;
+use std::time::Duration;
 
 counters! {
     /// Of a frontend.
@@ -11,6 +15,12 @@ counters! {
         pub connections,
         /// Connections that ended.
         pub connections_ended,
+        /// Connections that the lane that serves them began to serve.
+        pub sessions,
+        /// Of these, those that ended.
+        pub sessions_ended,
+        /// Most sessions at once.
+        pub peak_sessions,
         /// Streams: TCP sessions, or HTTP requests.
         pub streams,
         /// Streams that ended.
@@ -25,8 +35,14 @@ counters! {
         pub responses_denied,
         /// Requests that were no good, or whose client left.
         pub request_errors,
-        /// Connections that rules refused.
+        /// Connections that rules refused before they were sessions.
         pub connections_denied,
+        /// Connections that rules refused as sessions.
+        pub sessions_denied,
+        /// Requests that the proxy answered itself, because a rule or the file says so.
+        pub intercepted,
+        /// Streams that ended by an error inside.
+        pub internal_errors,
         /// HTTP requests.
         pub requests,
         /// Responses with status 1xx.
@@ -51,6 +67,38 @@ counters! {
         pub streams,
         /// Streams that ended.
         pub streams_ended,
+        /// Milliseconds in queues, of all that reached a server.
+        pub queue_ms,
+        /// Milliseconds until connections to servers were there.
+        pub connect_ms,
+        /// Streams that reached a server.
+        pub reached,
+        /// Milliseconds from there to the heads of responses.
+        pub response_ms,
+        /// Heads of responses.
+        pub answered,
+        /// Milliseconds that streams took.
+        pub total_ms,
+        /// The longest of each.
+        pub peak_queue_ms,
+        /// Until a connection was there.
+        pub peak_connect_ms,
+        /// Until the head of a response was there.
+        pub peak_response_ms,
+        /// Of a stream.
+        pub peak_total_ms,
+        /// Most streams at once.
+        pub peak_streams,
+        /// Most that waited at once.
+        pub peak_waiting,
+        /// Streams whose client left before they were done.
+        pub client_aborts,
+        /// Streams whose server left before they were done.
+        pub server_aborts,
+        /// Streams that the algorithm chose a server for.
+        pub chosen,
+        /// Streams that ended by an error inside.
+        pub internal_errors,
         /// Bytes from clients.
         pub bytes_in,
         /// Bytes to clients.
@@ -97,6 +145,46 @@ counters! {
         pub streams,
         /// Streams that ended.
         pub streams_ended,
+        /// Milliseconds in queues, of all that reached a server.
+        pub queue_ms,
+        /// Milliseconds until connections to servers were there.
+        pub connect_ms,
+        /// Streams that reached a server.
+        pub reached,
+        /// Milliseconds from there to the heads of responses.
+        pub response_ms,
+        /// Heads of responses.
+        pub answered,
+        /// Milliseconds that streams took.
+        pub total_ms,
+        /// The longest of each.
+        pub peak_queue_ms,
+        /// Until a connection was there.
+        pub peak_connect_ms,
+        /// Until the head of a response was there.
+        pub peak_response_ms,
+        /// Of a stream.
+        pub peak_total_ms,
+        /// Most streams at once.
+        pub peak_streams,
+        /// Most that waited at once.
+        pub peak_waiting,
+        /// Streams whose client left before they were done.
+        pub client_aborts,
+        /// Streams whose server left before they were done.
+        pub server_aborts,
+        /// Responses with status 1xx.
+        pub responses_1xx,
+        /// Responses with status 2xx.
+        pub responses_2xx,
+        /// Responses with status 3xx.
+        pub responses_3xx,
+        /// Responses with status 4xx.
+        pub responses_4xx,
+        /// Responses with status 5xx.
+        pub responses_5xx,
+        /// Other responses.
+        pub responses_other,
         /// Bytes from clients.
         pub bytes_in,
         /// Bytes to clients.
@@ -109,6 +197,10 @@ counters! {
         pub retries,
         /// Streams that went to another server.
         pub redispatches,
+        /// Responses that rules refused.
+        pub responses_denied,
+        /// Streams that ended by an error inside.
+        pub internal_errors,
         /// Streams that the algorithm chose it for.
         pub chosen,
         /// New connections.
@@ -133,3 +225,106 @@ counters! {
         pub bytes_out,
     }
 }
+
+/// Milliseconds, as they are counted.
+fn millis(time: Duration) -> u64 {
+    time.as_secs() * 1000 + u64::from(time.subsec_millis())
+}
+
+macro_rules! streams {
+    ($($counts:ty),*) => {
+        $(impl $counts {
+            /// A stream begins on this lane.
+            #[inline]
+            pub(crate) fn begin(&self) {
+                self.streams.add(1);
+                self.peak_streams.raise(self.streams.get().wrapping_sub(self.streams_ended.get()));
+            }
+
+            /// A stream that began on this lane ends, so long after that.
+            #[inline]
+            pub(crate) fn end(&self, took: Duration) {
+                self.streams_ended.add(1);
+                self.total_ms.add(millis(took));
+                self.peak_total_ms.raise(millis(took));
+            }
+
+            /// A stream has a connection to a server.
+            #[inline]
+            pub(crate) fn reached(&self, pains: &Pains) {
+                let (queued, connected) = (millis(pains.queued), millis(pains.connected));
+                self.reached.add(1);
+                self.queue_ms.add(queued);
+                self.connect_ms.add(connected);
+                self.peak_queue_ms.raise(queued);
+                self.peak_connect_ms.raise(connected);
+            }
+
+            /// The head of a response is there, so long after the connection.
+            #[inline]
+            pub(crate) fn answered(&self, took: Duration) {
+                self.answered.add(1);
+                self.response_ms.add(millis(took));
+                self.peak_response_ms.raise(millis(took));
+            }
+
+            /// The calling lane's peaks are forgotten: they are what there is now.
+            pub fn forget_peaks(&self) {
+                let peaks =
+                    [&self.peak_queue_ms, &self.peak_connect_ms, &self.peak_response_ms, &self.peak_total_ms, &self.peak_waiting];
+                peaks.into_iter().for_each(manylane_stats::Tally::forget);
+                self.peak_streams.forget();
+                self.peak_streams.raise(self.streams.get().wrapping_sub(self.streams_ended.get()));
+            }
+        })*
+    };
+}
+
+streams!(BackendCounts, ServerCounts);
+
+impl FrontendCounts {
+    /// A session begins on this lane, which will end it.
+    pub(crate) fn begin_session(&self) {
+        self.sessions.add(1);
+        self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));
+    }
+
+    /// The calling lane's peaks are forgotten: they are what there is now.
+    pub fn forget_peaks(&self) {
+        self.peak_sessions.forget();
+        self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));
+    }
+}
+
+impl Paced for FrontendCounts {
+    const RATES: [&'static str; 2] = ["connections", "requests"];
+    const LEVEL: (&'static str, &'static str) = ("sessions", "sessions_ended");
+    const MEANS: &'static [(&'static str, &'static str)] = &[];
+}
+
+/// Means of times: sums, and of how many.
+const TIMES: &[(&str, &str)] = &[
+    ("queue_ms", "reached"),
+    ("connect_ms", "reached"),
+    ("response_ms", "answered"),
+    ("total_ms", "streams_ended"),
+];
+
+impl Paced for BackendCounts {
+    const RATES: [&'static str; 2] = ["streams", "requests"];
+    const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
+    const MEANS: &'static [(&'static str, &'static str)] = TIMES;
+}
+
+impl Paced for ServerCounts {
+    const RATES: [&'static str; 2] = ["streams", "streams"];
+    const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
+    const MEANS: &'static [(&'static str, &'static str)] = TIMES;
+}
+
+/// What a frontend counts, with its pace.
+pub type FrontendStats = Counted<FrontendCounts>;
+/// What a backend counts, with its pace.
+pub type BackendStats = Counted<BackendCounts>;
+/// What a server counts, with its pace.
+pub type ServerStats = Counted<ServerCounts>;

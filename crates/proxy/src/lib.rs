@@ -18,6 +18,7 @@ sockets! {
     pub mod generation;
     mod http;
     mod log;
+    pub mod pace;
     mod rules;
     mod run;
     mod server;

@@ -6,7 +6,7 @@
 //! come at once, as with the generic cell rate algorithm of ATM (ITU-T I.371).
 //!
 //! # Cost
-//! One locked operation for each *connection* of a frontend that has such a limit.
+//! One locked operation for each *connection* of a frontend that has such a limit; a load for others.
 
 use manylane_sync::CachePadded;
 use manylane_sync::atomic::{AtomicU64, Ordering};
@@ -18,17 +18,28 @@ const SECOND: u64 = 1_000_000_000;
 /// So many events in a second.
 #[derive(Debug)]
 pub struct Rate {
-    /// Nanoseconds of an event.
-    share: u64,
+    /// Nanoseconds of an event; 0: there is no limit.
+    share: AtomicU64,
     /// Nanoseconds since an epoch of the caller's.
     until: CachePadded<AtomicU64>,
 }
 
 impl Rate {
-    /// `most` events in a second; none for 0, which is no limit.
-    pub fn new(most: u32) -> Option<Self> {
-        (most > 0)
-            .then(|| Self { share: SECOND / u64::from(most), until: CachePadded::new(AtomicU64::new(0)) })
+    /// `most` events in a second; 0 for no limit.
+    pub fn new(most: u32) -> Self {
+        let rate = Self { share: AtomicU64::new(0), until: CachePadded::new(AtomicU64::new(0)) };
+        rate.set_most(most);
+        rate
+    }
+
+    /// How many in a second; 0 for no limit.
+    pub fn most(&self) -> u64 {
+        SECOND.checked_div(self.share.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Changes the limit, for what comes from now on.
+    pub fn set_most(&self, most: u32) {
+        self.share.store(SECOND.checked_div(most.into()).unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Lets an event in at `now`, a time since any epoch that is the same in all calls.
@@ -36,14 +47,18 @@ impl Rate {
     /// # Errors
     /// How long to wait before the next try.
     pub fn enter(&self, now: Duration) -> Result<(), Duration> {
+        let share = self.share.load(Ordering::Relaxed);
+        if share == 0 {
+            return Ok(());
+        }
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2);
         let moved = self.until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
-            let next = until.max(now) + self.share;
+            let next = until.max(now) + share;
             (next <= now + SECOND).then_some(next)
         });
         match moved {
             Ok(_) => Ok(()),
-            Err(until) => Err(Duration::from_nanos((until + self.share).saturating_sub(now + SECOND).max(1))),
+            Err(until) => Err(Duration::from_nanos((until + share).saturating_sub(now + SECOND).max(1))),
         }
     }
 }
@@ -54,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_second_lets_in_so_many_and_then_one_at_a_time() {
-        let rate = Rate::new(4).unwrap();
+        let rate = Rate::new(4);
         let at = |millis: u64| Duration::from_millis(10_000 + millis);
         for _ in 0..4 {
             assert_eq!(rate.enter(at(0)), Ok(()));
@@ -64,6 +79,8 @@ mod tests {
         assert_eq!(rate.enter(at(250)), Ok(()));
         assert!(rate.enter(at(250)).is_err());
         assert_eq!(rate.enter(at(5000)), Ok(()));
-        assert!(Rate::new(0).is_none());
+        assert_eq!((rate.most(), Rate::new(0).most(), Rate::new(7).most()), (4, 0, 7));
+        rate.set_most(0);
+        assert_eq!(rate.enter(at(5000)), Ok(()), "no limit");
     }
 }

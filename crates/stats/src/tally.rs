@@ -30,6 +30,21 @@ impl Tally {
         add(&self.0, n);
     }
 
+    /// Has it be at least `value`: for a largest one, such as a peak. Only the owning lane may call it, and never [`add`](Self::add) to the same.
+    /// The sum over lanes that a group reads is then an upper bound of the peak of all together; the largest over lanes a lower one.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub fn raise(&self, value: u64) {
+        if value > self.0.load(Ordering::Relaxed) {
+            self.set(value);
+        }
+    }
+
+    /// Forgets a peak: the next [`raise`](Self::raise) begins anew. Only the owning lane may call it.
+    pub fn forget(&self) {
+        self.set(0);
+    }
+
     /// The value, from any thread.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]

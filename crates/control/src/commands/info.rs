@@ -31,6 +31,10 @@ static FIELDS: &[Field] = fields! {
     17 "CurrConns" "MGP" "Connections of clients";
     18 "CumConns" "MCP" "Connections of clients since the start";
     19 "CumReq" "MCP" "Requests since the start";
+    26 "ConnRate" "MRP" "Connections of clients in the last second";
+    27 "ConnRateLimit" "CLP" "Connections a second that are taken (0: no limit)";
+    29 "SessRate" "MRP" "The same as ConnRate";
+    30 "SessRateLimit" "CLP" "Sessions a second that are taken (0: no limit)";
     47 "Tasks" "MGP" "Tasks of all lanes";
     48 "Run_queue" "MGP" "Tasks that wait for their turn";
     50 "node" "COS" "Name of the node";
@@ -68,7 +72,13 @@ fn value(call: &Call<'_, '_>, name: &str) -> Option<Value> {
         "PoolUsed_MB" => Number32(used() >> 20),
         "PoolFailed" => Number32(pools().iter().map(|pool| pool.failed).sum()),
         "Ulimit-n" | "Maxsock" => Number32(process.descriptors),
-        "Maxconn" | "Hard_maxconn" => Number32(generation.places.most()),
+        "Maxconn" => Number32(generation.places.most()),
+        "Hard_maxconn" => Number32(generation.hard_maxconn),
+        "ConnRate" | "SessRate" => {
+            Number32(frontends.iter().map(|frontend| frontend.counts.figures().rates[0]).sum())
+        }
+        "ConnRateLimit" => Number32(generation.connection_rate.most()),
+        "SessRateLimit" => Number32(generation.session_rate.most()),
         "CurrConns" => {
             let ended = counted(|counts| &counts.connections_ended);
             Number32(counted(|counts| &counts.connections).saturating_sub(ended))

@@ -4,6 +4,7 @@ mod columns;
 mod help;
 mod info;
 mod lanes;
+mod limits;
 mod patterns;
 mod server;
 mod stat;
@@ -64,6 +65,7 @@ impl Call<'_, '_> {
 enum Action {
     Add(Kind),
     Clear(Kind),
+    ClearCounters { all: bool },
     Commit(Kind),
     Delete(Kind),
     DisableHealth,
@@ -79,7 +81,10 @@ enum Action {
     Quit,
     Reload,
     SetMap,
+    SetMaxconnFrontend,
+    SetMaxconnGlobal,
     SetProfiling,
+    SetRateLimit,
     SetServer,
     SetSeverity,
     SetTimeout,
@@ -127,6 +132,8 @@ static TABLE: &[Row] = &[
     row("add acl", "[@<ver>] <acl> <pattern>", Level::Operator, Action::Add(Kind::Acl), "add a pattern to an ACL's list (or a payload of them)"),
     row("add map", "[@<ver>] <map> <key> <val>", Level::Operator, Action::Add(Kind::Map), "add an entry to a map (or a payload of them)"),
     row("clear acl", "[@<ver>] <acl>", Level::Operator, Action::Clear(Kind::Acl), "remove all patterns of an ACL's list"),
+    row("clear counters all", "", Level::Admin, Action::ClearCounters { all: true }, "begin all counters anew"),
+    row("clear counters", "", Level::Operator, Action::ClearCounters { all: false }, "forget the most that there was of each"),
     row("clear map", "[@<ver>] <map>", Level::Operator, Action::Clear(Kind::Map), "remove all entries of a map"),
     row("commit acl", "@<ver> <acl>", Level::Operator, Action::Commit(Kind::Acl), "have a version that was prepared take the place of an ACL's list"),
     row("commit map", "@<ver> <map>", Level::Operator, Action::Commit(Kind::Map), "have a version that was prepared take the place of a map"),
@@ -144,7 +151,10 @@ static TABLE: &[Row] = &[
     row("prepare map", "<map>", Level::Operator, Action::Prepare(Kind::Map), "begin a new version of a map"),
     row("reload", "", Level::Admin, Action::Reload, "read the configuration again; what is as before stays, and nobody is disconnected"),
     row("set map", "<map> [<key>|#<ref>] <value>", Level::Operator, Action::SetMap, "change the value of an entry of a map"),
+    row("set maxconn frontend", "<frontend> <value>", Level::Admin, Action::SetMaxconnFrontend, "how many connections a frontend takes"),
+    row("set maxconn global", "<value>", Level::Admin, Action::SetMaxconnGlobal, "how many connections the process takes; 0: as at the start"),
     row("set profiling", "tasks {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of all lanes, or stop it"),
+    row("set rate-limit", "{connections|sessions} global <value>", Level::Admin, Action::SetRateLimit, "how many connections or sessions a second the process takes; 0: any number"),
     row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's state, weight or health"),
     row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before messages"),
     row("set timeout cli", "<delay>", Level::User, Action::SetTimeout, "how long this client may be silent"),
@@ -196,6 +206,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     match row.action {
         Action::Add(kind) => patterns::add(call, kind).await,
         Action::Clear(kind) => patterns::clear(call, kind).await,
+        Action::ClearCounters { all } => limits::clear(call, all),
         Action::Commit(kind) => patterns::commit(call, kind).await,
         Action::Delete(kind) => patterns::delete(call, kind).await,
         Action::DisableHealth => server::enable_health(call, false),
@@ -214,7 +225,10 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             Err(text) => call.error(text.trim_end()),
         },
         Action::SetMap => patterns::set(call).await,
+        Action::SetMaxconnFrontend => limits::set_maxconn_frontend(call),
+        Action::SetMaxconnGlobal => limits::set_maxconn_global(call),
         Action::SetProfiling => lanes::set_profiling(call),
+        Action::SetRateLimit => limits::set_rate_limit(call),
         Action::SetServer => server::set_server(call),
         Action::SetSeverity => match Marks::named(call.word(0)) {
             Some(marks) => call.settings.marks = marks,

@@ -10,6 +10,7 @@ use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, Frontend, Server, ServerPlace};
+use manylane_proxy::pace::{Counted, Figures, Paced};
 use manylane_sched::Time;
 use std::fmt::Write;
 
@@ -76,30 +77,85 @@ impl Line {
     }
 }
 
-/// Names of a group's counters with their sums, so that each lane's slots are read once for all columns.
+/// Names of a group's counters with what they say, so that each lane's slots are read once for all columns.
 struct Sums {
     names: &'static [&'static str],
-    sums: Vec<u64>,
+    /// Since the start, for differences.
+    all: Vec<u64>,
+    /// Since they were cleared.
+    counted: Vec<u64>,
+    /// The largest of a lane, for peaks of times.
+    largest: Vec<u64>,
+    figures: Figures,
 }
 
 impl Sums {
-    fn of<C: manylane_stats::Counters>(group: &manylane_stats::CounterGroup<C>) -> Self {
-        Self { names: C::NAMES, sums: group.read_cheap() }
+    fn of<C: Paced>(counted: &Counted<C>) -> Self {
+        let (mut all, mut largest) = (vec![0u64; C::NAMES.len()], vec![0u64; C::NAMES.len()]);
+        for (_, values) in counted.lanes() {
+            for (place, value) in values.into_iter().enumerate() {
+                all[place] = all[place].wrapping_add(value);
+                largest[place] = largest[place].max(value);
+            }
+        }
+        let since = counted.since_cleared(&all);
+        Self { names: C::NAMES, all, counted: since, largest, figures: counted.figures() }
+    }
+
+    fn of_name(&self, values: &[u64], name: &str) -> u64 {
+        let place = self.names.iter().position(|own| *own == name);
+        debug_assert!(place.is_some(), "there is no counter '{name}'");
+        place.map_or(0, |place| values[place])
     }
 
     fn get(&self, name: &str) -> u64 {
-        let place = self.names.iter().position(|own| *own == name);
-        place.map_or(0, |place| self.sums[place])
+        self.of_name(&self.counted, name)
+    }
+
+    /// The largest of a lane.
+    fn largest(&self, name: &str) -> u64 {
+        self.of_name(&self.largest, name)
     }
 
     /// What began less what ended.
     fn now(&self, began: &str, ended: &str) -> u64 {
-        self.get(began).saturating_sub(self.get(ended))
+        self.of_name(&self.all, began).saturating_sub(self.of_name(&self.all, ended))
+    }
+
+    /// The most that there was at once, of a limit if there is one: what lanes had at different times is more than that.
+    fn peak(&self, name: &str, limit: u64) -> u64 {
+        let sum = self.of_name(&self.all, name);
+        if limit > 0 { sum.min(limit) } else { sum }
     }
 
     fn fill(&self, line: &mut Line, columns: &[(Column, &str)]) {
         for (column, name) in columns {
             line.count(*column, self.get(name));
+        }
+    }
+
+    /// Seconds since the last stream; -1 if there was none.
+    fn last(&self, line: &mut Line) {
+        let since = |time: Time| Time::now().since(time).as_secs();
+        let value =
+            self.figures.last.map_or(Value::Signed(-1), |time| Value::Signed(since(time).cast_signed()));
+        line.set(Column::Lastsess, value);
+    }
+
+    /// Times of streams, in milliseconds.
+    fn times(&self, line: &mut Line) {
+        let means = [Column::Qtime, Column::Ctime, Column::Rtime, Column::Ttime];
+        for (place, column) in means.into_iter().enumerate() {
+            let mean = self.figures.means.get(place).copied().unwrap_or_default();
+            line.gauge(column, mean.round() as u64);
+        }
+        for (column, name) in [
+            (Column::QtimeMax, "peak_queue_ms"),
+            (Column::CtimeMax, "peak_connect_ms"),
+            (Column::RtimeMax, "peak_response_ms"),
+            (Column::TtimeMax, "peak_total_ms"),
+        ] {
+            line.gauge(column, self.largest(name));
         }
     }
 }
@@ -118,7 +174,18 @@ fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     let sums = Sums::of(&frontend.counts);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
     let own = frontend.places.most();
-    line.gauge(Column::Slim, if own == 0 { process_most } else { own });
+    let limit = if own == 0 { process_most } else { own };
+    line.gauge(Column::Slim, limit);
+    line.gauge(Column::Smax, sums.peak("peak_sessions", limit));
+    let Figures { rates, most, .. } = &sums.figures;
+    line.gauge(Column::Rate, rates[0]);
+    line.gauge(Column::RateMax, most[0]);
+    line.gauge(Column::RateLim, frontend.rate.most());
+    line.gauge(Column::ConnRate, rates[0]);
+    line.gauge(Column::ConnRateMax, most[0]);
+    for unused in [Column::CompIn, Column::CompOut, Column::CompByp, Column::CompRsp] {
+        line.count(unused, 0); // nothing is compressed
+    }
     line.set(Column::Status, Text("OPEN".into()));
     sums.fill(
         &mut line,
@@ -131,11 +198,18 @@ fn frontend(frontend: &Frontend, process_most: u64) -> Line {
             (Column::Ereq, "request_errors"),
             (Column::ConnTot, "connections"),
             (Column::Dcon, "connections_denied"),
+            (Column::Dses, "sessions_denied"),
+            (Column::Eint, "internal_errors"),
+            (Column::ReqTot, "requests"),
         ],
     );
     if frontend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
-        line.count(Column::ReqTot, sums.get("requests"));
+        line.gauge(Column::ReqRate, rates[1]);
+        line.gauge(Column::ReqRateMax, most[1]);
+        line.count(Column::Intercepted, sums.get("intercepted"));
+        line.count(Column::CacheLookups, 0); // there is no cache
+        line.count(Column::CacheHits, 0);
     }
     line
 }
@@ -204,7 +278,17 @@ fn server(generation: &Generation, backend: &Backend, index: Index, server: &Ser
     let sums = Sums::of(&server.counts);
     let state = backend.balancer.servers()[index].state();
     line.gauge(Column::Qcur, backend.balancer.waiting(index).into());
-    line.gauge(Column::Scur, sums.now("streams", "streams_ended"));
+    let streams = sums.now("streams", "streams_ended");
+    line.gauge(Column::Qmax, sums.largest("peak_waiting"));
+    line.gauge(Column::Scur, streams);
+    line.gauge(Column::Smax, sums.peak("peak_streams", server.maxconn.into()));
+    line.gauge(Column::Rate, sums.figures.rates[0]);
+    line.gauge(Column::RateMax, sums.figures.most[0]);
+    line.gauge(Column::UsedConnCur, streams);
+    line.gauge(Column::SafeConnCur, 0); // all idle connections are alike
+    line.gauge(Column::NeedConnEst, sums.figures.usual);
+    sums.last(&mut line);
+    sums.times(&mut line);
     if server.maxconn > 0 {
         line.gauge(Column::Slim, server.maxconn.into());
     }
@@ -261,8 +345,16 @@ fn server(generation: &Generation, backend: &Backend, index: Index, server: &Ser
             (Column::Hanafail, "health_errors"),
             (Column::Connect, "connects"),
             (Column::Reuse, "reuses"),
+            (Column::Dresp, "responses_denied"),
+            (Column::CliAbrt, "client_aborts"),
+            (Column::SrvAbrt, "server_aborts"),
+            (Column::Eint, "internal_errors"),
         ],
     );
+    if backend.mode == Mode::Http {
+        sums.fill(&mut line, RESPONSES);
+        line.count(Column::ReqTot, sums.get("streams"));
+    }
     line
 }
 
@@ -278,7 +370,16 @@ fn backend(backend: &Backend, form: Form) -> Line {
     };
     let (active, backups) = (usable(false), usable(true));
     line.gauge(Column::Qcur, backend.balancer.waiting_for_any());
+    line.gauge(Column::Qmax, sums.largest("peak_waiting"));
     line.gauge(Column::Scur, sums.now("streams", "streams_ended"));
+    line.gauge(Column::Smax, sums.peak("peak_streams", 0));
+    line.gauge(Column::Rate, sums.figures.rates[0]);
+    line.gauge(Column::RateMax, sums.figures.most[0]);
+    sums.last(&mut line);
+    sums.times(&mut line);
+    for unused in [Column::CompIn, Column::CompOut, Column::CompByp, Column::CompRsp] {
+        line.count(unused, 0); // nothing is compressed
+    }
     line.gauge(Column::Slim, backend.fullconn.into());
     let up = servers.is_empty() || active + backups > 0;
     let mut status = if up { "UP" } else { "DOWN" }.to_owned();
@@ -287,7 +388,13 @@ fn backend(backend: &Backend, form: Form) -> Line {
         let _ = write!(status, " ({up}/{})", servers.len()); // some are not shown
     }
     line.set(Column::Status, Text(status));
-    line.gauge(Column::Weight, servers.total_weight(active == 0).into());
+    let weight = servers.total_weight(active == 0).into();
+    line.gauge(Column::Weight, weight);
+    line.gauge(Column::Uweight, weight);
+    for kept_for_exporters in [Column::AggServerStatus, Column::AggServerCheckStatus, Column::AggCheckStatus]
+    {
+        line.gauge(kept_for_exporters, 0);
+    }
     line.gauge(Column::Act, active as u64);
     line.gauge(Column::Bck, backups as u64);
     line.set(Column::Algo, Text(backend.key.algorithm_name(backend.balancer.algorithm()).into()));
@@ -305,11 +412,17 @@ fn backend(backend: &Backend, form: Form) -> Line {
             (Column::Wredis, "redispatches"),
             (Column::Connect, "connects"),
             (Column::Reuse, "reuses"),
+            (Column::Lbtot, "chosen"),
+            (Column::CliAbrt, "client_aborts"),
+            (Column::SrvAbrt, "server_aborts"),
+            (Column::Eint, "internal_errors"),
         ],
     );
     if backend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
         line.count(Column::ReqTot, sums.get("requests"));
+        line.count(Column::CacheLookups, 0); // there is no cache
+        line.count(Column::CacheHits, 0);
     }
     line
 }

@@ -10,6 +10,7 @@ pub(super) enum Value {
     Text(String),
     Number32(u64),
     Number64(u64),
+    Signed(i64),
 }
 
 impl Value {
@@ -18,6 +19,7 @@ impl Value {
             Self::Text(_) => "str",
             Self::Number32(_) => "u32",
             Self::Number64(_) => "u64",
+            Self::Signed(_) => "s32",
         }
     }
 
@@ -25,6 +27,7 @@ impl Value {
         match self {
             Self::Text(text) => text.clone(),
             Self::Number32(n) | Self::Number64(n) => n.to_string(),
+            Self::Signed(n) => n.to_string(),
         }
     }
 
@@ -32,6 +35,7 @@ impl Value {
         match self {
             Self::Text(text) => json!(text),
             Self::Number32(n) | Self::Number64(n) => json!(n),
+            Self::Signed(n) => json!(n),
         }
     }
 }

@@ -84,8 +84,12 @@ pub struct Generation {
     pub zone: Zone,
     /// `maxconn` of `global`.
     pub places: Arc<Places>,
-    /// `maxconnrate` and `maxsessrate`
-    pub rate: Option<Rate>,
+    /// `maxconnrate`
+    pub connection_rate: Rate,
+    /// `maxsessrate`
+    pub session_rate: Rate,
+    /// `maxconn` as it was at the start.
+    pub hard_maxconn: u64,
     /// What becomes of places that are shared with the generation before.
     bounds: Vec<(Arc<Places>, u64)>,
     /// Their numbers.
@@ -140,7 +144,8 @@ impl Generation {
             listeners.for_each(|listener| listener.options.reuse_port = false);
         }
         let places = Arc::new(Places::new(process.maxconn.unwrap_or(0)));
-        let rate = Rate::new(process.most_connections_a_second);
+        let hard_maxconn = places.most();
+        let (connection_rate, session_rate) = (Rate::new(process.connection_rate), Rate::new(process.session_rate));
         let expressions = proxies.expressions.take().expect("the proxies were read");
         let generation = Self {
             process,
@@ -158,7 +163,9 @@ impl Generation {
             zone,
             logs,
             places,
-            rate,
+            connection_rate,
+            session_rate,
+            hard_maxconn,
         };
         generation.settle_followers(Time::now());
         generation
@@ -172,11 +179,9 @@ impl Generation {
     /// Bounds the connections of the process, where the file does not.
     pub fn set_maxconn(&mut self, most: u64) {
         self.places.set_most(most);
+        self.hard_maxconn = most;
         for frontend in &self.frontends {
-            if frontend.places.most() == 0 {
-                continue;
-            }
-            let own = frontend.places.most().min(most);
+            let own = if frontend.places.most() == 0 { most } else { frontend.places.most().min(most) };
             frontend.places.set_most(own);
         }
         self.set_fullconn();

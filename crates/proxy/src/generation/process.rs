@@ -38,8 +38,10 @@ pub struct Process {
     pub cpu_map: CpuMap,
     /// `maxconn`
     pub maxconn: Option<u32>,
-    /// `maxconnrate` and `maxsessrate`: how many connections are accepted in a second; 0 for any.
-    pub most_connections_a_second: u32,
+    /// `maxconnrate`; 0 for no limit.
+    pub connection_rate: u32,
+    /// `maxsessrate`; 0 for no limit. A connection is a session here as soon as it is accepted.
+    pub session_rate: u32,
     /// `ulimit-n`
     pub descriptors: Option<u32>,
     /// `fd-hard-limit`
@@ -322,13 +324,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         maxconn: maxconn.map(|set| set.value),
         most_pipes: maxpipes.map(|set| set.value as usize).filter(|most| *most > 0), // 0 is as if it were not there
         dumpable: set_dumpable.is_some_and(|set| set.value != "off"),
-        // A connection is a session here as soon as it is accepted, so the smaller one holds for both.
-        most_connections_a_second: [maxconnrate, maxsessrate]
-            .into_iter()
-            .filter_map(|set| set.as_ref().map(|set| set.value))
-            .filter(|most| *most > 0)
-            .min()
-            .unwrap_or(0),
+        connection_rate: maxconnrate.map_or(0, |set| set.value),
+        session_rate: maxsessrate.map_or(0, |set| set.value),
         descriptors: ulimit_n.map(|set| set.value),
         most_descriptors: fd_hard_limit.map(|set| set.value),
         strict_limits: strict_limits.is_none_or(|set| set.value),

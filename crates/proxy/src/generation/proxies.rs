@@ -9,7 +9,7 @@ use super::process::Process;
 use super::refuse::Refuse;
 use super::rules::{Captures, Directory, Expressions, RuleReader, Rules};
 use super::server::{self, Server};
-use crate::counts::{BackendCounts, FrontendCounts};
+use crate::counts::{BackendStats, FrontendStats};
 use crate::places::Places;
 use crate::rate::Rate;
 use manylane_balance::{Balancer, Depot, Index, Operation, ShelfLimits};
@@ -19,7 +19,6 @@ use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
 use manylane_expr::{Expression, Zone};
 use manylane_net::SplicePolicy;
 use manylane_sched::Time;
-use manylane_stats::CounterGroup;
 use manylane_sync::Arc;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -55,11 +54,11 @@ pub struct Frontend {
     /// `maxconn`
     pub places: Arc<Places>,
     /// `rate-limit sessions`
-    pub rate: Option<Rate>,
+    pub rate: Rate,
     /// Switches of both kinds of proxies.
     pub common: Common,
     /// What happened.
-    pub counts: Arc<CounterGroup<FrontendCounts>>,
+    pub counts: Arc<FrontendStats>,
 }
 
 /// Times of a frontend; none waits for ever.
@@ -123,7 +122,7 @@ pub struct Backend {
     /// Where it is logged what happens to its servers.
     pub events: EventLog,
     /// What happened.
-    pub counts: Arc<CounterGroup<BackendCounts>>,
+    pub counts: Arc<BackendStats>,
 }
 
 impl Backend {
@@ -331,9 +330,9 @@ fn one<'c>(
                 tarpit: time(Timeout::Tarpit).or(time(Timeout::Connect)),
             },
             places: Arc::new(Places::new(settings.maxconn.map_or(0, |set| set.value))),
-            rate: settings.rate_limit.and_then(|set| Rate::new(set.value)),
+            rate: Rate::new(settings.rate_limit.map_or(0, |set| set.value)),
             common,
-            counts: Arc::new(CounterGroup::new()),
+            counts: Arc::default(),
         });
     }
     if kind.is_backend() {
@@ -400,7 +399,7 @@ fn one<'c>(
             fullconn: settings.fullconn.map_or(0, |set| set.value),
             common,
             events: logs.events(proxy, targets),
-            counts: Arc::new(CounterGroup::new()),
+            counts: Arc::default(),
         });
     }
 }

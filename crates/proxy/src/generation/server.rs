@@ -5,7 +5,7 @@ use super::checks::ServerCheck;
 use super::process::Process;
 use super::refuse::Refuse;
 use super::track::ServerNumber;
-use crate::counts::ServerCounts;
+use crate::counts::ServerStats;
 use manylane_check::{Past, Running};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
@@ -15,7 +15,6 @@ use manylane_expr::Format;
 use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_sched::Time;
-use manylane_stats::CounterGroup;
 use manylane_sync::Arc;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -86,7 +85,7 @@ pub struct Server {
     /// How long it is as it is.
     pub past: Arc<Past>,
     /// What happened.
-    pub counts: Arc<CounterGroup<ServerCounts>>,
+    pub counts: Arc<ServerStats>,
 }
 
 impl Server {
@@ -287,7 +286,7 @@ pub(super) fn server(
         ends_streams_when_down: on_marked_down.is_some(),
         ends_backup_streams_when_up: on_marked_up.is_some(),
         past: Arc::new(Past::new(Time::now().since(Time::ZERO))),
-        counts: Arc::new(CounterGroup::new()),
+        counts: Arc::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::pump::{Broken, Ends, Kept, Pump, flush, send};
 use super::look::{Incoming, Look};
 use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
-use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Target};
+use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Server, Target};
 use crate::rules::{Answer, Content, End, Moment, any_holds, content, key};
 use crate::run::{Idle, Local, Seen, observe};
 use crate::session::{Client, now};
@@ -28,6 +28,7 @@ use manylane_http::{EditError, Method, Version};
 use manylane_io::READ_AT_ONCE;
 use manylane_logs::Level;
 use manylane_net::{Connection, Packets};
+use manylane_sched::Time;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -142,6 +143,7 @@ impl Session<'_> {
         }
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
             self.record.take(); // it is not logged
+            frontend.counts.own().intercepted.add(1);
             let moment = Moment { request: Some(&request.head), ..Moment::default() };
             let fails = any_holds(&self.facts(), moment, &rules.monitor_fail);
             return self.answer(&asking, None, if fails { 503 } else { 200 }, bodyless).await;
@@ -174,7 +176,8 @@ impl Session<'_> {
         asking.mode = asking.mode.max(backend.http.close);
         asking.keep &= asking.mode != CloseMode::Both;
         let counts = backend.counts.own();
-        counts.streams.add(1);
+        let begun = self.local.here().now();
+        counts.begin();
         counts.requests.add(1);
         let refused = Termination::new(Cause::Refused, Phase::Request);
         if backend.http.drop_request_trailers {
@@ -182,18 +185,18 @@ impl Session<'_> {
         }
         let listens = std::ptr::eq(&*backend.rules, rules);
         if backend.rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
-            backend.counts.own().streams_ended.add(1);
+            self.leave(backend, begun);
             return self.fail(&asking, Some(backend), 400, refused, false).await;
         }
         if backend.http.buffer_request && !frontend.http.buffer_request {
             if let Err(not) = self.await_body(request, &mut up, backend.timeouts.request, 0).await {
-                backend.counts.own().streams_ended.add(1);
+                self.leave(backend, begun);
                 return self.no_body(&asking, Some(backend), not).await;
             }
             bodyless = up.is_done();
         }
         if !listens && !self.contents(&backend.rules.content, Some(backend), request, &up) {
-            backend.counts.own().streams_ended.add(1);
+            self.leave(backend, begun);
             return After::Close;
         }
         let fine = restrict_names(&mut request.head, frontend.http.names)
@@ -214,8 +217,19 @@ impl Session<'_> {
         } else {
             self.tries(request, &mut asking, backend, &mut up).await
         };
-        backend.counts.own().streams_ended.add(1);
+        self.leave(backend, begun);
         after
+    }
+
+    /// The server of this backend that was reached last.
+    pub(super) fn last_server<'b>(&self, backend: &'b Backend) -> Option<&'b Server> {
+        let (number, index) = self.last?;
+        (number == backend.number).then(|| &backend.servers[index.get()])
+    }
+
+    /// A request leaves a backend, where it has been since then.
+    fn leave(&self, backend: &Backend, begun: Time) {
+        backend.counts.own().end(self.local.here().now().since(begun));
     }
 
     /// Has rules for contents look at a request, which is there. Whether it goes on.
@@ -324,6 +338,10 @@ impl Session<'_> {
                 Err(Failed::Ruled(end, answer)) => {
                     if end == End::Denied {
                         self.frontend.counts.own().responses_denied.add(1);
+                        backend.counts.own().responses_denied.add(1);
+                        if let Some(server) = self.last_server(backend) {
+                            server.counts.own().responses_denied.add(1);
+                        }
                     }
                     let cause = if end == End::Denied { Cause::Refused } else { Cause::Local };
                     self.note(|record| {
@@ -337,6 +355,9 @@ impl Session<'_> {
                     self.note(|record| record.ended = Termination::new(Cause::Refused, phase));
                     self.frontend.counts.own().responses_denied.add(1);
                     backend.counts.own().responses_denied.add(1);
+                    if let Some(server) = self.last_server(backend) {
+                        server.counts.own().responses_denied.add(1);
+                    }
                     return After::Close;
                 }
                 Err(Failed::Client(phase)) => {
@@ -492,6 +513,9 @@ impl Session<'_> {
                     return Ok(self.redirect(asking, backend, answer, ended, up.is_done()).await);
                 }
                 let left = ended.cause == Cause::ClientLeft;
+                if left {
+                    backend.counts.own().client_aborts.add(1);
+                }
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
             }
         };
@@ -499,6 +523,8 @@ impl Session<'_> {
         // As if it had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
+        backend.counts.own().reached(&pains);
+        hold.server().counts.own().reached(&pains);
         self.note(|record| {
             record.pains(pains);
             record.server = Some(index);
@@ -688,9 +714,12 @@ impl Session<'_> {
             }
         }
         let here = local.here();
-        backend.balancer.report(index, here.now().since(begun), here.now());
+        let took = here.now().since(begun);
+        backend.balancer.report(index, took, here.now());
+        backend.counts.own().answered(took);
+        hold.server().counts.own().answered(took);
         self.note(|record| {
-            record.response = Some(here.now().since(begun));
+            record.response = Some(took);
             record.status = Some(response.head.status());
             if backend.http.cookie.is_some() {
                 let usual = match (asking.told.there, asking.told.server) {
@@ -714,6 +743,7 @@ impl Session<'_> {
         let status = response_head.status();
         count_status!(self.frontend.counts.own(), status);
         count_status!(backend.counts.own(), status);
+        count_status!(hold.server().counts.own(), status);
         let rules = [&backend.rules, &self.frontend.rules];
         let twice = std::ptr::eq(&*backend.rules, &*self.frontend.rules);
         let rules = rules.into_iter().take(if twice { 1 } else { 2 });
@@ -809,14 +839,19 @@ impl Session<'_> {
             watch.over(&self.timer, &hold, pin!(stays)).await
         };
         let complete = matches!(ended, Ok(Ok(Ok(()))));
-        self.note(|record| {
-            record.ended = match &ended {
-                _ if complete => Termination::NORMAL,
-                Ok(Err(_)) | Ok(Ok(Err(Broken::Receiver))) => Termination::new(Cause::ClientLeft, Phase::Data),
-                Ok(_) => Termination::new(Cause::ServerLeft, Phase::Data),
-                Err(cause) => Termination::new(*cause, Phase::Data),
-            };
-        });
+        let termination = match &ended {
+            _ if complete => Termination::NORMAL,
+            Ok(Err(_)) | Ok(Ok(Err(Broken::Receiver))) => Termination::new(Cause::ClientLeft, Phase::Data),
+            Ok(_) => Termination::new(Cause::ServerLeft, Phase::Data),
+            Err(cause) => Termination::new(*cause, Phase::Data),
+        };
+        if !complete {
+            let (b, s) = (backend.counts.own(), backend.servers[index.get()].counts.own());
+            let by_client = matches!(termination.cause, Cause::ClientLeft | Cause::ClientSilent);
+            let aborts = if by_client { [&b.client_aborts, &s.client_aborts] } else { [&b.server_aborts, &s.server_aborts] };
+            aborts.into_iter().for_each(|aborts| aborts.add(1));
+        }
+        self.note(|record| record.ended = termination);
         if let Ok(Ok(Err(Broken::Sender | Broken::Framing(_)))) | Err(Cause::ServerSilent) = ended {
             backend.counts.own().response_errors.add(1);
             backend.servers[index.get()].counts.own().response_errors.add(1);

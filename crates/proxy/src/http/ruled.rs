@@ -164,9 +164,9 @@ impl Session<'_> {
             End::Tarpit => (Cause::Refused, Phase::Tarpit),
         };
         self.note(|record| record.ended = Termination::new(cause, phase));
-        if end != End::Answered {
-            self.frontend.counts.own().requests_denied.add(1);
-        }
+        let counts = self.frontend.counts.own();
+        let of = if end == End::Answered { &counts.intercepted } else { &counts.requests_denied };
+        of.add(1);
         if end == End::Tarpit {
             let begun = self.local.here().now();
             let time = backend.map_or(self.frontend.timeouts.tarpit, |backend| backend.timeouts.tarpit);
@@ -280,6 +280,15 @@ impl Session<'_> {
         self.note(|record| record.ended = ended);
         if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) {
             self.frontend.counts.own().request_errors.add(1);
+        }
+        if status == 500 {
+            self.frontend.counts.own().internal_errors.add(1);
+            if let Some(backend) = backend {
+                backend.counts.own().internal_errors.add(1);
+                if let Some(server) = self.last_server(backend) {
+                    server.counts.own().internal_errors.add(1);
+                }
+            }
         }
         self.answer(asking, backend, status, bodyless).await
     }

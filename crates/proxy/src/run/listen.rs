@@ -16,6 +16,7 @@ use std::task::Poll;
 
 static ACCEPT: TaskKind = TaskKind::new("accept");
 static HOUSEKEEPING: TaskKind = TaskKind::new("housekeeping");
+static PACE: TaskKind = TaskKind::new("pace");
 static SESSION: TaskKind = TaskKind::new("session");
 
 /// The sockets of a listener.
@@ -205,13 +206,16 @@ pub(crate) struct Ticket {
     pub(crate) generation: Arc<Generation>,
     pub(crate) frontend: usize,
     pub(crate) listener: usize,
+    /// The lane that serves it counts it as a session.
+    is_session: bool,
 }
 
 impl Ticket {
     /// As soon as there is a place at each door.
     async fn enter(here: Here, generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
-        let ticket = Self { generation, frontend, listener };
-        for rate in [&ticket.counted().0.rate, &ticket.generation.rate].into_iter().flatten() {
+        let ticket = Self { generation, frontend, listener, is_session: false };
+        let generation = &ticket.generation;
+        for rate in [&ticket.counted().0.rate, &generation.connection_rate, &generation.session_rate] {
             // The lane's clock is the machine's, the same on all lanes.
             while let Err(wait) = rate.enter(here.now().since(Time::ZERO)) {
                 here.sleep(wait).await;
@@ -238,6 +242,12 @@ impl Ticket {
 }
 
 impl Ticket {
+    /// The calling lane serves it from now on.
+    pub(crate) fn begin_session(&mut self) {
+        self.is_session = true;
+        self.counted().0.counts.own().begin_session();
+    }
+
     /// The connection belongs to another generation from now on.
     pub(crate) fn follow(&mut self, generation: &Arc<Generation>, frontend: usize, listener: usize) {
         let before = std::mem::replace(&mut self.generation, generation.clone());
@@ -248,6 +258,10 @@ impl Ticket {
         if !Arc::ptr_eq(&front.counts, &left.counts) {
             front.counts.own().connections.add(1);
             left.counts.own().connections_ended.add(1);
+            if self.is_session {
+                front.counts.own().begin_session();
+                left.counts.own().sessions_ended.add(1);
+            }
         }
         if !Arc::ptr_eq(&at.counts, &left_at.counts) {
             at.counts.own().connections.add(1);
@@ -269,6 +283,9 @@ impl Drop for Ticket {
         }
         let (frontend, listener) = self.counted();
         frontend.counts.own().connections_ended.add(1);
+        if self.is_session {
+            frontend.counts.own().sessions_ended.add(1);
+        }
         listener.counts.own().connections_ended.add(1);
     }
 }
@@ -282,6 +299,9 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     local.share_pipes();
     let housekeeping = local.clone().housekeeping();
     local.here().spawn(&HOUSEKEEPING, Class::Bulk, housekeeping).map_err(|error| error.to_string())?;
+    if lanes.first() == Some(&local.here().lane()) {
+        local.here().spawn(&PACE, Class::Bulk, super::pace::watch(local.clone())).map_err(|error| error.to_string())?;
+    }
     super::checks::start(local, lanes)?;
     for listener in bound.iter() {
         let Listener { lanes: wanted, groups, .. } = &local.generation.frontends[listener.frontend].listeners[listener.listener];

@@ -7,6 +7,7 @@ mod idle;
 mod listen;
 mod local;
 mod observe;
+mod pace;
 mod streams;
 mod succeed;
 

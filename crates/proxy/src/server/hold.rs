@@ -6,6 +6,7 @@ use crate::termination::Cause;
 use manylane_balance::{Algorithm, Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
 use manylane_net::Packets;
+use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -19,6 +20,7 @@ pub(crate) struct Hold {
     index: Index,
     /// Among the lane's streams.
     entry: u32,
+    since: Time,
 }
 
 /// Why a stream got no server.
@@ -99,7 +101,11 @@ impl Hold {
                         continue; // another lane was faster
                     }
                     match balancer.enqueue(index, wanted.priority, now, waker().await) {
-                        Ok(ticket) => ticket,
+                        Ok(ticket) => {
+                            let waiting = balancer.waiting(index).into();
+                            backend.servers[index.get()].counts.own().peak_waiting.raise(waiting);
+                            ticket
+                        }
                         // Its queue is full: any other.
                         Err(_) if wanted.server.is_some() || wanted.avoid != Some(index) => {
                             wanted = Wanted { server: None, avoid: Some(index), ..wanted };
@@ -110,6 +116,7 @@ impl Hold {
                 }
             };
             let waiting = balancer.wait(ticket);
+            backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             let turn = match deadline {
                 None => waiting.await,
                 Some(deadline) => {
@@ -127,10 +134,11 @@ impl Hold {
     /// The server counts the stream already.
     fn taken(local: &Rc<Local>, backend: &Backend, index: Index) -> Self {
         let entry = local.streams.begin(backend.servers[index.get()].number);
-        let hold = Self { local: local.clone(), backend: backend.number, index, entry };
+        let hold = Self { local: local.clone(), backend: backend.number, index, entry, since: local.here().now() };
         let counts = hold.server().counts.own();
-        counts.streams.add(1);
+        counts.begin();
         counts.chosen.add(1);
+        backend.counts.own().chosen.add(1);
         hold
     }
 
@@ -166,7 +174,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.local.streams.leave(self.entry);
-        self.server().counts.own().streams_ended.add(1);
+        self.server().counts.own().end(self.local.here().now().since(self.since));
         self.backend().balancer.release(self.index);
     }
 }

@@ -122,6 +122,7 @@ impl Future for Session {
                 State::Begins(_) => {
                     let State::Begins(incoming) = std::mem::replace(state, State::Over) else { continue };
                     of.local.begun();
+                    of.ticket.begin_session();
                     *state = of.begin(incoming);
                 }
                 State::Rests(rest) => {
@@ -213,7 +214,10 @@ fn rule(
             Some(greeted)
         }
         entrance => {
-            frontend.counts.own().connections_denied.add(1);
+            let counts = frontend.counts.own();
+            let early = std::ptr::eq(rules, &*frontend.rules.connection);
+            let denied = if early { &counts.connections_denied } else { &counts.sessions_denied };
+            denied.add(1);
             if entrance == Entrance::Dropped {
                 client.vanish();
             }

@@ -53,9 +53,10 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
                     Termination::new(Cause::ServerLeft, Phase::Connect)
                 }
                 Some(backend) => {
-                    backend.counts.own().streams.add(1);
+                    let begun = local.here().now();
+                    backend.counts.own().begin();
                     let ended = stream.serve(backend, &mut client).await;
-                    backend.counts.own().streams_ended.add(1);
+                    backend.counts.own().end(local.here().now().since(begun));
                     ended
                 }
             }
@@ -183,6 +184,8 @@ impl Stream<'_> {
         };
         let Attempt { connection, hold, reused: _, pains } = attempt;
         self.record.pains(pains);
+        backend.counts.own().reached(&pains);
+        hold.server().counts.own().reached(&pains);
         self.server = Some(hold.server().index);
         if let Some(log) = frontend.log.as_ref().filter(|log| log.early) {
             self.record.write(log, self.facts, Some(backend), Some(hold.server()), local.here().now());
@@ -256,11 +259,21 @@ impl Stream<'_> {
         let ended = pair.forward(first, looked, splicing, count).await;
         if ended.cause == Cause::Refused {
             backend.counts.own().responses_denied.add(1);
+            server.counts.own().responses_denied.add(1);
         }
         (self.record.up, self.record.down) = pair.bytes();
-        if matches!(ended.cause, Cause::ServerLeft | Cause::ServerSilent) {
-            backend.counts.own().response_errors.add(1);
-            server.counts.own().response_errors.add(1);
+        match ended.cause {
+            Cause::ServerLeft | Cause::ServerSilent => {
+                backend.counts.own().response_errors.add(1);
+                server.counts.own().response_errors.add(1);
+                backend.counts.own().server_aborts.add(1);
+                server.counts.own().server_aborts.add(1);
+            }
+            Cause::ClientLeft | Cause::ClientSilent => {
+                backend.counts.own().client_aborts.add(1);
+                server.counts.own().client_aborts.add(1);
+            }
+            _ => {}
         }
         ended
     }

@@ -1,0 +1,103 @@
+//! Limits that are changed at run time, and counters that begin anew.
+
+use super::Call;
+use manylane_sched::{Class, Remote, TaskKind};
+
+static FORGET: TaskKind = TaskKind::new("clear counters");
+
+/// A number of connections; nothing when the word is none, which was told.
+fn count(call: &mut Call<'_, '_>, word: &str, sentence: &str) -> Option<u32> {
+    let count = word.parse().ok();
+    if count.is_none() {
+        call.error(sentence);
+    }
+    count
+}
+
+/// `set maxconn global`
+pub(super) fn set_maxconn_global(call: &mut Call<'_, '_>) {
+    let word = call.word(0).to_owned();
+    let Some(wanted) = count(call, &word, "Expects an integer value.") else { return };
+    let hard = call.generation.hard_maxconn;
+    let wanted = if wanted == 0 { hard } else { u64::from(wanted) };
+    if wanted > hard {
+        return call.error(&format!("Value out of range: the process was started for {hard} connections."));
+    }
+    call.generation.places.set_most(wanted);
+}
+
+/// `set maxconn frontend`
+pub(super) fn set_maxconn_frontend(call: &mut Call<'_, '_>) {
+    let (name, word) = (call.word(0).to_owned(), call.word(1).to_owned());
+    let id = name.strip_prefix('#').and_then(|number| number.parse::<u32>().ok());
+    let frontends = &call.generation.frontends;
+    let found = frontends.iter().find(|own| id.map_or(*own.name == *name, |id| own.id == id));
+    let Some(frontend) = found else {
+        let wrong = if name.is_empty() { "A frontend name is expected." } else { "No such frontend." };
+        return call.error(wrong);
+    };
+    if word.is_empty() {
+        return call.error("Integer value expected.");
+    }
+    let Some(wanted) = count(call, &word, "Integer value expected.") else { return };
+    // 0 lets nobody in with HAProxy; here it would be no limit.
+    if wanted == 0 {
+        return call.error("A limit of 0 lets nobody in: use a number from 1.");
+    }
+    frontend.places.set_most(wanted.into());
+}
+
+/// `set rate-limit connections global`, `set rate-limit sessions global`
+pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
+    let rate = match call.word(0) {
+        "connections" => &call.generation.connection_rate,
+        "sessions" => &call.generation.session_rate,
+        "http-compression" | "ssl-sessions" => {
+            return call.error("There is neither compression nor TLS here yet, whose rate could be limited.");
+        }
+        _ => {
+            return call
+                .error("'set rate-limit' only supports 'connections', 'sessions', 'ssl-sessions', and 'http-compression'.");
+        }
+    };
+    if call.word(1) != "global" {
+        return call.error("'set rate-limit connections' only supports 'global'.");
+    }
+    let word = call.word(2).to_owned();
+    if let Some(wanted) = count(call, &word, "Expects an integer value.") {
+        rate.set_most(wanted);
+    }
+}
+
+/// `clear counters`: peaks; with `all` everything that was counted.
+pub(super) fn clear(call: &mut Call<'_, '_>, all: bool) {
+    let generation = call.generation;
+    for frontend in &generation.frontends {
+        frontend.counts.forget_most();
+        if all {
+            frontend.counts.clear();
+        }
+    }
+    for backend in &generation.backends {
+        backend.counts.forget_most();
+        backend.servers.iter().for_each(|server| server.counts.forget_most());
+        if all {
+            backend.counts.clear();
+            backend.servers.iter().for_each(|server| server.counts.clear());
+        }
+    }
+    // Peaks are each lane's own, and only that lane may write them.
+    for lane in manylane_sched::report() {
+        let generation = call.control.generation();
+        let forget = async move {
+            generation.frontends.iter().for_each(|frontend| frontend.counts.own().forget_peaks());
+            for backend in &generation.backends {
+                backend.counts.own().forget_peaks();
+                backend.servers.iter().for_each(|server| server.counts.own().forget_peaks());
+            }
+        };
+        if Remote::new(lane.lane).spawn(&FORGET, Class::Bulk, forget).is_err() {
+            return call.error("A lane has no memory left for one more task: not all peaks are cleared.");
+        }
+    }
+}

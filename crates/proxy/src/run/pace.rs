@@ -1,0 +1,47 @@
+//! Looks at all counters once a second: see [`crate::pace`]. The first lane of a generation does it.
+
+use super::local::Local;
+use manylane_sched::{Here, Time};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// Servers that are looked at before others have their turn.
+const AT_ONCE: usize = 64;
+
+/// Looks until the generation stops.
+pub(super) async fn watch(local: Rc<Local>) {
+    let here = local.here();
+    while !sleep(&local, here).await {
+        let now = here.now();
+        look(&local, here, now).await;
+    }
+}
+
+/// Whether the generation stopped meanwhile.
+async fn sleep(local: &Local, here: Here) -> bool {
+    let mut sleep = here.sleep(EVERY);
+    let mut stopping = local.stopping.waiter();
+    poll_fn(|context| match stopping.poll(context) {
+        Poll::Ready(()) => Poll::Ready(true),
+        Poll::Pending => Pin::new(&mut sleep).poll(context).map(|()| false),
+    })
+    .await
+}
+
+async fn look(local: &Local, here: Here, now: Time) {
+    for frontend in &local.generation.frontends {
+        frontend.counts.look(now);
+    }
+    for backend in &local.generation.backends {
+        backend.counts.look(now);
+        for servers in backend.servers.chunks(AT_ONCE) {
+            servers.iter().for_each(|server| server.counts.look(now));
+            here.yield_now().await;
+        }
+    }
+}
