@@ -5,6 +5,7 @@
 mod commands;
 mod level;
 mod line;
+mod metrics;
 mod process;
 mod reply;
 mod serve;
@@ -14,6 +15,7 @@ pub use level::Level;
 #[doc(hidden)]
 pub use line::parse;
 pub use line::{LONGEST_LINE, LONGEST_PAYLOAD};
-pub use process::{Process, Reload};
+pub use metrics::Metrics;
+pub use process::{Facts, Process, Reload};
 pub use reply::SLICE;
 pub use serve::{Control, MOST_CLIENTS, bind};

@@ -7,8 +7,9 @@ use std::time::{Instant, SystemTime};
 /// Reads the configuration again and has the new generation serve: what it says of that, or why everything is as before.
 pub type Reload = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
-/// Facts that the program knows at its start, and what it can be asked for.
-pub struct Process {
+/// Facts that the program knows at its start.
+#[derive(Clone, Debug)]
+pub struct Facts {
     /// Its version.
     pub version: &'static str,
     /// Lanes that serve.
@@ -21,12 +22,18 @@ pub struct Process {
     pub started: Instant,
     /// The same, as a date.
     pub since: SystemTime,
+}
+
+/// Facts that the program knows at its start, and what it can be asked for.
+pub struct Process {
+    /// The facts.
+    pub facts: Facts,
     /// `reload`
     pub reload: Reload,
 }
 
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Process({}, {} lanes)", self.version, self.lanes)
+        write!(f, "Process({}, {} lanes)", self.facts.version, self.facts.lanes)
     }
 }

@@ -8,7 +8,7 @@ use manylane_config::diag::{Check, ExitCode as Code, Severity, Verdict};
 use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
 use manylane_config::{load, reference};
-use manylane_control::Control;
+use manylane_control::{Control, Facts, Metrics};
 use manylane_io::{Choice, Io, Kind};
 use manylane_proxy::generation::Wishes;
 use manylane_proxy::{BoundListener, Generation};
@@ -223,19 +223,20 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             say::notice(format_args!("{lanes} lanes are ready"));
         }
     };
+    let facts = Facts {
+        version: env!("CARGO_PKG_VERSION"),
+        lanes,
+        megabytes: arguments.megabytes,
+        descriptors: system::descriptors(),
+        started: Instant::now(),
+        since: SystemTime::now(),
+    };
+    generation.pages = Some(Arc::new(Metrics::new(facts.clone())));
     let generation = Arc::new(generation);
     let current = Rc::new(RefCell::new(generation.clone()));
     let control = Control::new(
         current.clone(),
-        manylane_control::Process {
-            version: env!("CARGO_PKG_VERSION"),
-            lanes,
-            megabytes: arguments.megabytes,
-            descriptors: system::descriptors(),
-            started: Instant::now(),
-            since: SystemTime::now(),
-            reload: Box::new(|| Box::pin(supervise::reload())),
-        },
+        manylane_control::Process { facts, reload: Box::new(|| Box::pin(supervise::reload())) },
     );
     let services = Some(Box::new(move |io: &Io| control.serve(io, sockets)) as Services);
     let again = arguments.clone();

@@ -19,6 +19,7 @@ sockets! {
     mod http;
     mod log;
     pub mod pace;
+    pub mod pages;
     mod rules;
     mod run;
     mod server;

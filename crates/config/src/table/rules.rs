@@ -140,7 +140,7 @@ static ACTIONS: &[Action] = &[
     act("tarpit", "q"),
     none("track-sc", "cstqp", TABLES),
     act("unset-var(", "cstrqpa"),
-    none("use-service", "tq", "services inside of rules are not built yet"),
+    act("use-service", "tq"),
     act("wait-for-body", "qp"),
     act("wait-for-handshake", "q"),
 ];

@@ -7,11 +7,11 @@ macro_rules! columns {
         /// A column. Some are never filled.
         #[allow(dead_code)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Column {
+        pub(crate) enum Column {
             $($variant),*
         }
 
-        pub(super) static COLUMNS: &[Field] =
+        pub(crate) static COLUMNS: &[Field] =
             &[$(Field { place: Column::$variant as u32, name: $name, tags: $tags, help: $help }),*];
     };
 }

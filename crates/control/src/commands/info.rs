@@ -2,6 +2,8 @@
 
 use super::Call;
 use super::values::{Field, Form, Value};
+use crate::process::Facts;
+use manylane_proxy::Generation;
 use std::fmt::Write;
 
 macro_rules! fields {
@@ -11,7 +13,7 @@ macro_rules! fields {
 }
 
 /// HAProxy's fields that are known here, at HAProxy's places.
-static FIELDS: &[Field] = fields! {
+pub(crate) static FIELDS: &[Field] = fields! {
     0 "Name" "POS" "Product name";
     1 "Version" "POS" "Product version";
     3 "Nbthread" "CGS" "Lanes";
@@ -47,9 +49,9 @@ static FIELDS: &[Field] = fields! {
     70 "Start_time_sec" "MDP" "When it started, in seconds since 1970";
 };
 
-fn value(call: &Call<'_, '_>, name: &str) -> Option<Value> {
+/// What a field says now.
+pub(crate) fn value(generation: &Generation, process: &Facts, name: &str) -> Option<Value> {
     use Value::{Number32, Number64, Text};
-    let (generation, process) = (call.generation, call.control.process());
     let up = process.started.elapsed().as_secs();
     let frontends = &generation.frontends;
     let pools = || manylane_pool::report();
@@ -117,7 +119,7 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     let Some(form) = Form::read(call, words, &["typed", "json", "desc"]) else { return };
     let mut objects = Vec::new();
     for field in FIELDS {
-        let Some(value) = value(call, field.name) else { continue };
+        let Some(value) = value(call.generation, &call.control.process().facts, field.name) else { continue };
         if form.json {
             objects.push(serde_json::Value::Object(field.json(&value)));
             continue;

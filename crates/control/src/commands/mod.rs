@@ -1,16 +1,16 @@
 //! The commands: one table of words, levels and helps; who runs each is in the files beside.
 
-mod columns;
+pub(crate) mod columns;
 mod help;
-mod info;
+pub(crate) mod info;
 mod lanes;
 mod limits;
 mod patterns;
 mod server;
-mod stat;
+pub(crate) mod stat;
 mod state;
 mod unbuilt;
-mod values;
+pub(crate) mod values;
 
 use crate::level::{Level, Marks, Severity};
 use crate::reply::{Gone, Reply};
@@ -271,7 +271,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::ShowServersState => state::states(call).await?,
         Action::ShowStat => stat::show(call).await?,
         Action::ShowVersion => {
-            let version = call.control.process().version;
+            let version = call.control.process().facts.version;
             call.info(version);
         }
     }

@@ -18,7 +18,7 @@ use Value::{Number32, Number64, Text};
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Frontend = 0,
     Backend = 1,
     Server = 2,
@@ -43,11 +43,11 @@ impl Kind {
 }
 
 /// A line: a value for each column that has one.
-struct Line {
+pub(crate) struct Line {
     kind: Kind,
     proxy: u32,
     server: u32,
-    values: Vec<Option<Value>>,
+    pub(crate) values: Vec<Option<Value>>,
 }
 
 impl Line {
@@ -169,7 +169,8 @@ const RESPONSES: &[(Column, &str)] = &[
     (Column::HrspOther, "responses_other"),
 ];
 
-fn frontend(frontend: &Frontend, process_most: u64) -> Line {
+/// The line of a frontend.
+pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     let mut line = Line::new(Kind::Frontend, (frontend.id, &frontend.name), (0, "FRONTEND"), frontend.mode);
     let sums = Sums::of(&frontend.counts);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
@@ -217,7 +218,7 @@ fn frontend(frontend: &Frontend, process_most: u64) -> Line {
 /// `status` of a server.
 ///
 /// `health` is that of the server that is looked after: the end of the chain, where it tracks another one, which `via` names.
-pub(super) fn status(standing: Standing, health: Option<&Health>, via: Option<&str>) -> String {
+pub(crate) fn status(standing: Standing, health: Option<&Health>, via: Option<&str>) -> String {
     let word = match (standing.admin(), standing.operation) {
         (Admin::Maintenance, _) if standing.inherited == Admin::Maintenance => {
             return format!("MAINT (via {})", via.unwrap_or_default());
@@ -264,7 +265,7 @@ fn checked(line: &mut Line, report: &Report) {
 }
 
 /// Where a server is, as addresses are shown.
-pub(super) fn address(place: &ServerPlace) -> Option<String> {
+pub(crate) fn address(place: &ServerPlace) -> Option<String> {
     match place {
         ServerPlace::At(Endpoint::Unix(_) | Endpoint::Abstract(_)) => Some("unix".into()),
         ServerPlace::At(endpoint) => Some(endpoint.to_string()),
@@ -272,7 +273,8 @@ pub(super) fn address(place: &ServerPlace) -> Option<String> {
     }
 }
 
-fn server(generation: &Generation, backend: &Backend, index: Index, server: &Server) -> Line {
+/// The line of a server.
+pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, server: &Server) -> Line {
     let mut line =
         Line::new(Kind::Server, (backend.id, &backend.name), (server.id, &server.name), backend.mode);
     let sums = Sums::of(&server.counts);
@@ -358,7 +360,8 @@ fn server(generation: &Generation, backend: &Backend, index: Index, server: &Ser
     line
 }
 
-fn backend(backend: &Backend, form: Form) -> Line {
+/// The line of a backend.
+pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
     let mut line = Line::new(Kind::Backend, (backend.id, &backend.name), (0, "BACKEND"), backend.mode);
     let sums = Sums::of(&backend.counts);
     let servers = backend.balancer.servers();
@@ -455,7 +458,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let (wanted, words) = Wanted::read(call.words);
     let Some(form) = Form::read(call, words, &["typed", "json", "desc", "up", "no-maint"]) else {
         return Ok(());

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Text(String),
     Number32(u64),
     Number64(u64),
@@ -23,7 +23,7 @@ impl Value {
         }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Number32(n) | Self::Number64(n) => n.to_string(),
@@ -42,22 +42,22 @@ impl Value {
 
 /// A column, or a line of `show info`: its place among HAProxy's, its name, its tags, and what it says.
 #[derive(Debug)]
-pub(super) struct Field {
-    pub(super) place: u32,
-    pub(super) name: &'static str,
+pub(crate) struct Field {
+    pub(crate) place: u32,
+    pub(crate) name: &'static str,
     /// Origin, nature, scope: a letter each.
-    pub(super) tags: &'static str,
-    pub(super) help: &'static str,
+    pub(crate) tags: &'static str,
+    pub(crate) help: &'static str,
 }
 
 impl Field {
     /// `MCP:u64:17`
-    pub(super) fn typed(&self, value: &Value) -> String {
+    pub(crate) fn typed(&self, value: &Value) -> String {
         format!("{}:{}:{}", self.tags, value.kind(), value.text())
     }
 
     /// The field's part of a JSON object.
-    pub(super) fn json(&self, value: &Value) -> serde_json::Map<String, serde_json::Value> {
+    pub(crate) fn json(&self, value: &Value) -> serde_json::Map<String, serde_json::Value> {
         let mut letters = self.tags.chars();
         let mut next = || letters.next().unwrap_or('-');
         let origin = match next() {
@@ -105,19 +105,19 @@ impl Field {
 
 /// The form that a command's words ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Form {
-    pub(super) typed: bool,
-    pub(super) json: bool,
-    pub(super) described: bool,
+pub(crate) struct Form {
+    pub(crate) typed: bool,
+    pub(crate) json: bool,
+    pub(crate) described: bool,
     /// `up`: only what is up.
-    pub(super) up: bool,
+    pub(crate) up: bool,
     /// `no-maint`: nothing in maintenance.
-    pub(super) no_maintenance: bool,
+    pub(crate) no_maintenance: bool,
 }
 
 impl Form {
     /// Reads `words`; one that is none of them is told.
-    pub(super) fn read(call: &mut Call<'_, '_>, words: &[String], known: &[&str]) -> Option<Self> {
+    pub(crate) fn read(call: &mut Call<'_, '_>, words: &[String], known: &[&str]) -> Option<Self> {
         let mut form = Self::default();
         for word in words {
             if !known.contains(&&**word) {

@@ -46,6 +46,7 @@ pub use server::{HashKey, SendHeader, Server, ServerPlace};
 pub use track::ServerNumber;
 pub(crate) use track::{follow, operation};
 
+use crate::pages::Pages;
 use crate::places::Places;
 use crate::rate::Rate;
 use manylane_config::diag::Diagnostics;
@@ -90,6 +91,8 @@ pub struct Generation {
     pub session_rate: Rate,
     /// `maxconn` as it was at the start.
     pub hard_maxconn: u64,
+    /// Who makes the program's own pages: set by the program before the generation serves.
+    pub pages: Option<Arc<dyn Pages>>,
     /// What becomes of places that are shared with the generation before.
     bounds: Vec<(Arc<Places>, u64)>,
     /// Their numbers.
@@ -149,6 +152,7 @@ impl Generation {
         let expressions = proxies.expressions.take().expect("the proxies were read");
         let generation = Self {
             process,
+            pages: None,
             bounds: Vec::new(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),

@@ -10,6 +10,7 @@ mod pump;
 mod request;
 mod rest;
 mod ruled;
+mod service;
 
 use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, Frontend, Listener};

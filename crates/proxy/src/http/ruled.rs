@@ -315,9 +315,17 @@ impl Session<'_> {
         &mut self,
         asking: &Asking,
         backend: Option<&Backend>,
-        answer: Answer,
+        mut answer: Answer,
         bodyless: bool,
     ) -> After {
+        if let Answer::Metrics(query) = &answer {
+            let generation = &self.local.generation;
+            let page = generation.pages.as_ref().ok_or(503).and_then(|pages| pages.metrics(generation, query));
+            match page {
+                Ok(page) => return self.serve_page(asking, backend, page, bodyless).await,
+                Err(status) => answer = Answer::Usual(status),
+            }
+        }
         let mut status = 0;
         let made = self.fitted(asking, backend, answer, bodyless, &mut status);
         match made {
@@ -360,6 +368,7 @@ impl Session<'_> {
             }
             Answer::Whole(_, bytes) => answer::from_file(&bytes)?,
             Answer::Own(head, body) => answer::sized(*head, body)?,
+            Answer::Metrics(_) => return Err(NoAnswer), // it is made in parts
         };
         let made = head.status();
         let memory = &self.scopes.memory;

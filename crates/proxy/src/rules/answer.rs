@@ -26,6 +26,8 @@ pub(crate) enum Answer {
     Own(Box<Head>, Chain),
     /// A whole message of a file, in answer to this status.
     Whole(u16, Box<[u8]>),
+    /// What counters say, as this query asks for it.
+    Metrics(Box<[u8]>),
 }
 
 /// `return`, `deny` with an answer of its own, `http-error`.

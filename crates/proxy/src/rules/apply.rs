@@ -225,6 +225,11 @@ fn one(
             walk.at = walk.rules.len();
         }
         Action::Deny(status) => return Ok(Some(Verdict::Answer(End::Denied, Answer::Usual(*status)))),
+        Action::Metrics => {
+            let target = head.target();
+            let query = memchr::memchr(b'?', target).map_or(&[][..], |mark| &target[mark + 1..]);
+            return Ok(Some(Verdict::Answer(End::Answered, Answer::Metrics(query.into()))));
+        }
         Action::Reply(end, reply) => {
             return answer::reply(facts, now, reply).map(|answer| Some(Verdict::Answer(*end, answer)));
         }

@@ -73,7 +73,17 @@ fn blocking() -> Arc<BlockingPool> {
     POOL.get_or_init(|| Arc::new(BlockingPool::default())).clone()
 }
 
+/// Threads that make pages, and pages that wait for one: of the whole process.
+const PAGE_THREADS: usize = 2;
+const PAGES_WAITING: usize = 256;
+
 impl Local {
+    /// Where pages are made, which takes long.
+    pub(crate) fn aside(&self) -> &'static BlockingPool {
+        static POOL: OnceLock<BlockingPool> = OnceLock::new();
+        POOL.get_or_init(|| BlockingPool::new(PAGE_THREADS, PAGES_WAITING))
+    }
+
     /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
     /// [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {

@@ -69,6 +69,11 @@ impl Reader<'_, '_, '_> {
             ("wait-for-handshake", []) => return None, // whatever handshakes there are were waited for before
             ("pause", [_, ..]) => Action::Pause(self.time(arguments, place)?),
             ("wait-for-body", _) => self.wait_for_body(rule, arguments)?,
+            ("use-service", [name]) if *name == *"prometheus-exporter" => Action::Metrics,
+            ("use-service", [name]) => {
+                let message = format!("knows no service '{}': only 'prometheus-exporter' is there", name.shown());
+                return self.wrong(rule, name.pos(), &message);
+            }
             ("do-log", []) => Action::DoLog,
             ("add-acl(" | "del-acl(" | "del-map(", [key]) => self.change_list(rule, name, key, None, place)?,
             ("set-map(", [key, value]) => self.change_list(rule, name, key, Some(value), place)?,

@@ -69,6 +69,8 @@ pub enum Action {
     Reply(End, Box<Reply>),
     /// `deny` without more: the answer with this status.
     Deny(u16),
+    /// `use-service prometheus-exporter`
+    Metrics,
     /// The realm.
     Auth(Box<[u8]>),
     Redirect(Box<Redirect>),

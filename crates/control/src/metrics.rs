@@ -1,0 +1,486 @@
+//! What counters say, for Prometheus: names, types and labels of HAProxy's exporter, values of `show info` and `show stat`.
+
+use crate::commands::columns::{COLUMNS, Column};
+use crate::commands::info;
+use crate::commands::stat::{self, Line};
+use crate::commands::values::{Form, Value};
+use crate::process::Facts;
+use manylane_proxy::Generation;
+use manylane_proxy::pages::{PART, Page, Pages, Parts};
+use manylane_sync::Arc;
+use std::fmt::Write;
+
+const FRONTENDS: u8 = 1;
+const BACKENDS: u8 = 2;
+const SERVERS: u8 = 4;
+
+/// No value.
+const NONE: i64 = i64::MIN;
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Plain,
+    /// Of milliseconds: seconds.
+    Millis,
+    /// One for each class of status codes.
+    Codes,
+    /// One for each state, of which one is 1.
+    State,
+    /// One for each outcome of a check, of which one is 1.
+    Check,
+    /// How many servers are in each state.
+    ServerStates,
+    /// How many servers' last checks came to each outcome.
+    ServerChecks,
+}
+
+/// A metric of proxies or servers.
+struct Metric {
+    name: &'static str,
+    kind: &'static str,
+    column: Column,
+    /// Whose it is.
+    of: u8,
+    shape: Shape,
+}
+
+macro_rules! metrics {
+    ($($name:literal $kind:ident $column:ident $of:literal $shape:ident;)*) => {
+        &[$(Metric {
+            name: $name,
+            kind: stringify!($kind),
+            column: Column::$column,
+            of: of($of),
+            shape: Shape::$shape,
+        }),*]
+    };
+}
+
+const fn of(letters: &str) -> u8 {
+    let (letters, mut bits, mut at) = (letters.as_bytes(), 0, 0);
+    while at < letters.len() {
+        bits |= match letters[at] {
+            b'f' => FRONTENDS,
+            b'b' => BACKENDS,
+            _ => SERVERS,
+        };
+        at += 1;
+    }
+    bits
+}
+
+static METRICS: &[Metric] = metrics! {
+    "current_queue" gauge Qcur "bs" Plain;
+    "max_queue" gauge Qmax "bs" Plain;
+    "current_sessions" gauge Scur "fbs" Plain;
+    "max_sessions" gauge Smax "fbs" Plain;
+    "limit_sessions" gauge Slim "fbs" Plain;
+    "sessions_total" counter Stot "fbs" Plain;
+    "bytes_in_total" counter Bin "fbs" Plain;
+    "bytes_out_total" counter Bout "fbs" Plain;
+    "requests_denied_total" counter Dreq "fb" Plain;
+    "responses_denied_total" counter Dresp "fbs" Plain;
+    "request_errors_total" counter Ereq "f" Plain;
+    "connection_errors_total" counter Econ "bs" Plain;
+    "response_errors_total" counter Eresp "bs" Plain;
+    "retry_warnings_total" counter Wretr "bs" Plain;
+    "redispatch_warnings_total" counter Wredis "bs" Plain;
+    "status" gauge Status "fbs" State;
+    "weight" gauge Weight "bs" Plain;
+    "active_servers" gauge Act "b" Plain;
+    "backup_servers" gauge Bck "b" Plain;
+    "check_failures_total" counter Chkfail "s" Plain;
+    "check_up_down_total" counter Chkdown "bs" Plain;
+    "check_last_change_seconds" gauge Lastchg "bs" Plain;
+    "downtime_seconds_total" counter Downtime "bs" Plain;
+    "queue_limit" gauge Qlimit "s" Plain;
+    "current_throttle" gauge Throttle "s" Plain;
+    "loadbalanced_total" counter Lbtot "bs" Plain;
+    "limit_session_rate" gauge RateLim "f" Plain;
+    "max_session_rate" gauge RateMax "fbs" Plain;
+    "check_status" gauge CheckStatus "s" Check;
+    "check_code" gauge CheckCode "s" Plain;
+    "check_duration_seconds" gauge CheckDuration "s" Millis;
+    "http_responses_total" counter Hrsp1xx "fbs" Codes;
+    "http_requests_rate_max" gauge ReqRateMax "f" Plain;
+    "http_requests_total" counter ReqTot "fb" Plain;
+    "client_aborts_total" counter CliAbrt "bs" Plain;
+    "server_aborts_total" counter SrvAbrt "bs" Plain;
+    "http_comp_bytes_in_total" counter CompIn "fb" Plain;
+    "http_comp_bytes_out_total" counter CompOut "fb" Plain;
+    "http_comp_bytes_bypassed_total" counter CompByp "fb" Plain;
+    "http_comp_responses_total" counter CompRsp "fb" Plain;
+    "last_session_seconds" gauge Lastsess "bs" Plain;
+    "queue_time_average_seconds" gauge Qtime "bs" Millis;
+    "connect_time_average_seconds" gauge Ctime "bs" Millis;
+    "response_time_average_seconds" gauge Rtime "bs" Millis;
+    "total_time_average_seconds" gauge Ttime "bs" Millis;
+    "connections_rate_max" gauge ConnRateMax "f" Plain;
+    "connections_total" counter ConnTot "f" Plain;
+    "intercepted_requests_total" counter Intercepted "f" Plain;
+    "denied_connections_total" counter Dcon "f" Plain;
+    "denied_sessions_total" counter Dses "f" Plain;
+    "connection_attempts_total" counter Connect "bs" Plain;
+    "connection_reuses_total" counter Reuse "bs" Plain;
+    "http_cache_lookups_total" counter CacheLookups "fb" Plain;
+    "http_cache_hits_total" counter CacheHits "fb" Plain;
+    "idle_connections_current" gauge SrvIcur "s" Plain;
+    "idle_connections_limit" gauge SrcIlim "s" Plain;
+    "max_queue_time_seconds" gauge QtimeMax "bs" Millis;
+    "max_connect_time_seconds" gauge CtimeMax "bs" Millis;
+    "max_response_time_seconds" gauge RtimeMax "bs" Millis;
+    "max_total_time_seconds" gauge TtimeMax "bs" Millis;
+    "internal_errors_total" counter Eint "fbs" Plain;
+    "unsafe_idle_connections_current" gauge IdleConnCur "s" Plain;
+    "safe_idle_connections_current" gauge SafeConnCur "s" Plain;
+    "used_connections_current" gauge UsedConnCur "s" Plain;
+    "need_connections_current" gauge NeedConnEst "s" Plain;
+    "uweight" gauge Uweight "bs" Plain;
+    "agg_server_status" gauge AggServerStatus "b" ServerStates;
+    "agg_server_check_status" gauge AggServerCheckStatus "b" ServerStates;
+    "agg_check_status" gauge AggCheckStatus "b" ServerChecks;
+};
+
+/// Fields of `show info`: name there, of the metric, and its type.
+static PROCESS: &[(&str, &str, &str)] = &[
+    ("Nbthread", "nbthread", "gauge"),
+    ("Nbproc", "nbproc", "gauge"),
+    ("Process_num", "relative_process_id", "gauge"),
+    ("Uptime_sec", "uptime_seconds", "gauge"),
+    ("PoolFailed", "pool_failures_total", "counter"),
+    ("Ulimit-n", "max_fds", "gauge"),
+    ("Maxsock", "max_sockets", "gauge"),
+    ("Maxconn", "max_connections", "gauge"),
+    ("Hard_maxconn", "hard_max_connections", "gauge"),
+    ("CurrConns", "current_connections", "gauge"),
+    ("CumConns", "connections_total", "counter"),
+    ("CumReq", "requests_total", "counter"),
+    ("ConnRate", "current_connection_rate", "gauge"),
+    ("ConnRateLimit", "limit_connection_rate", "gauge"),
+    ("SessRate", "current_session_rate", "gauge"),
+    ("SessRateLimit", "limit_session_rate", "gauge"),
+    ("Tasks", "current_tasks", "gauge"),
+    ("Run_queue", "current_run_queue", "gauge"),
+    ("Listeners", "listeners", "gauge"),
+    ("DroppedLogs", "dropped_logs_total", "counter"),
+    ("TotalBytesOut", "bytes_out_total", "counter"),
+    ("PoolAlloc_bytes", "pool_allocated_bytes", "gauge"),
+    ("PoolUsed_bytes", "pool_used_bytes", "gauge"),
+    ("Start_time_sec", "start_time_seconds", "gauge"),
+];
+
+const STATES: &[&str] = &["DOWN", "UP", "MAINT", "DRAIN", "NOLB"];
+const CHECKS: &[&str] = &[
+    "HANA", "SOCKERR", "L4OK", "L4TOUT", "L4CON", "L6OK", "L6TOUT", "L6RSP", "L7TOUT", "L7RSP", "L7OK",
+    "L7OKC", "L7STS", "PROCERR", "PROCTOUT", "PROCOK",
+];
+const CODES: &[&str] = &["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+
+/// Makes the metrics of a process.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    facts: Facts,
+}
+
+impl Metrics {
+    /// Of the process of these facts.
+    pub fn new(facts: Facts) -> Self {
+        Self { facts }
+    }
+}
+
+/// What a query asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scope {
+    process: bool,
+    /// Of [`FRONTENDS`] and the others.
+    of: u8,
+    no_maintenance: bool,
+}
+
+impl Scope {
+    /// Nothing when it names a scope that is not there.
+    fn read(query: &[u8]) -> Option<Self> {
+        let mut scope = Self { process: false, of: 0, no_maintenance: false };
+        let mut any = false;
+        for part in query.split(|byte| *byte == b'&') {
+            match part {
+                b"no-maint" => scope.no_maintenance = true,
+                _ => {
+                    let Some(name) = part.strip_prefix(b"scope=") else { continue };
+                    any = true;
+                    match name {
+                        b"" => {}
+                        b"*" => (scope.process, scope.of) = (true, FRONTENDS | BACKENDS | SERVERS),
+                        b"global" => scope.process = true,
+                        b"frontend" => scope.of |= FRONTENDS,
+                        b"backend" => scope.of |= BACKENDS,
+                        b"server" => scope.of |= SERVERS,
+                        b"listener" | b"sticktable" => {} // nothing is counted of these
+                        _ => return None,
+                    }
+                }
+            }
+        }
+        if !any {
+            (scope.process, scope.of) = (true, FRONTENDS | BACKENDS | SERVERS);
+        }
+        Some(scope)
+    }
+}
+
+impl Pages for Metrics {
+    fn metrics(&self, generation: &Arc<Generation>, query: &[u8]) -> Result<Page, u16> {
+        let scope = Scope::read(query).ok_or(400u16)?;
+        let making = Making {
+            facts: self.facts.clone(),
+            generation: generation.clone(),
+            scope,
+            rows: None,
+            at: (0, 0),
+            begun: false,
+        };
+        Ok(Page { content_type: "text/plain; version=0.0.4", parts: Box::new(making) })
+    }
+}
+
+/// A proxy or a server at one moment.
+struct Row {
+    /// `proxy="a",server="b"`
+    labels: String,
+    /// By metric; [`NONE`] where there is nothing.
+    values: Box<[i64]>,
+    /// Responses by class.
+    codes: [i64; 6],
+    /// Place among [`STATES`].
+    state: Option<usize>,
+    /// Place among [`CHECKS`].
+    check: Option<usize>,
+    /// Of a backend: servers by state, and by outcome of their checks.
+    states: [i64; STATES.len()],
+    checks: [i64; CHECKS.len()],
+}
+
+/// Rows by kind, in the order of names.
+struct Rows {
+    frontends: Vec<Row>,
+    backends: Vec<Row>,
+    servers: Vec<Row>,
+}
+
+/// A page at work.
+struct Making {
+    facts: Facts,
+    generation: Arc<Generation>,
+    scope: Scope,
+    rows: Option<Rows>,
+    /// The kind of rows (0 for frontends, 1 for backends, 2 for servers), and the metric.
+    at: (usize, usize),
+    /// What is of the process was written.
+    begun: bool,
+}
+
+fn number(line: &Line, column: Column) -> i64 {
+    match &line.values[column as usize] {
+        Some(Value::Number32(n) | Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
+        Some(Value::Signed(n)) => *n,
+        Some(Value::Text(_)) | None => NONE,
+    }
+}
+
+fn text(line: &Line, column: Column) -> &str {
+    match &line.values[column as usize] {
+        Some(Value::Text(text)) => text,
+        _ => "",
+    }
+}
+
+impl Row {
+    fn new(line: &Line, server: bool) -> Self {
+        let mut labels = format!("proxy=\"{}\"", escaped(text(line, Column::Pxname)));
+        if server {
+            let _ = write!(labels, ",server=\"{}\"", escaped(text(line, Column::Svname)));
+        }
+        let word = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
+        let status = match text(line, Column::Status) {
+            "OPEN" | "no check" => "UP".to_owned(),
+            other => word(other),
+        };
+        let check = text(line, Column::CheckStatus).trim_start_matches("* ");
+        let first = Column::Hrsp1xx as usize;
+        Self {
+            labels,
+            values: METRICS.iter().map(|metric| number(line, metric.column)).collect(),
+            codes: std::array::from_fn(|place| match &line.values[first + place] {
+                Some(Value::Number32(n) | Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
+                _ => NONE,
+            }),
+            state: STATES.iter().position(|state| *state == status),
+            check: CHECKS.iter().position(|outcome| *outcome == check),
+            states: [0; STATES.len()],
+            checks: [0; CHECKS.len()],
+        }
+    }
+}
+
+/// As the values of labels are written.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+impl Making {
+    fn read(&self) -> Rows {
+        let generation = &self.generation;
+        let mut rows = Rows { frontends: Vec::new(), backends: Vec::new(), servers: Vec::new() };
+        for frontend in &generation.frontends {
+            rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), false));
+        }
+        for backend in &generation.backends {
+            let mut own = Row::new(&stat::backend(backend, Form::default()), false);
+            for server in backend.listed() {
+                let Some(index) = backend.balancer.servers().index(server.index) else { continue };
+                let row = Row::new(&stat::server(generation, backend, index, server), true);
+                if let Some(state) = row.state {
+                    own.states[state] += 1;
+                }
+                if let Some(check) = row.check {
+                    own.checks[check] += 1;
+                }
+                let hidden =
+                    self.scope.no_maintenance && row.state.is_some_and(|state| STATES[state] == "MAINT");
+                if self.scope.of & SERVERS != 0 && !hidden {
+                    rows.servers.push(row);
+                }
+            }
+            rows.backends.push(own);
+        }
+        rows
+    }
+
+    fn process(&self, text: &mut String) {
+        for (field, name, kind) in PROCESS {
+            let help = info::FIELDS.iter().find(|own| own.name == *field).map_or("", |own| own.help);
+            if let Some(value) = info::value(&self.generation, &self.facts, field) {
+                let _ = writeln!(
+                    text,
+                    "# HELP haproxy_process_{name} {help}\n# TYPE haproxy_process_{name} {kind}\nhaproxy_process_{name} {}",
+                    value.text()
+                );
+            }
+        }
+        let _ = writeln!(
+            text,
+            "# HELP haproxy_process_build_info The program\n# TYPE haproxy_process_build_info gauge\nhaproxy_process_build_info{{version=\"{}\"}} 1",
+            escaped(self.facts.version)
+        );
+    }
+}
+
+/// Writes a metric of some rows, with its head.
+fn put(text: &mut String, kind: &str, place: usize, rows: &[Row]) {
+    let metric = &METRICS[place];
+    let name = format!("haproxy_{kind}_{}", metric.name);
+    let mut told = false;
+    let mut sample =
+        |text: &mut String, labels: &str, more: Option<(&str, &str)>, value: &dyn std::fmt::Display| {
+            if !std::mem::replace(&mut told, true) {
+                let help = COLUMNS[metric.column as usize].help;
+                let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", metric.kind);
+            }
+            let _ = match more {
+                None => writeln!(text, "{name}{{{labels}}} {value}"),
+                Some((label, own)) => writeln!(text, "{name}{{{labels},{label}=\"{own}\"}} {value}"),
+            };
+        };
+    for row in rows {
+        let value = row.values[place];
+        match metric.shape {
+            Shape::Plain if value != NONE => sample(text, &row.labels, None, &value),
+            Shape::Millis if value != NONE => {
+                sample(text, &row.labels, None, &format_args!("{:.6}", value as f64 / 1000.0));
+            }
+            Shape::Plain | Shape::Millis => {}
+            Shape::Codes => {
+                for (code, value) in CODES.iter().zip(row.codes).filter(|(_, value)| *value != NONE) {
+                    sample(text, &row.labels, Some(("code", code)), &value);
+                }
+            }
+            Shape::State => {
+                let states = if kind == "server" { STATES } else { &STATES[..2] };
+                for (place, state) in states.iter().enumerate() {
+                    sample(text, &row.labels, Some(("state", state)), &u8::from(row.state == Some(place)));
+                }
+            }
+            Shape::Check => {
+                for (place, outcome) in CHECKS.iter().enumerate().filter(|_| row.check.is_some()) {
+                    sample(text, &row.labels, Some(("state", outcome)), &u8::from(row.check == Some(place)));
+                }
+            }
+            Shape::ServerStates => {
+                for (state, servers) in STATES.iter().zip(row.states) {
+                    sample(text, &row.labels, Some(("state", state)), &servers);
+                }
+            }
+            Shape::ServerChecks => {
+                for (outcome, servers) in CHECKS.iter().zip(row.checks) {
+                    sample(text, &row.labels, Some(("state", outcome)), &servers);
+                }
+            }
+        }
+    }
+}
+
+impl Parts for Making {
+    fn next(&mut self, text: &mut String) -> bool {
+        if !std::mem::replace(&mut self.begun, true) && self.scope.process {
+            self.process(text);
+        }
+        if self.rows.is_none() {
+            self.rows = Some(self.read());
+        }
+        let Some(Rows { frontends, backends, servers }) = &self.rows else { return false };
+        let kinds = [
+            ("frontend", FRONTENDS, frontends),
+            ("backend", BACKENDS, backends),
+            ("server", SERVERS, servers),
+        ];
+        while let Some((kind, of, rows)) = kinds.get(self.at.0) {
+            if text.len() >= PART {
+                return true;
+            }
+            let wanted = self.scope.of & of != 0;
+            match METRICS.get(self.at.1).filter(|_| wanted) {
+                None => self.at = (self.at.0 + 1, 0),
+                Some(metric) => {
+                    if metric.of & of != 0 {
+                        put(text, kind, self.at.1, rows);
+                    }
+                    self.at.1 += 1;
+                }
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_says_what_is_wanted() {
+        let all = Scope { process: true, of: FRONTENDS | BACKENDS | SERVERS, no_maintenance: false };
+        assert_eq!(Scope::read(b""), Some(all));
+        assert_eq!(Scope::read(b"scope=*&x=y"), Some(all));
+        assert_eq!(Scope::read(b"no-maint"), Some(Scope { no_maintenance: true, ..all }));
+        let some = Scope { process: false, of: FRONTENDS | SERVERS, no_maintenance: false };
+        assert_eq!(Scope::read(b"scope=frontend&scope=server"), Some(some));
+        assert_eq!(Scope::read(b"scope=nope"), None);
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escaped("a\\b\"c\nd"), r#"a\\b\"c\nd"#);
+    }
+}

@@ -1,0 +1,38 @@
+//! Answers that the program makes of what it knows, such as its counters for a monitoring system: who makes them is above this room.
+
+use crate::generation::Generation;
+use manylane_sync::Arc;
+use std::fmt;
+
+/// Bytes of a part of a page, about.
+pub const PART: usize = 16_384;
+
+/// Makes pages.
+pub trait Pages: Send + Sync + fmt::Debug {
+    /// What counters say of `generation`, for Prometheus: `http-request use-service prometheus-exporter`. `query` is what follows the question mark
+    /// of the request.
+    ///
+    /// # Errors
+    /// The status of the answer in its place, for a query that asks for nothing that there is.
+    fn metrics(&self, generation: &Arc<Generation>, query: &[u8]) -> Result<Page, u16>;
+}
+
+/// A page, which is made in parts.
+pub struct Page {
+    /// `content-type`
+    pub content_type: &'static str,
+    /// What is in it.
+    pub parts: Box<dyn Parts>,
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Page({})", self.content_type)
+    }
+}
+
+/// Makes the parts of a page, one after another, on a thread for what takes long.
+pub trait Parts: Send {
+    /// Appends the next part, of about [`PART`] bytes. Whether there are more.
+    fn next(&mut self, text: &mut String) -> bool;
+}

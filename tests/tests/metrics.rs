@@ -1,0 +1,109 @@
+//! Metrics for Prometheus: what ours says beside what haproxy's exporter says of the same requests, and whether Prometheus' own tool takes it.
+
+#![allow(clippy::unwrap_used)]
+
+use manylane_tests::case::Case;
+use manylane_tests::client::Got;
+use manylane_tests::message::Message;
+use manylane_tests::program::Which;
+use manylane_tests::run::run;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What differs between two runs, or is not the same by design: parts of names.
+const VARIES: &[&str] = &[
+    "process_",
+    "bytes_",
+    "_seconds",
+    "rate",
+    "_status{proxy=\"back\",server=\"c\"",
+    "agg_",
+    "check_",
+    "max_sessions",
+    "backend_status",
+    "current_sessions",
+    "uweight",
+    "weight{proxy=\"back\"}",
+    "idle_connections",
+    "need_connections",
+    "used_connections",
+];
+
+fn message(got: &Got) -> &Message {
+    match got {
+        Got::Answer(message) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answers(which: &Which) -> Vec<Message> {
+    let case = Case::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metrics.case")).unwrap();
+    run(&case, which).answers.iter().flatten().map(|got| message(got).clone()).collect()
+}
+
+fn text(message: &Message) -> String {
+    String::from_utf8(message.body.clone()).unwrap()
+}
+
+/// Samples by name and labels.
+fn samples(text: &str) -> BTreeMap<&str, &str> {
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' ')).collect()
+}
+
+fn types(text: &str) -> BTreeSet<&str> {
+    text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect()
+}
+
+#[test]
+fn names_types_and_values_are_those_of_haproxy() {
+    let Some(_) = Which::Haproxy.path() else {
+        return eprintln!("NOT SHOWN HERE: haproxy 2.6 is not installed");
+    };
+    let (theirs, ours) = (answers(&Which::Haproxy), answers(&Which::Manylane));
+    let starts = |all: &[Message]| -> Vec<String> {
+        all.iter().map(|message| message.start.split(' ').nth(1).unwrap().to_owned()).collect()
+    };
+    assert_eq!(starts(&ours), ["200", "403", "204", "200", "200", "400", "200"]);
+    assert_eq!(starts(&ours), starts(&theirs));
+    for place in [3, 4] {
+        let (theirs, ours) = (text(&theirs[place]), text(&ours[place]));
+        let unknown: Vec<_> = types(&ours).difference(&types(&theirs)).copied().collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        assert!(types(&ours).len() > 30, "{ours}");
+        let theirs = samples(&theirs);
+        let mut compared = 0;
+        for (name, value) in samples(&ours) {
+            if VARIES.iter().all(|part| !name.contains(part)) {
+                assert_eq!(theirs.get(name), Some(&value), "{name}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 30, "{compared}");
+    }
+    let few = text(&ours[4]);
+    assert!(
+        !few.contains("haproxy_frontend") && !few.contains("server=\"b\"") && few.contains("server=\"a\"")
+    );
+    assert!(ours[6].body.is_empty());
+}
+
+#[test]
+fn the_tool_of_prometheus_takes_them() {
+    if Command::new("promtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
+    {
+        return eprintln!("NOT SHOWN HERE: promtool is not installed");
+    }
+    let page = answers(&Which::Manylane).swap_remove(3);
+    let mut tool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    tool.stdin.take().unwrap().write_all(&page.body).unwrap();
+    let said = tool.wait_with_output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
