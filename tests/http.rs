@@ -534,3 +534,86 @@ fn dynamic_cookies_keep_a_client_at_its_server() {
     }
     assert!(ask("Cookie: SRV=own\r\n").ends_with("own"));
 }
+
+/// One lane: a request whose password is being hashed does not hold up another one, which came later and reaches the server first. Where the lane was
+/// not given a processor until the hash was there, it is tried again.
+#[test]
+fn a_password_is_hashed_beside_the_lane() {
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < common::PATIENCE {
+        let (tell, told) = std::sync::mpsc::channel();
+        let server = origin(move |mut stream| {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut first = String::new();
+            reader.read_line(&mut first).unwrap();
+            let mut line = String::new();
+            while line != "\r\n" {
+                line.clear();
+                reader.read_line(&mut line).unwrap();
+            }
+            tell.send(first).unwrap();
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+        });
+        let (socket, address) = listener();
+        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let users =
+            "userlist u\n user ann password $2b$10$abcdefghijklmnopqrstuu0uIewG7hXDJNtk3ib048WCtX.0JsFiS\n";
+        let rule = " http-request deny if { path /slow } !{ http_auth(u) }\n";
+        let _program = Manylane::start(&format!(
+            "{config} mode http\n{users}listen l\n bind {}\n{rule} server s {server}\n",
+            fd(&socket)
+        ));
+        let (mut slow, mut quick) = (connect(address), connect(address));
+        slow.write_all(b"GET /slow HTTP/1.0\r\nAuthorization: Basic YW5uOkhlbGxvIHdvcmxkIQ==\r\n\r\n")
+            .unwrap();
+        quick.write_all(b"GET /quick HTTP/1.0\r\n\r\n").unwrap();
+        let answers = [read_all(&mut quick), read_all(&mut slow)];
+        assert!(answers.iter().all(|answer| answer.contains(" 200 ")), "{answers:?}");
+        let order = [told.recv().unwrap(), told.recv().unwrap()];
+        if order[0].contains("/quick") {
+            return;
+        }
+    }
+    panic!("the request without a password always came behind the one with");
+}
+
+#[test]
+fn hashed_passwords_are_refused_where_hashing_them_would_hold_up_a_lane() {
+    let users = "userlist u\n user ann password $1$x$fwjfZtMwarkdetsjiQreU1\n";
+    let rule = " tcp-request content reject if !{ http_auth(u) }\n";
+    let config =
+        format!("{DEFAULTS} mode tcp\n{users}listen l\n bind 127.0.0.1:80\n{rule} server s 127.0.0.1:81\n");
+    let refused = common::check(&config, &[]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("'http_auth' is a keyword of HAProxy that this program refuses: in TCP mode"),
+        "{said}"
+    );
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(common::check(&config.replace("mode tcp", "mode http"), &[]).status.success());
+}
+
+#[test]
+fn variables_that_do_not_fit_are_not_set() {
+    for (limit, answer) in [
+        ("txn-max-size 1000", "600--600"),
+        ("sess-max-size 1400", "600-600-"),
+        ("global-max-size 3000", "600-600-"), // of two lanes each has its half
+        ("txn-max-size 0", "600-600-600"),
+    ] {
+        let (socket, address) = listener();
+        let config = DEFAULTS.replace("global\n", &format!("global\n tune.vars.{limit}\n"));
+        let set: String = ["txn.a", "txn.b", "sess.c"]
+            .map(|name| format!(" http-request set-var({name}) req.hdr(x-long)\n"))
+            .concat();
+        let shown = "\"%[var(txn.a),length]-%[var(txn.b),length]-%[var(sess.c),length]\"";
+        let _program = Manylane::start(&format!(
+            "{config} mode http\nlisten l\n bind {}\n{set} http-request return status 200 content-type text/plain lf-string {shown}\n",
+            fd(&socket)
+        ));
+        let mut client = connect(address);
+        write!(client, "GET / HTTP/1.0\r\nX-Long: {}\r\n\r\n", "x".repeat(600)).unwrap();
+        let got = read_all(&mut client);
+        assert!(got.ends_with(&format!("\r\n\r\n{answer}")), "{limit}: {got}");
+    }
+}

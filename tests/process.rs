@@ -42,12 +42,11 @@ fn a_check_knows_users_and_groups() {
 #[test]
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
-        (" close-spread-time 5s\n", "close-spread-time"),
-        (" tune.vars.txn-max-size 1k\n", "tune.vars.txn-max-size"),
+        (" server-state-file x\n", "server-state-file"),
+        (" tune.fail-alloc 1\n", "tune.fail-alloc"),
         ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
         ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),
         ("backend b\n server s 127.0.0.1:82 agent-check\n", "agent-check"),
-        ("backend b\n server s 127.0.0.1:82 track x/y\n", "track"),
         ("frontend f\n bind 127.0.0.1:83\n stats enable\n", "stats enable"),
     ] {
         let config = format!("global\n{line}{}", DEFAULTS.replace("global\n nbthread 2\n", ""));
@@ -137,6 +136,55 @@ fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_all(&mut stream), "b");
     assert_eq!(program.wait().code(), Some(0));
+}
+
+/// Asks once over a connection that stays; the head of the answer.
+fn ask(client: &mut TcpStream) -> String {
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(client);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    head
+}
+
+#[test]
+fn with_close_spread_time_a_soft_stop_closes_clients_one_by_one_or_not_at_all() {
+    let start = |window: &str| {
+        let (socket, address) = listener();
+        let config = DEFAULTS.replace("global\n", &format!("global\n close-spread-time {window}\n"));
+        let rule = " http-request return status 200\n";
+        let config = format!("{config} mode http\nlisten l\n bind {}\n{rule}", fd(&socket));
+        let (program, said) = Manylane::start_heard(&config, &[]);
+        let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
+        clients.iter_mut().for_each(|client| assert!(ask(client).contains(" 200 ")));
+        program.signal(Signal::SIGUSR1);
+        let mut said = said;
+        assert!(said.any(|line| line.unwrap().contains("Proxy l stopped")));
+        (program, said, clients)
+    };
+    let (mut program, _said, clients) = start("400ms");
+    let over: Vec<std::time::Instant> = std::thread::scope(|scope| {
+        let wait = |mut client: TcpStream| {
+            scope.spawn(move || {
+                assert_eq!(client.read(&mut [0]).unwrap_or(0), 0);
+                std::time::Instant::now()
+            })
+        };
+        let threads: Vec<_> = clients.into_iter().map(wait).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(program.wait().code(), Some(0));
+    let apart = *over.iter().max().unwrap() - *over.iter().min().unwrap();
+    assert!(apart.as_millis() >= 40, "{apart:?}");
+
+    let (mut program, _said, clients) = start("infinite");
+    for mut client in clients {
+        let head = ask(&mut client).to_ascii_lowercase();
+        assert!(head.contains(" 200 ") && !head.contains("connection: close"), "{head}");
+    }
+    assert_eq!(program.wait().code(), Some(0), "all have left");
 }
 
 /// Each client gets whole answers until its connection is closed between two of them.

@@ -30,6 +30,7 @@ pub use env::{
     ClientFacts, Data, Env, Host, Number, ProxyFacts, RequestLine, ServerFacts, StreamFacts, Timestamp,
 };
 pub use error::Error;
+pub use fetch::basic;
 pub use format::{
     CLF_LOG, Format, HTTP_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
 };
@@ -47,6 +48,6 @@ pub use sample::{Absent, Fetched, Sample, Type, Value};
 pub use scratch::{Lane, MAX_MACHINES, SCRATCH_BYTES, Scratch, Writer};
 pub use show::{MAX_SHOWN_BYTES, Shown, is_harmful};
 pub use variable::{
-    MAX_NAME_BYTES, MAX_SCOPE_BYTES, MAX_VARIABLES, ProcessVariables, Scope, Scopes, VariableId,
-    VariableNames, Variables,
+    MAX_NAME_BYTES, MAX_SCOPE_BYTES, MAX_VARIABLES, ProcessVariables, Scope, Scopes, VARIABLE_BYTES,
+    VariableId, VariableLimits, VariableNames, Variables,
 };

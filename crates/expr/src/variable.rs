@@ -11,8 +11,9 @@ use crate::error::Error;
 use crate::sample::Value;
 use crate::scratch::Scratch;
 use crate::show::Shown;
-use manylane_sync::{Published, Reader};
-use std::cell::RefCell;
+use manylane_sync::atomic::{AtomicUsize, Ordering};
+use manylane_sync::{LockClass, Mutex, Published, Reader};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -23,6 +24,38 @@ pub const MAX_VARIABLES: usize = 4096;
 /// Bytes of text that one scope's variables hold at most, unless [`Variables::with_limit`] says otherwise: a flood of long values
 /// fails to be set.
 pub const MAX_SCOPE_BYTES: usize = 64 * 1024;
+
+/// Bytes that a variable counts for beside its text, where `tune.vars.*-max-size` bounds them: about what HAProxy has it.
+pub const VARIABLE_BYTES: usize = 64;
+
+/// `tune.vars.*-max-size`: bytes of variables. An outer scope counts those within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VariableLimits {
+    /// `proc`
+    pub process: usize,
+    /// `sess`, and `txn`
+    pub session: usize,
+    /// `txn`, and `req` and `res`
+    pub transaction: usize,
+    /// `req` and `res`
+    pub message: usize,
+    /// All of the process. Each lane has its share, so that none has to ask the others.
+    pub global: usize,
+    /// How many lanes share.
+    pub lanes: usize,
+}
+
+impl Default for VariableLimits {
+    fn default() -> Self {
+        let none = usize::MAX;
+        Self { process: none, session: none, transaction: none, message: none, global: none, lanes: 1 }
+    }
+}
+
+thread_local! {
+    /// Bytes of this lane's variables.
+    static LANE: Cell<usize> = const { Cell::new(0) };
+}
 
 /// How long a variable lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -170,7 +203,15 @@ pub struct Variables {
     bytes: Vec<u8>,
     /// Bytes of `bytes` that a slot still points to.
     live: usize,
+    /// Variables that are set.
+    count: usize,
     limit: usize,
+}
+
+impl Drop for Variables {
+    fn drop(&mut self) {
+        self.clear(); // they do not count any more
+    }
 }
 
 impl Default for Variables {
@@ -182,7 +223,7 @@ impl Default for Variables {
 impl Variables {
     /// All unset; text takes at most `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
-        Self { slots: Vec::new(), bytes: Vec::new(), live: 0, limit: limit.min(u32::MAX as usize) }
+        Self { slots: Vec::new(), bytes: Vec::new(), live: 0, count: 0, limit: limit.min(u32::MAX as usize) }
     }
 
     /// Whether nothing was ever set since it was [cleared](Self::clear).
@@ -192,9 +233,35 @@ impl Variables {
 
     /// All unset; the memory is kept for the next use.
     pub fn clear(&mut self) {
+        let before = self.used();
         self.slots.clear();
         self.bytes.clear();
         self.live = 0;
+        self.count = 0;
+        self.tell(before);
+    }
+
+    /// Bytes that they count for.
+    pub fn used(&self) -> usize {
+        self.live + self.count * VARIABLE_BYTES
+    }
+
+    /// What a variable counts for by now.
+    fn used_by(&self, id: VariableId) -> usize {
+        match self.slots.get(usize::from(id.index)) {
+            None | Some(Slot::Unset) => 0,
+            Some(Slot::Text { len, .. }) => *len as usize + VARIABLE_BYTES,
+            Some(_) => VARIABLE_BYTES,
+        }
+    }
+
+    /// Tells the lane's sum what they count for, if it was `before`.
+    fn tell(&self, before: usize) {
+        let now = self.used();
+        if now != before {
+            // Of a thread that ends nothing is summed up any more.
+            let _ = LANE.try_with(|sum| sum.set((sum.get() + now).saturating_sub(before)));
+        }
     }
 
     /// The value, text as it lies here.
@@ -211,16 +278,30 @@ impl Variables {
 
     /// Forgets the value.
     pub fn unset(&mut self, id: VariableId) {
+        let before = self.used();
+        self.forget(id);
+        self.tell(before);
+    }
+
+    fn forget(&mut self, id: VariableId) {
         if let Some(slot) = self.slots.get_mut(usize::from(id.index)) {
             if let Slot::Text { len, .. } = slot {
                 self.live -= *len as usize;
             }
+            self.count -= usize::from(*slot != Slot::Unset);
             *slot = Slot::Unset;
         }
     }
 
     /// Sets the value; false when its text does not fit, and then the variable is unset.
     pub fn set(&mut self, id: VariableId, value: Value<'_>) -> bool {
+        let before = self.used();
+        let fits = self.put(id, value);
+        self.tell(before);
+        fits
+    }
+
+    fn put(&mut self, id: VariableId, value: Value<'_>) -> bool {
         let index = usize::from(id.index);
         if self.slots.len() <= index {
             self.slots.resize(index + 1, Slot::Unset);
@@ -230,7 +311,8 @@ impl Variables {
             Value::Bin(text) => (TextKind::Bin, text),
             Value::Method(text) => (TextKind::Method, text),
             plain => {
-                self.unset(id);
+                self.forget(id);
+                self.count += 1;
                 self.slots[index] = match plain {
                     Value::Bool(b) => Slot::Bool(b),
                     Value::Int(n) => Slot::Int(n),
@@ -250,7 +332,7 @@ impl Variables {
             self.slots[index] = Slot::Text { kind, start, len: text.len() as u32 };
             return true;
         }
-        self.unset(id);
+        self.forget(id);
         if self.live + text.len() > self.limit {
             return false;
         }
@@ -260,6 +342,7 @@ impl Variables {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(text);
         self.live += text.len();
+        self.count += 1;
         self.slots[index] = Slot::Text { kind, start, len: text.len() as u32 };
         true
     }
@@ -306,17 +389,30 @@ enum Owned {
 
 /// The values of `proc` variables, for all lanes.
 #[derive(Debug)]
-pub struct ProcessVariables(Box<[Published<Option<Owned>>]>);
+pub struct ProcessVariables {
+    values: Box<[Published<Option<Owned>>]>,
+    /// What each counts for.
+    sizes: Mutex<Box<[usize]>>,
+    /// Their sum; stored under the lock, read without.
+    used: AtomicUsize,
+}
+
+static SIZES: LockClass = LockClass::new("variables of the process", 71);
 
 impl ProcessVariables {
     /// For the names of a generation, all unset.
     pub fn new(names: &VariableNames) -> Self {
-        Self((0..names.count(Scope::Process)).map(|_| Published::new(None)).collect())
+        let count = names.count(Scope::Process);
+        Self {
+            values: (0..count).map(|_| Published::new(None)).collect(),
+            sizes: Mutex::new(&SIZES, vec![0; count].into()),
+            used: AtomicUsize::new(0),
+        }
     }
 
     /// The value.
     pub fn get<'a>(&'a self, id: VariableId, reader: &'a Reader) -> Option<Value<'a>> {
-        match self.0.get(usize::from(id.index))?.load(reader).as_ref()? {
+        match self.values.get(usize::from(id.index))?.load(reader).as_ref()? {
             Owned::Plain(value) => Some(*value),
             Owned::Text(kind, bytes) => Some(kind.value(bytes)),
         }
@@ -324,7 +420,23 @@ impl ProcessVariables {
 
     /// Sets or, without a value, unsets a variable for all lanes.
     pub fn set(&self, id: VariableId, value: Option<Value<'_>>) {
-        let Some(slot) = self.0.get(usize::from(id.index)) else { return };
+        self.set_within(id, value, usize::MAX);
+    }
+
+    /// The same, if all of them count for `most` bytes at most then; else the variable is unset. Whether it fitted.
+    fn set_within(&self, id: VariableId, value: Option<Value<'_>>, most: usize) -> bool {
+        let Some(slot) = self.values.get(usize::from(id.index)) else { return false };
+        let size = value.map_or(0, size);
+        let fits = {
+            let mut sizes = self.sizes.lock();
+            let others = self.used.load(Ordering::Relaxed) - sizes[usize::from(id.index)];
+            let fits = size <= most.saturating_sub(others);
+            let counted = if fits { size } else { 0 };
+            sizes[usize::from(id.index)] = counted;
+            self.used.store(others + counted, Ordering::Relaxed);
+            fits
+        };
+        let value = value.filter(|_| fits);
         slot.replace(value.map(|value| match value {
             Value::Str(bytes) => Owned::Text(TextKind::Str, bytes.into()),
             Value::Bin(bytes) => Owned::Text(TextKind::Bin, bytes.into()),
@@ -334,7 +446,17 @@ impl ProcessVariables {
             Value::Ipv4(addr) => Owned::Plain(Value::Ipv4(addr)),
             Value::Ipv6(addr) => Owned::Plain(Value::Ipv6(addr)),
         }));
+        fits
     }
+}
+
+/// Bytes that a value counts for.
+fn size(value: Value<'_>) -> usize {
+    VARIABLE_BYTES
+        + match value {
+            Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => bytes.len(),
+            Value::Bool(_) | Value::Int(_) | Value::Ipv4(_) | Value::Ipv6(_) => 0,
+        }
 }
 
 /// The variables that an evaluation sees; a scope that does not exist at the moment is `None`.
@@ -352,6 +474,8 @@ pub struct Scopes<'a> {
     pub response: Option<&'a RefCell<Variables>>,
     /// `check`
     pub check: Option<&'a RefCell<Variables>>,
+    /// How much of them there may be.
+    pub limits: VariableLimits,
 }
 
 impl<'a> Scopes<'a> {
@@ -386,21 +510,102 @@ impl<'a> Scopes<'a> {
         })
     }
 
+    /// Whether there is room for a value, in its scope and in those around it.
+    fn fits(&self, id: VariableId, cell: &RefCell<Variables>, value: Value<'_>) -> bool {
+        if self.limits == VariableLimits::default() {
+            return true;
+        }
+        let used = |cell: Option<&RefCell<Variables>>| cell.map_or(0, |cell| cell.borrow().used());
+        let before = cell.borrow().used_by(id);
+        let within = |sum: usize, most: usize| (sum + size(value)).saturating_sub(before) <= most;
+        let message = used(self.request) + used(self.response);
+        let transaction = message + used(self.transaction);
+        let session = transaction + used(self.session);
+        let of_process = self.process.map_or(0, |process| process.used.load(Ordering::Relaxed));
+        let share = self.limits.global.saturating_sub(of_process) / self.limits.lanes.max(1);
+        let inner = match id.scope {
+            Scope::Request | Scope::Response => {
+                within(message, self.limits.message) && within(transaction, self.limits.transaction)
+            }
+            Scope::Transaction => within(transaction, self.limits.transaction),
+            Scope::Session | Scope::Process | Scope::Check => true,
+        };
+        inner
+            && (id.scope == Scope::Check || within(session, self.limits.session))
+            && within(LANE.get(), share)
+    }
+
     /// Sets or, without a value, unsets; false when the scope does not exist now or the text does not fit.
     pub fn set(&self, id: VariableId, value: Option<Value<'_>>) -> bool {
         if id.scope == Scope::Process {
-            return self.process.is_some_and(|process| {
-                process.set(id, value);
-                true
-            });
+            let lane = LANE.get().saturating_mul(self.limits.lanes);
+            let most = self.limits.process.min(self.limits.global.saturating_sub(lane));
+            return self.process.is_some_and(|process| process.set_within(id, value, most));
         }
         let Some(cell) = self.cell(id.scope) else { return false };
         match value {
+            Some(value) if !self.fits(id, cell, value) => {
+                cell.borrow_mut().unset(id);
+                false
+            }
             Some(value) => cell.borrow_mut().set(id, value),
             None => {
                 cell.borrow_mut().unset(id);
                 true
             }
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scope_and_those_around_it_bound_what_is_set() {
+        let mut names = VariableNames::default();
+        let mut name = |text: &[u8]| names.resolve(text).unwrap();
+        let (sess, txn, req, res) = (name(b"sess.a"), name(b"txn.a"), name(b"req.a"), name(b"res.a"));
+        let global = name(b"proc.a");
+        let process = ProcessVariables::new(&names);
+        let [session, transaction, request, response] =
+            std::array::from_fn(|_| RefCell::new(Variables::default()));
+        let scopes = |limits| Scopes {
+            process: Some(&process),
+            session: Some(&session),
+            transaction: Some(&transaction),
+            request: Some(&request),
+            response: Some(&response),
+            check: None,
+            limits,
+        };
+        let text = |length: usize| Some(Value::Str(&[b'x'; 1000][..length - VARIABLE_BYTES]));
+        let none = VariableLimits::default();
+        let of = |limits| scopes(VariableLimits { ..limits });
+        // Of messages both count; what takes the place of another one does so alone.
+        let message = VariableLimits { message: 300, ..none };
+        assert!(of(message).set(req, text(200)));
+        assert!(!of(message).set(res, text(101)));
+        assert!(
+            of(message).set(res, text(100))
+                && of(message).set(req, text(150))
+                && of(message).set(txn, text(900))
+        );
+        assert!(!of(message).set(req, text(201)), "it is unset then");
+        assert_eq!((request.borrow().used(), response.borrow().used()), (0, 100));
+        let transaction_only = VariableLimits { transaction: 1050, ..none };
+        assert!(!of(transaction_only).set(req, text(100)) && of(transaction_only).set(sess, text(500)));
+        let session_only = VariableLimits { session: 1600, ..none };
+        assert!(!of(session_only).set(req, text(101)) && of(session_only).set(req, text(100)));
+        // A lane has its share of what all have, without what the process has.
+        assert_eq!(LANE.get(), 1600);
+        let shared = VariableLimits { global: 4000, lanes: 2, process: 750, ..none };
+        assert!(!of(shared).set(global, text(751)) && of(shared).set(global, text(700)));
+        assert!(!of(shared).set(req, text(151)) && of(shared).set(req, text(150)));
+        for variables in [&session, &transaction, &request] {
+            variables.borrow_mut().clear();
+        }
+        drop(response.take());
+        assert_eq!(LANE.get(), 0);
     }
 }

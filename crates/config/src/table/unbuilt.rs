@@ -13,13 +13,7 @@ const PAGE: &str = "the statistics page is not built yet";
 
 /// Refused, and why.
 const REFUSED: &[Row] = &[
-    ("Process", "close-spread-time", YET),
-    ("Process", "cpu-affinity", "processors have no groups here: 'cpu-map' says where each lane runs"),
-    (
-        "Process",
-        "cpu-set",
-        "it chooses processors by how they are built, which is not looked at: 'cpu-map' names them",
-    ),
+    ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
     ("Process", "dns-accept-family", "names are resolved at the start only, to any family"),
     ("Process", "server-state-file", YET),
     ("Process", "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides"),
@@ -45,7 +39,7 @@ const REFUSED: &[Row] = &[
 
 /// Without effect, and why.
 const IDLE: &[Row] = &[
-    ("Process", "numa-cpu-mapping", "lanes are kept to processors by 'cpu-map' only"),
+    ("Process", "numa-cpu-mapping", "'cpu-policy first-usable-node' keeps lanes to one node"),
     ("Process", "profiling.memory", "the use of memory is always counted: see 'show pools'"),
     ("Process", "server-state-base", "no server state file is read yet"),
     ("Tuning", "tune.buffers.reserve", DRIVER),
@@ -65,25 +59,25 @@ const IDLE: &[Row] = &[
 /// What of a keyword is refused.
 const PARTLY: &[Row] = &[
     ("Bind options", "mss", "negative sizes are refused: Linux does not take them on connections that exist"),
-    ("Other sections", "user", "passwords as bcrypt, yescrypt and DES hashes are refused"),
-    ("Process", "cpu-policy", "policies other than 'none' are refused: 'cpu-map' says where each lane runs"),
+    (
+        "Other sections",
+        "user",
+        "passwords as hashes of DES, scrypt and other methods than MD5, SHA-256, SHA-512, bcrypt and yescrypt are refused",
+    ),
+    ("Process", "cpu-policy", "'resource', policies by cluster and options behind a policy are refused"),
+    ("Process", "cpu-set", "rules by core and by cluster are refused"),
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
     ("Proxies", "load-server-state-from-file", "anything but 'none' is refused"),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     ("Sections", "resolvers", "such a section is refused: names are resolved at the start only"),
     ("Sections", "ring", "such a section is refused: it is not built yet"),
     ("Server options", "namespace", "'*' is refused: the client's namespace is not known here"),
-    ("Tuning", "tune.buffers.limit", "only 0 is accepted"),
+    ("Tuning", "tune.buffers.limit", "only 0 is accepted: option -m bounds the memory of the process"),
     ("Tuning", "tune.fail-alloc", "only 0 is accepted"),
     ("Tuning", "tune.glitches.kill.cpu-usage", "only 0 is accepted"),
     ("Tuning", "tune.h1.be.glitches-threshold", "only 0 is accepted"),
     ("Tuning", "tune.h1.fe.glitches-threshold", "only 0 is accepted"),
     ("Tuning", "tune.listener.multi-queue", "'off' is refused: connections go to the least loaded lane"),
-    ("Tuning", "tune.vars.global-max-size", "only 0 is accepted"),
-    ("Tuning", "tune.vars.proc-max-size", "only 0 is accepted"),
-    ("Tuning", "tune.vars.reqres-max-size", "only 0 is accepted"),
-    ("Tuning", "tune.vars.sess-max-size", "only 0 is accepted"),
-    ("Tuning", "tune.vars.txn-max-size", "only 0 is accepted"),
 ];
 
 /// A row of the table with what this list says of it.

@@ -321,8 +321,8 @@ fn credentials<'x>(head: &'x Head, name: Option<&Name>) -> Option<(&'x [u8], &'x
     Some((&value[..space], value[space..].trim_ascii_start()))
 }
 
-/// User and password of `Basic`.
-fn basic<'x>(head: &'x Head, scratch: &mut Scratch<'x>) -> Option<(&'x [u8], &'x [u8])> {
+/// User and password of a request's `Authorization: Basic`.
+pub fn basic<'x>(head: &'x Head, scratch: &mut Scratch<'x>) -> Option<(&'x [u8], &'x [u8])> {
     let (scheme, rest) = credentials(head, None)?;
     if !scheme.eq_ignore_ascii_case(b"basic") {
         return None;

@@ -9,6 +9,8 @@ mod rdp;
 mod tls_hello;
 mod unbuilt;
 
+pub use http::basic;
+
 use crate::args::{ArgKind, Args};
 use crate::env::Env;
 use crate::error::Error;

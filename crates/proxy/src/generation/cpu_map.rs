@@ -1,10 +1,12 @@
 //! `cpu-map`: the processors that lanes are kept to.
 
+use super::cpu_choice::Choice;
 use super::groups::Groups;
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::Statement;
+use manylane_sched::Place;
 use manylane_sync::Arc;
 
 /// Lanes at most.
@@ -17,9 +19,20 @@ const PROCESSORS: usize = 1024;
 pub struct CpuMap {
     /// By lane, from 0; nothing for those that run anywhere.
     lanes: Vec<Arc<[usize]>>,
+    /// How many lanes there are, where the file does not say it: one for each processor that `cpu-policy` and `cpu-set` leave.
+    chosen: Option<usize>,
 }
 
 impl CpuMap {
+    pub(super) fn new(lanes: Vec<Arc<[usize]>>, chosen: Option<usize>) -> Self {
+        Self { lanes, chosen }
+    }
+
+    /// How many lanes the processors are chosen for.
+    pub fn chosen(&self) -> Option<usize> {
+        self.chosen
+    }
+
     /// The processors of a lane, in order; none: it runs where the process may.
     pub fn of(&self, lane: usize) -> Option<&[usize]> {
         self.lanes.get(lane).map(|cpus| &cpus[..]).filter(|cpus| !cpus.is_empty())
@@ -98,9 +111,9 @@ impl CpuMap {
 }
 
 /// A set of numbers.
-struct Numbers {
+pub(super) struct Numbers {
     /// In order.
-    list: Vec<usize>,
+    pub(super) list: Vec<usize>,
     /// It has no end of its own, and may be cut.
     open: bool,
 }
@@ -117,7 +130,7 @@ impl Numbers {
         })
     }
 
-    fn of_processors(text: &str) -> Option<Self> {
+    pub(super) fn of_processors(text: &str) -> Option<Self> {
         Self::range(text, 0, PROCESSORS - 1)
     }
 
@@ -137,21 +150,34 @@ impl Numbers {
     }
 }
 
-/// Lines about processors.
-pub(super) fn cpu_map(statements: &[Statement], groups: &Groups, refuse: &mut Refuse<'_>) -> CpuMap {
+/// Lines about processors. `places` are those that the process may use, and `lanes` how many the file asks for.
+pub(super) fn cpu_map(
+    statements: &[Statement],
+    groups: &Groups,
+    lanes: Option<usize>,
+    places: impl FnOnce() -> Vec<Place>,
+    refuse: &mut Refuse<'_>,
+) -> CpuMap {
     let mut map = CpuMap::default();
+    let mut choice = Choice::default();
     for statement in statements {
         let Statement { keyword, words, pos } = statement;
-        match *keyword {
-            "cpu-map" => {
-                if let Err((pos, message)) = map.add(words, groups) {
-                    refuse.found.alert(pos, format!("'cpu-map' : {message}"));
-                }
+        let wrong = match *keyword {
+            "cpu-map" => map.add(words, groups),
+            "cpu-policy" => choice.policy(words),
+            "cpu-set" => choice.rules(words),
+            _ => {
+                refuse.keyword(*pos, keyword, "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say");
+                Ok(())
             }
-            // Nothing but 'cpu-map' keeps a lane to processors, as this asks for.
-            "cpu-policy" if matches!(&words[..], [policy] if *policy == *"none") => {}
-            _ => refuse.keyword(*pos, keyword, "processors are chosen by 'cpu-map' only"),
+        };
+        if let Err((pos, message)) = wrong {
+            refuse.found.alert(pos, format!("'{keyword}' : {message}"));
         }
+    }
+    // A map by hand goes before a policy, as in HAProxy.
+    if map.lanes.is_empty() && choice != Choice::default() {
+        map = choice.of(places(), lanes);
     }
     map
 }
@@ -172,7 +198,7 @@ mod tests {
         let statements = loaded.config.global.cpu_placement.clone();
         let mut refuse = Refuse { found: &mut loaded.found, config: &loaded.config, ignore_unresolved: false };
         let groups = super::super::groups::groups(&loaded.config.global, &mut refuse);
-        let map = cpu_map(&statements, &groups, &mut refuse);
+        let map = cpu_map(&statements, &groups, None, Vec::new, &mut refuse);
         match loaded.found.found() {
             [] => Ok(map),
             found => Err(format!("{found:?}")),
@@ -244,7 +270,13 @@ mod tests {
             (" cpu-map 1/1 3-1\n", "expects numbers of processors"),
             (" cpu-map 1/1 1024\n", "expects numbers of processors"),
             (" cpu-map 1/1 0,,1\n", "expects numbers of processors"),
-            (" cpu-policy first-usable-node\n", "'cpu-policy' is a keyword of HAProxy that this program refuses"),
+            (" cpu-policy resource\n", "'resource' is a policy of HAProxy that is refused"),
+            (" cpu-policy group-by-cluster\n", "'group-by-cluster' is a policy of HAProxy that is refused"),
+            (" cpu-policy best\n", "'best' is none of"),
+            (" cpu-policy efficiency threads-per-core 1\n", "'threads-per-core' is not read"),
+            (" cpu-set drop-cluster 0\n", "'drop-cluster' is a rule of HAProxy that is refused"),
+            (" cpu-set only-cpu\n", "'only-cpu' expects"),
+            (" cpu-set only-cpu x\n", "'x' expects"),
         ] {
             let found = map(lines).unwrap_err();
             assert!(found.contains(why), "{lines}: {found}");

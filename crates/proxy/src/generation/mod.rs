@@ -8,6 +8,7 @@ mod balance;
 mod bell;
 mod bind;
 mod checks;
+mod cpu_choice;
 mod cpu_map;
 mod groups;
 mod http;
@@ -50,7 +51,7 @@ use crate::pages::Pages;
 use crate::places::Places;
 use crate::rate::Rate;
 use manylane_config::diag::Diagnostics;
-use manylane_config::tree::{Config, Mode};
+use manylane_config::tree::{Config, Mode, Proxy, ProxyKind};
 use manylane_expr::Zone;
 use manylane_http::CaseTable;
 use manylane_sched::Time;
@@ -73,6 +74,8 @@ pub struct Generation {
     pub expressions: Expressions,
     /// Users, by the file's order of lists.
     pub userlists: Vec<Userlist>,
+    /// Some of them have passwords that are hashed.
+    pub hashes_passwords: bool,
     /// `h1-case-adjust`
     pub spellings: Option<CaseTable>,
     /// A rule looks at the unique id of requests.
@@ -134,6 +137,13 @@ impl Generation {
             refuse.keyword(section.name.pos(), "resolvers", "names are resolved at the start only");
         }
         let userlists = users::userlists(userlists, &mut refuse);
+        if userlists.iter().any(Userlist::has_hashes) {
+            let bytes = |proxy: &&Proxy| proxy.kind != ProxyKind::Defaults && proxy.settings.mode() == Mode::Tcp;
+            for proxy in config.proxies.iter().filter(bytes).filter(|proxy| rules::mentioned_by(proxy, b"http_auth(")) {
+                let why = "in TCP mode a password that is hashed would keep its lane from all others; use 'mode http'";
+                refuse.keyword(proxy.pos, "http_auth", why);
+            }
+        }
         let spellings = spelling::spellings(global, &mut refuse);
         for section in rings {
             refuse.keyword(section.name.pos(), "ring", "it is not built yet");
@@ -161,6 +171,7 @@ impl Generation {
             backends: proxies.backends,
             servers: proxies.servers,
             expressions,
+            hashes_passwords: userlists.iter().any(Userlist::has_hashes),
             userlists,
             spellings,
             makes_ids_early: rules::mentions(config, b"unique-id") || rules::mentions(config, b"%ID"),

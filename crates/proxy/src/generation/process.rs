@@ -6,7 +6,8 @@ use super::groups::{Groups, groups};
 use super::refuse::Refuse;
 use manylane_config::table::Tune;
 use manylane_config::tree::{Bind, Global, HardStop, Set, Settings};
-use manylane_sched::Profiling;
+use manylane_expr::VariableLimits;
+use manylane_sched::{Placement, Profiling};
 use manylane_sync::Arc;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,10 +101,14 @@ pub struct Process {
     pub most_pipes: Option<usize>,
     /// `tune.max-rules-at-once`
     pub rules_at_once: u32,
+    /// `tune.vars.*-max-size`
+    pub variable_limits: VariableLimits,
     /// `tune.renice.startup`
     pub nice_at_start: Option<i32>,
     /// `tune.renice.runtime`
     pub nice: Option<i32>,
+    /// `close-spread-time`: over how long clients' connections are closed at the soft stop; none inside: until they end by themselves.
+    pub close_spread: Option<Option<Duration>>,
     /// `set-dumpable`
     pub dumpable: bool,
     /// `warn-blocked-traffic-after`: a task that runs for longer is reported.
@@ -237,13 +242,13 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     let Global {
         busy_polling,
         chroot,
-        close_spread_time: _, // the table of keywords says so, here and below
+        close_spread_time,
         cpu_placement,
         daemon,
         default_path: _, // files are found by it, in `refuse`
         description,
         disable_fast_forward: _, // both directions are always forwarded without looking
-        disable_zero_copy: _,
+        disable_zero_copy: _, // the table of keywords says so, here and below
         dns_accept_family: _,
         expose_deprecated: _,   // no keyword is deprecated here
         expose_experimental: _, // nor experimental
@@ -309,6 +314,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     let tune = self::tune(tune, refuse);
     let stats_sockets = self::stats_sockets(stats_sockets, global, &groups, refuse);
     let most_lanes = thread_hard_limit.map(|set| set.value as usize);
+    let lanes = nbthread.map(|set| set.value as usize);
+    let cpu_map = cpu_map(cpu_placement, &groups, lanes, || Placement::read().map(|read| read.lanes).unwrap_or_default(), refuse);
     Process {
         daemon: is_on(daemon),
         quiet: is_on(quiet),
@@ -317,12 +324,13 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         chroot: chroot.as_ref().map(|set| path(&set.value)),
         user: owner(user, uid),
         group: owner(group, gid),
-        lanes: nbthread.map(|set| set.value as usize),
         most_lanes,
-        cpu_map: cpu_map(cpu_placement, &groups, refuse),
+        lanes: lanes.or(cpu_map.chosen()),
+        cpu_map,
         groups,
         maxconn: maxconn.map(|set| set.value),
         most_pipes: maxpipes.map(|set| set.value as usize).filter(|most| *most > 0), // 0 is as if it were not there
+        close_spread: close_spread_time.map(|set| set.value).filter(|window| *window != Some(Duration::ZERO)),
         dumpable: set_dumpable.is_some_and(|set| set.value != "off"),
         connection_rate: maxconnrate.map_or(0, |set| set.value),
         session_rate: maxsessrate.map_or(0, |set| set.value),
@@ -407,18 +415,15 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         vars_sess,
         vars_txn,
     } = tune;
+    if let Some(Set { value: 1.., pos }) = buffers_limit {
+        refuse.keyword(*pos, "tune.buffers.limit", "buffers of all sizes share the lanes' memory; option -m bounds that of the process");
+    }
     let yet = "it is not built yet";
     for (set, keyword) in [
-        (buffers_limit, "tune.buffers.limit"),
         (fail_alloc, "tune.fail-alloc"),
         (glitches_kill_cpu, "tune.glitches.kill.cpu-usage"),
         (h1_be_glitches, "tune.h1.be.glitches-threshold"),
         (h1_fe_glitches, "tune.h1.fe.glitches-threshold"),
-        (vars_global, "tune.vars.global-max-size"),
-        (vars_proc, "tune.vars.proc-max-size"),
-        (vars_reqres, "tune.vars.reqres-max-size"),
-        (vars_sess, "tune.vars.sess-max-size"),
-        (vars_txn, "tune.vars.txn-max-size"),
     ] {
         // What asks for nothing is done.
         if set.is_some_and(|set| set.value != 0) {
@@ -428,6 +433,8 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
     if listener_multi_queue.is_some_and(|set| set.value == "off") {
         refuse.set(listener_multi_queue, "tune.listener.multi-queue", "connections go to the least loaded lane");
     }
+    // 0 is no bound.
+    let most = |set: Option<Set<u64>>| set.map_or(0, |set| set.value as usize).checked_sub(1).map_or(usize::MAX, |n| n + 1);
     let bufsize = bufsize.map_or(BUFSIZE, |set| set.value) as usize;
     let maxrewrite = maxrewrite.map_or(1024, |set| set.value as usize).min(bufsize / 2);
     Process {
@@ -450,6 +457,14 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         events_at_once: maxpollevents.map(|set| set.value as usize),
         pipe_size: pipesize.map(|set| set.value as usize).filter(|bytes| *bytes > 0),
         rules_at_once: max_rules_at_once.map_or(RULES_AT_ONCE, |set| u32::try_from(set.value).unwrap_or(u32::MAX)).max(1),
+        variable_limits: VariableLimits {
+            process: most(*vars_proc),
+            session: most(*vars_sess),
+            transaction: most(*vars_txn),
+            message: most(*vars_reqres),
+            global: most(*vars_global),
+            lanes: 1, // told by each lane
+        },
         nice_at_start: renice_startup.map(|set| set.value as i32),
         nice: renice_runtime.map(|set| set.value as i32),
         ..Process::default()

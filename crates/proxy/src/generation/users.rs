@@ -6,13 +6,20 @@ use manylane_config::tree::{self, User};
 use md5::{Digest, Md5};
 use sha_crypt::Params;
 use std::collections::HashMap;
+use yescrypt::{PasswordVerifier, Yescrypt};
 
 /// Rounds of a password's hash, unless it says otherwise.
 const ROUNDS: u32 = 5000;
 
-/// Rounds of a hash at most. They are computed on the lane for each request, 5,000 of them in a few milliseconds; what takes longer would
-/// have all others of the lane wait.
-const MOST_ROUNDS: u32 = 50_000;
+/// Rounds of a hash at most. They are computed beside the lanes, 5,000 of them in a few milliseconds, and for each wrong password anew: so what takes a
+/// second would let few guesses keep a processor busy.
+const MOST_ROUNDS: u32 = 1_000_000;
+
+/// The same of bcrypt, whose rounds are a power of two. The least that there is, 4, takes about a millisecond.
+const MOST_BCRYPT_COST: u32 = 14;
+
+/// Bytes of memory that a hash of yescrypt may need. Debian's usual ones need 16 MiB.
+const MOST_YESCRYPT_MEMORY: u64 = 64 << 20;
 
 /// Bytes of a salt that count.
 const SALT: usize = 16;
@@ -42,6 +49,10 @@ enum Password {
     Plain(Box<[u8]>),
     /// As crypt(3) hashes it.
     Hash { method: Method, rounds: u32, salt: Box<[u8]>, hash: Box<[u8]> },
+    /// `$2b$`, whole.
+    Bcrypt(Box<str>),
+    /// `$y$`, whole.
+    Yescrypt(Box<str>),
 }
 
 impl std::fmt::Debug for Password {
@@ -60,11 +71,22 @@ enum Method {
 }
 
 impl Userlist {
-    /// Whether there is such a user with this password, in this group.
-    pub fn knows(&self, user: &[u8], password: &[u8], group: Option<&[u8]>) -> bool {
+    /// Whether there is such a user with this password, in this group. `known`: whether it is the right one, if that was found out before.
+    pub fn knows(&self, user: &[u8], password: &[u8], group: Option<&[u8]>, known: impl FnOnce() -> Option<bool>) -> bool {
         let Some(entry) = self.users.get(user) else { return false };
         let member = group.is_none_or(|group| entry.groups.iter().any(|own| **own == *group));
-        member && entry.password.as_ref().is_some_and(|own| own.is(password))
+        let right = |own: &Password| if own.takes_time(password) { known() } else { None }.unwrap_or_else(|| own.is(password));
+        member && entry.password.as_ref().is_some_and(right)
+    }
+
+    /// Whether it takes time to find out if this is the user's password: it has to be hashed.
+    pub fn takes_time(&self, user: &[u8], password: &[u8]) -> bool {
+        self.users.get(user).and_then(|entry| entry.password.as_ref()).is_some_and(|own| own.takes_time(password))
+    }
+
+    /// Whether some password of the list is hashed.
+    pub fn has_hashes(&self) -> bool {
+        self.users.values().any(|entry| entry.password.as_ref().is_some_and(|own| !matches!(own, Password::Plain(_))))
     }
 }
 
@@ -72,7 +94,9 @@ impl Password {
     fn is(&self, password: &[u8]) -> bool {
         match self {
             Self::Plain(own) => same(own, password),
-            Self::Hash { .. } if password.len() > LONGEST => false,
+            _ if password.len() > LONGEST => false,
+            Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+            Self::Yescrypt(hash) => Yescrypt::default().verify_password(password, &**hash).is_ok(),
             Self::Hash { method, rounds, salt, hash } => {
                 let Ok(params) = Params::new(*rounds) else { return false }; // it was checked
                 let made = match method {
@@ -85,6 +109,39 @@ impl Password {
         }
     }
 
+    fn takes_time(&self, password: &[u8]) -> bool {
+        !matches!(self, Self::Plain(_)) && password.len() <= LONGEST
+    }
+
+    /// Reads `$2b$cost$salt-and-hash`.
+    fn of_bcrypt(text: &str) -> Result<Self, String> {
+        let parts = text.parse::<bcrypt::HashParts>().map_err(|error| format!("the hash of bcrypt is damaged: {error}"))?;
+        if parts.get_cost() > MOST_BCRYPT_COST {
+            return Err(format!(
+                "its cost of {} would keep a processor busy for seconds at each guess: at most {MOST_BCRYPT_COST} is computed",
+                parts.get_cost()
+            ));
+        }
+        Ok(Self::Bcrypt(text.into()))
+    }
+
+    /// Reads `$y$parameters$salt$hash`.
+    fn of_yescrypt(text: &str) -> Result<Self, String> {
+        let damaged = || "the hash of yescrypt is damaged".to_owned();
+        let mut parts = text.split('$').skip(2);
+        let params: yescrypt::Params = parts.next().and_then(|text| text.parse().ok()).ok_or_else(damaged)?;
+        let (salt, hash) = parts.next().zip(parts.next()).ok_or_else(damaged)?;
+        let digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/';
+        if hash.len() != 43 || parts.next().is_some() || !salt.bytes().chain(hash.bytes()).all(digit) {
+            return Err(damaged());
+        }
+        let memory = params.n().saturating_mul(u64::from(params.r())).saturating_mul(128);
+        if memory > MOST_YESCRYPT_MEMORY {
+            return Err(format!("it needs {} MB for each guess: at most {} are given", memory >> 20, MOST_YESCRYPT_MEMORY >> 20));
+        }
+        Ok(Self::Yescrypt(text.into()))
+    }
+
     /// Reads `$5$rounds=5000$salt$hash` and the like.
     fn hashed(text: &[u8]) -> Result<Self, String> {
         let refused = |what: &str| Err(format!("{what}; use a hash of SHA-512, as 'mkpasswd -m sha-512' makes"));
@@ -92,8 +149,9 @@ impl Password {
             [b'$', b'1', b'$', rest @ ..] => (Method::Md5, rest),
             [b'$', b'5', b'$', rest @ ..] => (Method::Sha256, rest),
             [b'$', b'6', b'$', rest @ ..] => (Method::Sha512, rest),
-            [b'$', b'2', ..] => return refused("hashes of bcrypt are not read"),
-            [b'$', b'y', ..] => return refused("hashes of yescrypt are not read"),
+            [b'$', b'2', ..] => return Self::of_bcrypt(&String::from_utf8_lossy(text)),
+            [b'$', b'y', b'$', ..] => return Self::of_yescrypt(&String::from_utf8_lossy(text)),
+            [b'$', ..] => return refused("hashes of this kind are not read"),
             _ => return refused("the passwords of the old crypt(3), of 13 characters, are not read"),
         };
         let mut parts = rest.split(|&byte| byte == b'$');
@@ -105,7 +163,7 @@ impl Password {
             let number = number.ok_or_else(|| "'rounds=' is followed by a number".to_owned())?;
             if number > u64::from(MOST_ROUNDS) {
                 return Err(format!(
-                    "its {number} rounds would have a lane wait for long at each request: at most {MOST_ROUNDS} are computed"
+                    "its {number} rounds would keep a processor busy for long at each guess: at most {MOST_ROUNDS} are computed"
                 ));
             }
             rounds = (number as u32).max(Params::ROUNDS_MIN);
@@ -273,12 +331,43 @@ mod tests {
         assert!(!known.is(&[b'x'; LONGEST + 1]));
     }
 
+    /// Made by the system's crypt(3).
+    #[test]
+    fn hashes_of_bcrypt_and_yescrypt_are_known() {
+        for hash in [
+            "$2b$05$abcdefghijklmnopqrstuu7nFISH/8YdwlXD3lw69A4iBUf6fvWAW",
+            "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57",
+        ] {
+            let known = Password::hashed(hash.as_bytes()).unwrap_or_else(|why| panic!("{hash}: {why}"));
+            assert!(known.is(b"Hello world!"), "{hash}");
+            assert!(!known.is(b"Hello world"), "{hash}");
+            assert!(!known.is(&[b'x'; LONGEST + 1]));
+        }
+    }
+
+    #[test]
+    fn what_was_found_out_before_is_not_hashed_again() {
+        let hash = b"$2b$05$abcdefghijklmnopqrstuu7nFISH/8YdwlXD3lw69A4iBUf6fvWAW";
+        let mut list = Userlist::default();
+        let entry = |password| Entry { password: Some(password), groups: Vec::new() };
+        list.users.insert(b"ann"[..].into(), entry(Password::hashed(hash).unwrap()));
+        assert!(list.has_hashes() && list.takes_time(b"ann", b"x") && !list.takes_time(b"bob", b"x"));
+        assert!(list.knows(b"ann", b"not hers", None, || Some(true)));
+        assert!(!list.knows(b"ann", b"Hello world!", None, || Some(false)));
+        assert!(list.knows(b"ann", b"Hello world!", None, || None));
+        list.users.insert(b"bob"[..].into(), entry(Password::Plain(b"pw"[..].into())));
+        assert!(!list.knows(b"bob", b"not his", None, || Some(true)), "nobody asks");
+    }
+
     #[test]
     fn other_hashes_are_refused_with_a_reason() {
         for (hash, why) in [
             ("$1$salt$qJH7", "22"),
-            ("$2b$12$aaaaaaaaaaaaaaaaaaaaaa", "bcrypt"),
-            ("$y$j9T$salt$hash", "yescrypt"),
+            ("$2b$12$aaaaaaaaaaaaaaaaaaaaaa", "bcrypt is damaged"),
+            ("$2b$15$abcdefghijklmnopqrstuu7nFISH/8YdwlXD3lw69A4iBUf6fvWAW", "cost of 15"),
+            ("$y$j9T$salt$hash", "yescrypt is damaged"),
+            ("$y$jFT$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57", "MB for each guess"),
+            ("$7$CU..../....salt$hash", "of this kind"),
             ("rl.3StKT.4T8M", "old crypt"),
             ("$6$salt", "cut off"),
             ("$6$salt$short", "86"),
@@ -298,11 +387,11 @@ mod tests {
         let mut list = Userlist::default();
         list.users.insert(b"ann"[..].into(), entry);
         list.users.insert(b"bob"[..].into(), Entry { password: None, groups: Vec::new() });
-        assert!(list.knows(b"ann", b"pw", None));
-        assert!(list.knows(b"ann", b"pw", Some(b"admins")));
-        assert!(!list.knows(b"ann", b"pw", Some(b"users")));
-        assert!(!list.knows(b"ann", b"p", None));
-        assert!(!list.knows(b"bob", b"", None));
-        assert!(!list.knows(b"eve", b"pw", None));
+        assert!(list.knows(b"ann", b"pw", None, || None));
+        assert!(list.knows(b"ann", b"pw", Some(b"admins"), || None));
+        assert!(!list.knows(b"ann", b"pw", Some(b"users"), || None));
+        assert!(!list.knows(b"ann", b"p", None, || None));
+        assert!(!list.knows(b"bob", b"", None, || None));
+        assert!(!list.knows(b"eve", b"pw", None, || None));
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Asking {
     told: Told,
     /// The server that the cookie names is the one.
     right: bool,
+    /// What the algorithm was given of the body, which is gone at the next try.
+    key: Cell<Option<Key<'static>>>,
     /// The server that a rule chooses; then no cookie does.
     ruled: Option<Index>,
     /// `force-persist`: that server is taken though it is down.
@@ -129,11 +131,18 @@ impl Session<'_> {
             mode: frontend.http.close,
             told: Told::default(),
             right: false,
+            key: Cell::new(None),
             ruled: None,
             forced: false,
             ignored: false,
         };
         self.begin(&request.head);
+        if self.local.generation.hashes_passwords
+            && let Some(open) = self.unknown(&request.head)
+            && Box::pin(self.authenticate(open)).await.is_err()
+        {
+            return self.fail(&asking, None, 503, Termination::new(Cause::Resource, Phase::Request), bodyless).await;
+        }
         let rules = &*frontend.rules;
         if rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
             return self.fail(&asking, None, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
@@ -397,7 +406,7 @@ impl Session<'_> {
             .filter(serves);
         let persistent = asking.ruled.or(by_cookie);
         Wanted {
-            key: self.balanced_by(request, up, backend),
+            key: self.balanced_by(request, up, asking, backend),
             server: persistent.or(by_habit).or(backend.of_client),
             avoid: None,
             persistent: persistent.is_some(),
@@ -411,16 +420,23 @@ impl Session<'_> {
     }
 
     /// What the algorithm is given.
-    fn balanced_by<'k>(&self, request: &'k Request, up: &Pump, backend: &Backend) -> Key<'k> {
+    fn balanced_by<'k>(&self, request: &'k Request, up: &Pump, asking: &Asking, backend: &Backend) -> Key<'k> {
+        if let Some(key) = asking.key.get() {
+            return key;
+        }
+        let keep = |key| {
+            asking.key.set(Some(key));
+            key
+        };
         if backend.key.is_expression() {
             let request_data = data(request, up);
             let moment =
                 Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
-            return key(&self.facts(), moment, backend);
+            return keep(key(&self.facts(), moment, backend));
         }
         match backend.key.of_request(self.client.source, &request.head) {
             Key::None if backend.key.wants_body() && request.head.method_kind() == Method::Post => {
-                backend.key.of_body(backend.balancer.algorithm().hash_function(), up.data())
+                keep(backend.key.of_body(backend.balancer.algorithm().hash_function(), up.data()))
             }
             key => key,
         }
@@ -823,6 +839,7 @@ impl Session<'_> {
             Persist::KeepAlive => Ok(()),
             _ => flush(&down_ends).await, // the connection is closed behind it
         };
+        let told = Cell::new(0);
         let ended = if whole {
             let sending = pin!(async {
                 send(&down_ends, &mut back, |n| count(0, n)).await?;
@@ -832,12 +849,23 @@ impl Session<'_> {
         } else {
             let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
             let sending = pin!(async {
-                down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n)).await?;
+                let sent = |n| {
+                    told.set(told.get() + n);
+                    count(0, n);
+                };
+                down.run(&down_ends, &mut from_server, &mut back, sent).await?;
                 close().await
             });
             let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
             watch.over(&self.timer, &hold, pin!(stays)).await
         };
+        // Nothing of it has reached the client, so it can still be told.
+        if let Ok(Ok(Err(Broken::Framing(_)))) = ended
+            && told.get() == 0
+        {
+            self.note(|record| record.response = None);
+            return Err(Failed::Answer(502, server_failed(Cause::Refused)));
+        }
         let complete = matches!(ended, Ok(Ok(Ok(()))));
         let termination = match &ended {
             _ if complete => Termination::NORMAL,

@@ -1,6 +1,7 @@
 //! HTTP mode: a session is one request after another, each with its response, and between two of them a [`Rest`].
 
 mod answer;
+mod authenticate;
 mod body;
 mod cacheable;
 mod edit;
@@ -113,7 +114,9 @@ impl Session<'_> {
 
     /// Whether the connection ends with the request at work, because its generation does and there is none where it could go on.
     fn ends(&self) -> bool {
-        self.local.stopping.has_happened() && (self.belongs() || self.local.heir(self.frontend, self.listener).is_none())
+        self.local.stopping.has_happened()
+            && self.local.closes_busy()
+            && (self.belongs() || self.local.heir(self.frontend, self.listener).is_none())
     }
 
     /// Whether it has something that only its generation understands; clients inside of the process stay in their place, too.

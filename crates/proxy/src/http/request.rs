@@ -121,7 +121,7 @@ impl Session<'_> {
             let mut stopping = self.local.stopping.waiter();
             let mut receiving = pin!(self.client.connection.recv());
             poll_fn(|context| {
-                let stays = || self.frontend.http.outlives_stop || self.local.heir(self.frontend, self.listener).is_some();
+                let stays = || self.frontend.http.outlives_stop || self.local.heir(self.frontend, self.listener).is_some() || self.local.keeps_idle();
                 let stopping = may_stop.then(|| stopping.place()).and_then(|(event, place)| {
                     event.unless(event.has_happened() && stays(), place, context)
                 });

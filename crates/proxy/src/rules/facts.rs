@@ -8,7 +8,7 @@ use crate::session::{Peers, now};
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine, Scratch, ServerFacts, ServerId,
-    StreamFacts, Type, UserlistId, Value, Variables,
+    StreamFacts, Type, UserlistId, Value, VariableLimits, Variables,
 };
 use manylane_http::Head;
 use std::cell::RefCell;
@@ -221,6 +221,7 @@ impl Facts<'_> {
                 request: Some(&self.scopes.request),
                 response: Some(&self.scopes.response),
                 check: None,
+                limits: VariableLimits { lanes: self.local.lanes(), ..generation.process.variable_limits },
             },
             reader: &reader,
             host: self.local,
@@ -396,8 +397,9 @@ impl Host for Local {
     }
 
     fn authenticate(&self, list: UserlistId, user: &[u8], password: &[u8], group: Option<&[u8]>) -> bool {
-        let list = self.generation.userlists.get(list.0 as usize);
-        list.is_some_and(|list| list.knows(user, password, group))
+        let number = list.0 as usize;
+        let known = || self.passwords.known(number, user, password);
+        self.generation.userlists.get(number).is_some_and(|list| list.knows(user, password, group, known))
     }
 
     fn is_local(&self, address: IpAddr) -> bool {

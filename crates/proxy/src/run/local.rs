@@ -2,6 +2,7 @@
 
 use super::event::Event;
 use super::idle::Idle;
+use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::generation::Generation;
 use crate::rules::Spare;
@@ -9,7 +10,7 @@ use manylane_balance::Shelf;
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_net::{Connector, Presence};
 use manylane_logs::LaneLogs;
-use manylane_sched::{BlockingPool, Here};
+use manylane_sched::{BlockingPool, Class, Here, TaskKind, Time};
 use manylane_sync::qsbr::Reader;
 use manylane_sync::{Arc, LaneId};
 use std::cell::{Cell, Ref, RefCell};
@@ -49,6 +50,10 @@ pub struct Local {
     pub(crate) memory: RefCell<manylane_expr::Lane>,
     /// What requests leave behind for their logs, between two requests.
     pub(crate) scopes: Spare,
+    /// The soft stop at work: `close-spread-time`.
+    spread: Cell<Option<Spread>>,
+    /// What hashing passwords has told.
+    pub(crate) passwords: Passwords,
     /// Requests so far, of all generations.
     numbers: Rc<Cell<u64>>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
@@ -58,6 +63,20 @@ pub struct Local {
     /// Others give connections to this lane.
     _presence: Presence,
 }
+
+/// A soft stop that takes its time.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    begun: Time,
+    /// Steps until all are closed.
+    left: u32,
+    seed: u64,
+}
+
+/// Steps in which idle connections are closed at a soft stop that takes its time. Each wakes all that are left.
+const SPREAD_STEPS: u32 = 32;
+
+static SPREAD: TaskKind = TaskKind::new("soft stop");
 
 /// Time between two looks at what nobody asks for.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -112,6 +131,8 @@ impl Local {
             reader,
             memory: RefCell::new(manylane_expr::Lane::new(seed)),
             scopes: Spare::default(),
+            spread: Cell::new(None),
+            passwords: Passwords::default(),
             numbers,
             sessions: Cell::new(0),
             emptied: Box::new(emptied),
@@ -181,6 +202,16 @@ impl Local {
 
     /// Takes no more connections, and closes those that are idle.
     pub fn stop(&self) {
+        if let Some(Some(window)) = self.generation.process.close_spread
+            && self.spread.get().is_none()
+            && let Some(own) = Self::of(&self.generation)
+        {
+            self.spread.set(Some(Spread { begun: self.here().now(), left: SPREAD_STEPS, seed: u64::from(self.pid) | 1 }));
+            // Without memory for the task all are closed at once.
+            if self.here().spawn(&SPREAD, Class::Bulk, own.close_one_by_one(window)).is_err() {
+                self.spread.set(None);
+            }
+        }
         self.stopping.happen();
         // Who waits for something with a generation that was replaced may have nothing to wait for now.
         let served = SERVED.with_borrow(Clone::clone);
@@ -189,6 +220,48 @@ impl Local {
         if self.sessions.get() == 0 {
             (self.emptied)();
         }
+    }
+
+    /// The clients that are idle are woken again and again, and each time some of them are closed.
+    async fn close_one_by_one(self: Rc<Self>, window: Duration) {
+        for left in (0..SPREAD_STEPS).rev() {
+            self.here().sleep(window / SPREAD_STEPS).await;
+            self.spread.set(self.spread.get().map(|spread| Spread { left, ..spread }));
+            self.stopping.happen();
+        }
+    }
+
+    /// Whether a client that asks for nothing stays connected although the lane stops.
+    pub(crate) fn keeps_idle(&self) -> bool {
+        match self.generation.process.close_spread {
+            None => false,
+            Some(None) => true,
+            // One of those that are left for each step that is left.
+            Some(Some(_)) => self.spread.get().is_some_and(|spread| !self.draws(1, spread.left.into())),
+        }
+    }
+
+    /// Whether a client's connection is closed behind its answer while the lane stops.
+    pub(crate) fn closes_busy(&self) -> bool {
+        match self.generation.process.close_spread {
+            None => true,
+            Some(None) => false,
+            Some(Some(window)) => self.spread.get().is_none_or(|spread| {
+                let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+                self.draws(micros(self.here().now().since(spread.begun)), micros(window))
+            }),
+        }
+    }
+
+    /// True so many times out of as many, by chance.
+    fn draws(&self, times: u64, out_of: u64) -> bool {
+        let Some(mut spread) = self.spread.get() else { return true };
+        // Marsaglia's xorshift: nobody gains by guessing it.
+        spread.seed ^= spread.seed << 13;
+        spread.seed ^= spread.seed >> 7;
+        spread.seed ^= spread.seed << 17;
+        self.spread.set(Some(spread));
+        out_of == 0 || spread.seed % out_of < times
     }
 
     /// A number that no other request of the process has: on a process of one lane they go one by one, else each lane has its own of every
@@ -200,6 +273,11 @@ impl Local {
             Some(1) => number,
             _ => number * crate::MOST_LANES as u64 + self.here().lane().index() as u64,
         }
+    }
+
+    /// Lanes that serve the generation.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lane_ids.borrow().len().max(1)
     }
 
     /// Sessions of this lane.

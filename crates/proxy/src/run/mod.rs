@@ -9,6 +9,7 @@ mod local;
 mod observe;
 mod pace;
 mod streams;
+mod passwords;
 mod succeed;
 
 pub use changes::{administer, change, find};
@@ -20,3 +21,4 @@ pub(crate) use listen::Ticket;
 pub use local::Local;
 pub(crate) use observe::{Seen, observe};
 pub use streams::end_streams;
+pub(crate) use passwords::hashing;

@@ -88,7 +88,9 @@ impl Held {
     #[cold]
     fn stays(&mut self, rest: &mut Rest) -> bool {
         let (frontend, listener) = self.whose();
-        let Some(heir) = self.local.heir(frontend, listener) else { return frontend.http.outlives_stop };
+        let Some(heir) = self.local.heir(frontend, listener) else {
+            return frontend.http.outlives_stop || self.local.keeps_idle();
+        };
         if rest.belongs() {
             return true;
         }

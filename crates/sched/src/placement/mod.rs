@@ -23,6 +23,10 @@ pub struct Place {
     pub node: usize,
     /// The group of processors that share the largest cache with it: the lowest number among them.
     pub cache: usize,
+    /// Which of the threads of its core it is, from 0.
+    pub thread: usize,
+    /// How much it does in a time, beside the others: what the system has as its capacity, else its highest frequency; 0 where it tells none.
+    pub capacity: u64,
 }
 
 /// Where the lanes of this process go.
@@ -56,6 +60,8 @@ impl Placement {
                 cpu,
                 node: nodes.iter().find(|(_, cpus)| cpus.contains(&cpu)).map_or(0, |(node, _)| *node),
                 cache: largest_cache(root, cpu),
+                thread: thread_of_core(root, cpu),
+                capacity: capacity(root, cpu),
             })
             .collect();
         lanes.sort_by_key(|place| (place.node, place.cache, place.cpu));
@@ -157,6 +163,19 @@ fn largest_cache(root: &Path, cpu: usize) -> usize {
         .filter_map(|entry| cache(entry.path()))
         .max_by_key(|(level, _)| *level)
         .map_or(0, |c| c.1)
+}
+
+/// Which of the threads of its core a processor is.
+fn thread_of_core(root: &Path, cpu: usize) -> usize {
+    let path = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
+    let siblings = fs::read_to_string(path).ok().and_then(|text| parse_cpus(&text).ok());
+    siblings.and_then(|all| all.iter().position(|sibling| *sibling == cpu)).unwrap_or(0)
+}
+
+fn capacity(root: &Path, cpu: usize) -> u64 {
+    let folder = root.join(format!("sys/devices/system/cpu/cpu{cpu}"));
+    let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok();
+    number("cpu_capacity").or_else(|| number("cpufreq/cpuinfo_max_freq")).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -422,16 +422,19 @@ impl<'c> RuleReader<'c> {
 /// Whether a rule, a condition or a format of a configuration has `text` in one of its words. More may be found than there is, never
 /// less.
 pub(super) fn mentions(config: &Config, text: &[u8]) -> bool {
+    config.proxies.iter().any(|proxy| mentioned_by(proxy, text))
+}
+
+/// The same of one proxy.
+pub(super) fn mentioned_by(proxy: &Proxy, text: &[u8]) -> bool {
     let has = |words: &[Word]| words.iter().any(|word| word.bytes().windows(text.len()).any(|part| part == text));
     let when = |condition: &Option<tree::Condition>| condition.as_ref().is_some_and(|condition| has(&condition.words));
-    config.proxies.iter().any(|proxy| {
-        let choices = proxy.use_backend.iter().chain(&proxy.use_server);
-        proxy.acls.iter().any(|acl| has(&acl.words))
+    let choices = proxy.use_backend.iter().chain(&proxy.use_server);
+    proxy.acls.iter().any(|acl| has(&acl.words))
             || proxy.rules.iter().any(|rule| has(&rule.words) || when(&rule.condition))
             || choices.into_iter().any(|choice| has(std::slice::from_ref(&choice.target)) || when(&choice.condition))
             || proxy.settings.http_errors.iter().any(|statement| has(&statement.words))
             || proxy.settings.unique_id_format.iter().any(|set| has(std::slice::from_ref(&set.value)))
-    })
 }
 
 /// Reports what is wrong with words at its place.

@@ -1,0 +1,230 @@
+//! `cpu-policy` and `cpu-set`: processors by how they are built, after what the system tells under `/sys/devices/system`.
+//!
+//! `cpu-set` leaves some of those that the process may use, and `cpu-policy` says how lanes are spread over what is left. Of HAProxy's policies
+//! those are refused that go by clusters, of which few systems tell, and `resource`, which asks for less than there is.
+
+use super::cpu_map::{CpuMap, Numbers};
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
+use manylane_sched::Place;
+use manylane_sync::Arc;
+
+/// How lanes are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Policy {
+    /// They run on any.
+    #[default]
+    None,
+    /// On the first NUMA node that has some.
+    FirstNode,
+    /// On the fast ones.
+    Performance,
+    /// On the slow ones.
+    Efficiency,
+    /// So many groups of processors that share a cache together: each lane runs on those of one.
+    Caches(usize),
+}
+
+const POLICIES: &[(&str, Policy)] = &[
+    ("none", Policy::None),
+    ("first-usable-node", Policy::FirstNode),
+    ("performance", Policy::Performance),
+    ("efficiency", Policy::Efficiency),
+    ("group-by-ccx", Policy::Caches(1)),
+    ("group-by-2-ccx", Policy::Caches(2)),
+    ("group-by-3-ccx", Policy::Caches(3)),
+    ("group-by-4-ccx", Policy::Caches(4)),
+];
+
+/// Policies of HAProxy that are not here.
+const NO_POLICIES: &[&str] = &[
+    "resource",
+    "group-by-cluster",
+    "group-by-2-clusters",
+    "group-by-3-clusters",
+    "group-by-4-clusters",
+];
+
+/// What numbers of a rule are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Processor,
+    Node,
+    Thread,
+}
+
+/// Which processors, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    policy: Policy,
+    /// `cpu-set`, in order: whether those with these numbers go, or all others.
+    rules: Vec<(Of, bool, Vec<usize>)>,
+}
+
+type Wrong = Result<(), (Pos, String)>;
+
+impl Choice {
+    /// `cpu-policy`
+    pub(super) fn policy(&mut self, words: &[Word]) -> Wrong {
+        let [name, more @ ..] = words else { return Ok(()) }; // the table counts them
+        let wrong = |word: &Word, message: String| Err((word.pos(), format!("'{}' {message}", word.shown())));
+        let known = POLICIES.iter().map(|(name, _)| *name);
+        match POLICIES.iter().find(|(known, _)| *name == **known) {
+            Some((_, policy)) => self.policy = *policy,
+            None if NO_POLICIES.iter().any(|known| *name == **known) => {
+                return wrong(name, format!("is a policy of HAProxy that is refused; there are {}", known.collect::<Vec<_>>().join(", ")));
+            }
+            None => return wrong(name, format!("is none of {}", known.collect::<Vec<_>>().join(", "))),
+        }
+        match more {
+            [] => Ok(()),
+            [option, ..] => wrong(option, "is not read; use 'cpu-set only-thread 0' for one lane of each core".into()),
+        }
+    }
+
+    /// `cpu-set`: rules, each with its numbers.
+    pub(super) fn rules(&mut self, words: &[Word]) -> Wrong {
+        let mut words = words.iter();
+        while let Some(rule) = words.next() {
+            let (drops, of) = match rule.bytes() {
+                b"reset" => {
+                    self.rules.clear(); // as the process was started it is always: nothing narrows it before
+                    continue;
+                }
+                b"drop-cpu" => (true, Of::Processor),
+                b"only-cpu" => (false, Of::Processor),
+                b"drop-node" => (true, Of::Node),
+                b"only-node" => (false, Of::Node),
+                b"drop-thread" => (true, Of::Thread),
+                b"only-thread" => (false, Of::Thread),
+                b"drop-core" | b"only-core" | b"drop-cluster" | b"only-cluster" => {
+                    let message = format!("'{}' is a rule of HAProxy that is refused: use numbers of processors, nodes or threads", rule.shown());
+                    return Err((rule.pos(), message));
+                }
+                _ => {
+                    let message = format!("'{}' is none of reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread, only-thread", rule.shown());
+                    return Err((rule.pos(), message));
+                }
+            };
+            let Some(word) = words.next() else {
+                return Err((rule.pos(), format!("'{}' expects numbers or ranges such as '0-3,8'", rule.shown())));
+            };
+            let mut numbers = Vec::new();
+            for part in word.text().unwrap_or_default().split(',') {
+                let Some(more) = Numbers::of_processors(part) else {
+                    return Err((word.pos(), format!("'{}' expects numbers, from 0, or ranges such as '0-3,8'", word.shown())));
+                };
+                numbers.extend(more.list);
+            }
+            self.rules.push((of, drops, numbers));
+        }
+        Ok(())
+    }
+
+    /// Where each of `lanes` runs, or one lane for each processor that is left.
+    pub(super) fn of(&self, mut places: Vec<Place>, lanes: Option<usize>) -> CpuMap {
+        for (of, drops, numbers) in &self.rules {
+            let number = |place: &Place| match of {
+                Of::Processor => place.cpu,
+                Of::Node => place.node,
+                Of::Thread => place.thread,
+            };
+            places.retain(|place| numbers.contains(&number(place)) != *drops);
+        }
+        let fastest = places.iter().map(|place| place.capacity).max().unwrap_or(0);
+        // Processors of one kind differ a little where their frequency is all that is told.
+        let is_fast = |place: &Place| place.capacity * 5 >= fastest * 4;
+        match self.policy {
+            Policy::None | Policy::Caches(_) => {}
+            Policy::FirstNode => {
+                let first = places.iter().map(|place| place.node).min();
+                places.retain(|place| Some(place.node) == first);
+            }
+            Policy::Performance => places.retain(is_fast),
+            Policy::Efficiency if places.iter().any(|place| !is_fast(place)) => places.retain(|place| !is_fast(place)),
+            Policy::Efficiency => {} // all are alike
+        }
+        if places.is_empty() {
+            return CpuMap::default(); // nothing is left: as if nothing had been said
+        }
+        places.sort_by_key(|place| (place.node, place.cache, place.cpu));
+        let each = match self.policy {
+            Policy::Caches(each) => each,
+            _ => usize::MAX,
+        };
+        let caches: Vec<&[Place]> = places.chunk_by(|a, b| (a.node, a.cache) == (b.node, b.cache)).collect();
+        let groups = caches.chunks(each.min(caches.len()));
+        let mut of_groups: Vec<Arc<[usize]>> = Vec::new();
+        for group in groups {
+            let cpus: Arc<[usize]> = group.iter().copied().flatten().map(|place| place.cpu).collect();
+            of_groups.extend((0..cpus.len()).map(|_| cpus.clone()));
+        }
+        // With fewer lanes than processors each group has its share; with more they begin again.
+        let count = lanes.unwrap_or(of_groups.len());
+        let own = (0..count).map(|lane| match count <= of_groups.len() {
+            true => of_groups[lane * of_groups.len() / count].clone(),
+            false => of_groups[lane % of_groups.len()].clone(),
+        });
+        CpuMap::new(own.collect(), Some(count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manylane_config::lex::Word;
+    use manylane_config::source::Sources;
+
+    /// Two nodes of two caches with two cores of two threads; the second node is slow.
+    fn machine() -> Vec<Place> {
+        let place = |cpu: usize| Place {
+            cpu,
+            node: cpu / 8,
+            cache: cpu / 4 * 4,
+            thread: cpu % 2,
+            capacity: if cpu < 8 { 1024 } else { 500 },
+        };
+        (0..16).map(place).collect()
+    }
+
+    fn words(text: &str) -> Vec<Word> {
+        let file = Sources::new().add("x", "").unwrap();
+        text.split(' ').map(|word| Word::plain(word.as_bytes(), Pos { file, line: 1, column: 1 })).collect()
+    }
+
+    fn map(policy: &str, set: &str, lanes: Option<usize>) -> Vec<Vec<usize>> {
+        let mut choice = Choice::default();
+        choice.policy(&words(policy)).unwrap();
+        if !set.is_empty() {
+            choice.rules(&words(set)).unwrap();
+        }
+        let map = choice.of(machine(), lanes);
+        (0..).map_while(|lane| map.of(lane).map(<[usize]>::to_vec)).collect()
+    }
+
+    fn all(range: std::ops::Range<usize>) -> Vec<usize> {
+        range.collect()
+    }
+
+    #[test]
+    fn policies_choose_processors_and_one_lane_for_each() {
+        assert_eq!(map("first-usable-node", "", None), vec![all(0..8); 8]);
+        assert_eq!(map("performance", "", None), vec![all(0..8); 8]);
+        assert_eq!(map("efficiency", "", None), vec![all(8..16); 8]);
+        let four = |n: usize| vec![all(4 * n..4 * n + 4); 4];
+        assert_eq!(map("group-by-ccx", "", None), [four(0), four(1), four(2), four(3)].concat());
+        assert_eq!(map("group-by-2-ccx", "", None), [vec![all(0..8); 8], vec![all(8..16); 8]].concat());
+        assert_eq!(map("group-by-ccx", "", Some(2)), [all(0..4), all(8..12)], "few lanes are spread over all");
+        assert_eq!(map("group-by-ccx", "only-cpu 0-1", Some(3)), [vec![0, 1], vec![0, 1], vec![0, 1]]);
+    }
+
+    #[test]
+    fn sets_leave_some_processors() {
+        assert_eq!(map("none", "only-node 1 drop-cpu 12-", None), vec![all(8..12); 4]);
+        assert_eq!(map("none", "only-thread 0 only-cpu 0-3,5", None), vec![vec![0, 2]; 2]);
+        assert_eq!(map("none", "only-cpu 1 reset drop-node 0 drop-thread 1", None), vec![vec![8, 10, 12, 14]; 4]);
+        assert_eq!(map("first-usable-node", "drop-node 0", None), vec![all(8..16); 8]);
+        assert_eq!(map("efficiency", "only-node 0", None), vec![all(0..8); 8], "all are alike");
+        assert!(map("none", "drop-cpu 0-", None).is_empty());
+    }
+}

@@ -1,0 +1,44 @@
+//! The password of a request is hashed beside the lane, before rules ask whether it is right.
+
+use super::Session;
+use crate::rules::Moment;
+use crate::run::hashing;
+use manylane_http::Head;
+
+/// Too many passwords wait to be hashed.
+#[derive(Debug)]
+pub(super) struct Busy;
+
+/// Lists by number, a user and a password.
+pub(super) type Open = (Vec<usize>, Vec<u8>, Vec<u8>);
+
+impl Session<'_> {
+    /// Finds out whether the password of a request is right, for each list that has its user with a hash.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub(super) async fn authenticate(&self, (lists, user, password): Open) -> Result<(), Busy> {
+        for list in lists {
+            let (generation, name, secret) = (self.local.generation.clone(), user.clone(), password.clone());
+            let right = move || generation.userlists[list].knows(&name, &secret, None, || None);
+            let right = hashing().run(right).map_err(|_| Busy)?.await;
+            self.local.passwords.learn(list, &user, &password, right);
+        }
+        Ok(())
+    }
+
+    /// What is to be found out of a request's `Authorization: Basic`: nothing, where it is known or takes no time.
+    pub(super) fn unknown(&self, head: &Head) -> Option<Open> {
+        let local = self.local;
+        let moment = Moment { request: Some(head), ..Moment::default() };
+        self.facts().with(moment, |_, scratch| {
+            let (user, password) = manylane_expr::basic(head, &mut scratch.reborrow())?;
+            let lists = local.generation.userlists.iter().enumerate();
+            let open = lists.filter(|(number, list)| {
+                list.takes_time(user, password) && local.passwords.known(*number, user, password).is_none()
+            });
+            let open: Vec<usize> = open.map(|(number, _)| number).collect();
+            (!open.is_empty()).then(|| (open, user.to_vec(), password.to_vec()))
+        })
+    }
+}
