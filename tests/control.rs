@@ -346,3 +346,30 @@ fn words_and_columns_are_those_of_haproxy() {
     );
     assert!(typed.contains("S.4.1.73.addr.1:CGS:str:unix\n"), "{typed}");
 }
+
+#[test]
+fn an_operator_ends_what_a_server_serves() {
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let silent = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            let _ = asked.send(()); // the test may have ended
+        }
+    });
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let (web, address) = listener();
+    let program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n default_backend back\n\
+         backend back\n retries 0\n server a {silent}\n",
+        socket.display(),
+        fd(&web),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(program.ask("shutdown sessions server back/a"), "\n");
+    let answer = common::read_all(&mut client);
+    assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
+}

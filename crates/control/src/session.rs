@@ -21,6 +21,10 @@ pub(crate) struct Settings {
     pub(crate) interactive: bool,
     /// `set timeout cli`
     pub(crate) timeout: Duration,
+    /// `expert-mode`
+    pub(crate) expert: bool,
+    /// `experimental-mode`
+    pub(crate) experimental: bool,
     /// `quit`
     pub(crate) over: bool,
 }
@@ -120,7 +124,15 @@ pub(crate) async fn serve(
     marks: Marks,
 ) -> Result<(), Gone> {
     let timeout = control.generation().process.stats_timeout;
-    let mut settings = Settings { level, marks, interactive: false, timeout, over: false };
+    let mut settings = Settings {
+        level,
+        marks,
+        interactive: false,
+        timeout,
+        expert: false,
+        experimental: false,
+        over: false,
+    };
     let mut lines = Lines::new(connection, here);
     let mut reply = Reply::new(connection, here, timeout);
     loop {

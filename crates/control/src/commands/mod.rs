@@ -11,6 +11,7 @@ pub(crate) mod stat;
 mod state;
 mod unbuilt;
 pub(crate) mod values;
+mod variables;
 
 use crate::level::{Level, Marks, Severity};
 use crate::reply::{Gone, Reply};
@@ -72,7 +73,10 @@ enum Action {
     DisableServer,
     EnableHealth,
     EnableServer,
+    ExperimentalMode,
+    ExpertMode,
     Get(Kind),
+    GetVariable,
     GetWeight,
     Help,
     Lower(Level),
@@ -88,6 +92,7 @@ enum Action {
     SetServer,
     SetSeverity,
     SetTimeout,
+    SetVariable,
     SetWeight,
     Show(Kind),
     ShowBackend,
@@ -103,6 +108,7 @@ enum Action {
     ShowServersState,
     ShowStat,
     ShowVersion,
+    ShutdownSessions,
 }
 
 /// A command.
@@ -143,8 +149,11 @@ static TABLE: &[Row] = &[
     row("disable server", "<bk>/<srv>", Level::Admin, Action::DisableServer, "put a server into maintenance"),
     row("enable health", "<bk>/<srv>", Level::Admin, Action::EnableHealth, "make checks of a server again"),
     row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of maintenance"),
+    row("experimental-mode", "[on|off]", Level::Admin, Action::ExperimentalMode, "allow this client what may change or go again"),
+    row("expert-mode", "[on|off]", Level::Admin, Action::ExpertMode, "allow this client what may do harm"),
     row("get acl", "<acl> <value>", Level::User, Action::Get(Kind::Acl), "which pattern of an ACL's list matches a text"),
     row("get map", "<map> <value>", Level::User, Action::Get(Kind::Map), "what a map has for a text"),
+    row("get var", "<name>", Level::User, Action::GetVariable, "a variable of the process"),
     row("get weight", "<bk>/<srv>", Level::User, Action::GetWeight, "a server's weight, and what the file gave it"),
     row("operator", "", Level::Operator, Action::Lower(Level::Operator), "lower this client's level to operator"),
     row("prepare acl", "<acl>", Level::Operator, Action::Prepare(Kind::Acl), "begin a new version of an ACL's list"),
@@ -158,6 +167,7 @@ static TABLE: &[Row] = &[
     row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's state, weight or health"),
     row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before messages"),
     row("set timeout cli", "<delay>", Level::User, Action::SetTimeout, "how long this client may be silent"),
+    row("set var", "<name> [fmt|expr] {<fmt>|<expr>}", Level::Admin, Action::SetVariable, "set a variable of the process (experimental)"),
     row("set weight", "<bk>/<srv> <weight>", Level::Admin, Action::SetWeight, "change a server's weight (number, or percentage of the file's)"),
     row("show acl", "[[@<ver>] <acl>]", Level::User, Action::Show(Kind::Acl), "lists of patterns, or what is in one"),
     row("show backend", "", Level::User, Action::ShowBackend, "names of the backends"),
@@ -174,6 +184,7 @@ static TABLE: &[Row] = &[
     row("show servers state", "[<backend>]", Level::User, Action::ShowServersState, "what is known of servers, one line each"),
     row("show stat", "[desc|json|no-maint|typed|up]*", Level::User, Action::ShowStat, "counters of frontends, servers and backends"),
     row("show version", "", Level::User, Action::ShowVersion, "the program's version"),
+    row("shutdown sessions server", "<bk>/<srv>", Level::Admin, Action::ShutdownSessions, "end what a server serves"),
     row("user", "", Level::User, Action::Lower(Level::User), "lower this client's level to user"),
     row("help", "[<command>]", Level::User, Action::Help, "all commands, or those that begin so"),
     row("prompt", "", Level::User, Action::Prompt, "keep the connection and ask for the next line, or stop that"),
@@ -214,6 +225,9 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::DisableServer => server::enable(call, false),
         Action::EnableServer => server::enable(call, true),
         Action::Get(kind) => patterns::get(call, kind).await,
+        Action::ExperimentalMode => mode(call, "experimental-mode", |settings| &mut settings.experimental),
+        Action::ExpertMode => mode(call, "expert-mode", |settings| &mut settings.expert),
+        Action::GetVariable => variables::get(call),
         Action::GetWeight => server::get_weight(call),
         Action::Help => help::help(call),
         Action::Lower(level) => call.settings.level = level,
@@ -235,6 +249,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             None => call.error("one of 'none', 'number', 'string' is a required argument"),
         },
         Action::SetTimeout => set_timeout(call),
+        Action::SetVariable => variables::set(call),
         Action::SetWeight => server::set_weight(call),
         Action::Show(kind) => patterns::show(call, kind).await?,
         Action::ShowBackend => {
@@ -270,12 +285,28 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::ShowServersConn => state::connections(call).await?,
         Action::ShowServersState => state::states(call).await?,
         Action::ShowStat => stat::show(call).await?,
+        Action::ShutdownSessions => server::shutdown_sessions(call),
         Action::ShowVersion => {
             let version = call.control.process().facts.version;
             call.info(version);
         }
     }
     Ok(())
+}
+
+/// Turns a mode of the client on or off, or tells which.
+fn mode(call: &mut Call<'_, '_>, name: &str, of: impl FnOnce(&mut Settings) -> &mut bool) {
+    let word = call.word(0).to_owned();
+    let mode = of(call.settings);
+    match &*word {
+        "" => {
+            let now = if *mode { "ON" } else { "OFF" };
+            call.info(&format!("{name} is {now}"));
+        }
+        "on" => *mode = true,
+        "off" => *mode = false,
+        _ => call.error(&format!("'{name}' takes 'on' or 'off', or nothing to tell which it is.")),
+    }
 }
 
 async fn env(call: &mut Call<'_, '_>) -> Result<(), Gone> {

@@ -3,8 +3,8 @@
 use super::Call;
 use manylane_balance::{Admin, Index, MAX_WEIGHT};
 use manylane_check::Running;
-use manylane_proxy::Local;
 use manylane_proxy::generation::{Backend, Server};
+use manylane_proxy::{Cause, Local};
 
 /// The server that `word` names as `backend/server`, by names or by numbers (`#1`). What is wrong is told.
 fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backend, &'g Server, Index)> {
@@ -83,7 +83,7 @@ fn number(word: &str) -> Option<(i64, &str)> {
     Some((if word.starts_with('-') { -number } else { number }, &digits[count..]))
 }
 
-const REPLACED: &str = "The configuration was just replaced: say it again.";
+pub(super) const REPLACED: &str = "The configuration was just replaced: say it again.";
 
 /// What the operator says of a server; the lane that serves the interface serves the generation, too.
 fn administer(call: &mut Call<'_, '_>, backend: &Backend, index: Index, admin: Admin) {
@@ -110,6 +110,16 @@ pub(super) fn enable_health(call: &mut Call<'_, '_>, on: bool) {
         }
         None if on => call.error("Health check was not configured on this server, cannot enable."),
         None => {}
+    }
+}
+
+/// `shutdown sessions server`
+pub(super) fn shutdown_sessions(call: &mut Call<'_, '_>) {
+    let word = call.word(0).to_owned();
+    let Some((backend, _, index)) = find(call, &word) else { return };
+    match Local::of(call.generation) {
+        Some(local) => manylane_proxy::end_streams(&local, backend.number_of(index), Cause::Killed),
+        None => call.error(REPLACED),
     }
 }
 

@@ -36,6 +36,7 @@ pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{EventLog, FrontendLog, Logs};
 pub use observe::{Observed, OnError};
 pub use process::{Owner, Process, RuntimeSocket};
+pub(crate) use variables::set_now;
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};
 pub use rules::{

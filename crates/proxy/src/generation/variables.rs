@@ -1,15 +1,18 @@
 //! `set-var` and `set-var-fmt` of `global`: variables of the process, set once before anything is served.
 
+use super::Generation;
 use super::refuse::Refuse;
 use super::rules::Made;
 use manylane_config::lex::Word;
 use manylane_config::tree::Statement;
 use manylane_expr::{
-    ClientFacts, Compiler, Data, Direction, Env, Expression, Format, Host, Lane, Number, Places, ProcessVariables, ProxyId,
-    Scope, Scopes, ServerFacts, ServerId, StreamFacts, Use, UserlistId, Value, VariableId, Zone,
+    ClientFacts, Compiler, Data, Direction, Env, Expression, Format, Host, Lane, Names, Number, Places, ProcessVariables, ProxyId, ProxySide, References,
+    Scope, Scopes, ServerFacts, ServerId, Shown, StreamFacts, Use, UserlistId, Value, VariableId, Zone,
 };
 use manylane_sync::Reader;
+use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// The variables and what they are set to, in the order of the file.
 pub(super) fn read(
@@ -59,7 +62,10 @@ pub(super) fn set(made: &[(VariableId, Made)], variables: &ProcessVariables, zon
     if made.is_empty() {
         return;
     }
-    let reader = Reader::new();
+    set_with(made, variables, zone, &Reader::new());
+}
+
+fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zone, reader: &Reader) {
     let (client, server, stream) = (ClientFacts::default(), ServerFacts::default(), StreamFacts::default());
     let now = crate::session::now();
     let env = Env {
@@ -76,7 +82,7 @@ pub(super) fn set(made: &[(VariableId, Made)], variables: &ProcessVariables, zon
         stream: &stream,
         log: None,
         variables: Scopes { process: Some(variables), ..Scopes::default() },
-        reader: &reader,
+        reader,
         host: &Nobody,
     };
     let mut lane = Lane::new(now.seconds.cast_unsigned() ^ u64::from(now.micros));
@@ -90,8 +96,59 @@ pub(super) fn set(made: &[(VariableId, Made)], variables: &ProcessVariables, zon
     }
 }
 
-/// Nothing is there yet.
+/// Sets a variable of the process while `generation` serves. The error is a sentence.
+pub(crate) fn set_now(
+    generation: &Generation,
+    reader: &Reader,
+    name: &[u8],
+    text: &[u8],
+    is_format: bool,
+) -> Result<(), String> {
+    let own = &generation.expressions;
+    let Some(id) = own.names.get(name) else {
+        return Err(format!("no expression of the configuration names '{}', which nobody would see", Shown(name)));
+    };
+    // What an expression of one's own can name is there already.
+    let (mut names, mut references) = (own.names.clone(), References::default());
+    let mut compiler = Compiler::new(&Nobody, &mut names, &mut references);
+    let made = if is_format {
+        Format::compile(text, Use::Text, Places::CONFIGURATION, &mut compiler).map(Made::Format)
+    } else {
+        Expression::compile(text, Places::CONFIGURATION, &mut compiler).map(Made::Of)
+    };
+    let made = made.map_err(|error| error.to_string())?;
+    set_with(&[(id, made)], &own.process, &generation.zone, reader);
+    Ok(())
+}
+
+/// Nothing is there.
 struct Nobody;
+
+impl Names for Nobody {
+    fn proxy(&self, _: &[u8], _: ProxySide) -> Option<ProxyId> {
+        None
+    }
+
+    fn current(&self, _: ProxySide) -> Option<ProxyId> {
+        None
+    }
+
+    fn server(&self, _: ProxyId, _: &[u8]) -> Option<ServerId> {
+        None
+    }
+
+    fn userlist(&self, _: &[u8]) -> Option<UserlistId> {
+        None
+    }
+
+    fn environment(&self, name: &[u8]) -> Option<Vec<u8>> {
+        std::env::var_os(OsStr::from_bytes(name)).map(OsString::into_vec)
+    }
+
+    fn file(&self, _: &[u8]) -> std::io::Result<Vec<u8>> {
+        Err(std::io::Error::other("files are read with the configuration only"))
+    }
+}
 
 impl Host for Nobody {
     fn number(&self, _: Number) -> Option<i64> {

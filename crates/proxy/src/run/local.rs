@@ -4,9 +4,10 @@ use super::event::Event;
 use super::idle::Idle;
 use super::passwords::Passwords;
 use super::streams::Streams;
-use crate::generation::Generation;
+use crate::generation::{Generation, set_now};
 use crate::rules::Spare;
 use manylane_balance::Shelf;
+use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_net::{Connector, Presence};
 use manylane_logs::LaneLogs;
@@ -191,6 +192,29 @@ impl Local {
     /// The lane's access to what is published. Not held across a wait.
     pub(crate) fn reader(&self) -> Ref<'_, Reader> {
         self.reader.borrow()
+    }
+
+    /// What a variable of the process is now: its type and its value, as reports show it.
+    pub fn process_variable(&self, name: &[u8]) -> Option<(Type, Vec<u8>)> {
+        let own = &self.generation.expressions;
+        let reader = self.reader();
+        let value = own.process.get(own.names.get(name)?, &reader)?;
+        let shown = match value {
+            Value::Bool(value) => u8::from(value).to_string().into_bytes(),
+            Value::Int(value) => value.to_string().into_bytes(),
+            Value::Ipv4(address) => address.to_string().into_bytes(),
+            Value::Ipv6(address) => address.to_string().into_bytes(),
+            Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes) => bytes.to_vec(),
+        };
+        Some((value.kind(), shown))
+    }
+
+    /// Sets a variable of the process to what an expression or a format gives.
+    ///
+    /// # Errors
+    /// A sentence: the text does not compile, or nobody would see the variable.
+    pub fn set_process_variable(&self, name: &[u8], text: &[u8], is_format: bool) -> Result<(), String> {
+        set_now(&self.generation, &self.reader(), name, text, is_format)
     }
 
     /// Lets go of what was replaced: once in a while, between two sessions.
