@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, Expect, HttpRequest, Pattern, Script, Status, StatusRanges, Step, Text, Verdict, http, ldap, mysql,
-    pgsql, redis, smtp, tcp, tls,
+    Ask, Expect, HttpRequest, Pattern, Script, Status, StatusRanges, Step, Text, Verdict, agent, http, ldap,
+    mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_expr::Regex;
 use std::sync::LazyLock;
@@ -28,6 +28,7 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
         whole: false,
     };
     vec![
+        agent::script(b""),
         redis::script(),
         mysql::script(None),
         mysql::script(Some((b"user", mysql::Login::Post41))),
@@ -77,7 +78,10 @@ fuzz_target!(|data: &[u8]| {
     // Who sends more than once hears the rest of one answer in the next.
     let sends = script.steps().iter().filter(|step| matches!(step, Step::Send(_))).count();
     assert!(sends > 1 || whole == cut, "{whole:?} {cut:?}");
-    for verdict in [whole, cut] {
+    let line = String::from_utf8_lossy(said);
+    let heard = agent::Said::read(&line);
+    let _ = (heard.weight.map(|word| agent::weight(word, 256)), heard.maxconn.map(agent::maxconn));
+    for verdict in [whole, cut, heard.verdict(None)] {
         assert!(
             verdict.info.len() <= 160 && verdict.info.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
             "{verdict:?}"

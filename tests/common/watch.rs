@@ -1,9 +1,11 @@
 //! Those who watch the program: a syslog server, the run-time interface, and HAProxy beside it.
 
-use super::PATIENCE;
+use super::{Folder, Manylane, PATIENCE};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// A syslog server.
 pub struct Syslog(UdpSocket);
@@ -45,7 +47,7 @@ pub fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// What the run-time interface says to a line.
-pub fn ask(socket: &std::path::Path, line: &str) -> String {
+pub fn ask(socket: &Path, line: &str) -> String {
     let mut client = UnixStream::connect(socket).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -75,4 +77,79 @@ impl Drop for Haproxy {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A program that is asked and listened to.
+pub struct Played {
+    pub log: Syslog,
+    pub socket: PathBuf,
+}
+
+impl Played {
+    /// What the run-time interface says to a line.
+    pub fn ask(&self, line: &str) -> String {
+        ask(&self.socket, line)
+    }
+
+    /// What is logged until there is a line with `last`: without dates and durations.
+    pub fn lines(&self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.log.wait("");
+            let text = line.split_once("]: ").map_or(line.as_str(), |(_, text)| text);
+            let (before, after) = text.split_once(", check duration: ").unwrap_or((text, ""));
+            let text =
+                format!("{before}{}", after.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+            let over = text.contains(last);
+            lines.push(text);
+            if over {
+                return lines;
+            }
+        }
+    }
+
+    /// Columns of a server.
+    pub fn columns(&self, backend: &str, server: &str, names: &[&str]) -> Vec<String> {
+        let answer = self.ask("show stat");
+        let header: Vec<&str> = answer.lines().next().unwrap().trim_start_matches("# ").split(',').collect();
+        let begin = format!("{backend},{server},");
+        let row: Vec<&str> =
+            answer.lines().find(|line| line.starts_with(&begin)).unwrap().split(',').collect();
+        names.iter().map(|name| row[header.iter().position(|own| own == name).unwrap()].to_owned()).collect()
+    }
+
+    /// `srv_op_state`, `srv_admin_state`, `srv_check_state` of a server.
+    pub fn state(&self, backend: &str, server: &str) -> [String; 3] {
+        let answer = self.ask("show servers state");
+        let row = answer
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>())
+            .find(|row| row.len() > 9 && row[1] == backend && row[3] == server);
+        let row = row.unwrap();
+        [row[5].into(), row[6].into(), row[13].into()]
+    }
+}
+
+/// Plays the same to both programs, where HAProxy 2.6 is there: what came of it with each.
+pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) -> T) -> (T, Option<T>) {
+    let folder = Folder::new();
+    // Each at a place of its own: the system may go on listening a moment for a program that has ended.
+    let begin = |name: &str| (Syslog::new(), folder.0.join(name));
+    let (log, socket) = begin("ours");
+    let program = Manylane::start_ready(&config(&log, &socket));
+    let ours = play(Played { log, socket });
+    drop(program);
+    let (log, socket) = begin("theirs");
+    let theirs = Haproxy::start(&folder.file("haproxy.cfg", &config(&log, &socket))).map(|_haproxy| {
+        let began = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            assert!(began.elapsed() < PATIENCE, "HAProxy does not start");
+            std::thread::yield_now();
+        }
+        play(Played { log, socket })
+    });
+    if theirs.is_none() {
+        println!("HAProxy 2.6 is not there: not compared");
+    }
+    (ours, theirs)
 }

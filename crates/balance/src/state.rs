@@ -77,6 +77,8 @@ pub struct ServerState {
     weight: AtomicU32,
     /// Weight in effect, in parts of [`WEIGHT_SCALE`].
     effective: AtomicU32,
+    /// `maxconn` as set; 0 for no limit. What the file has no limit for gets none.
+    maxconn: AtomicU32,
     /// When slow start began, in nanoseconds of [`Time`]; 0: it is over.
     warming: AtomicU64,
 }
@@ -88,6 +90,7 @@ impl ServerState {
             word: AtomicU32::new(Operation::Up as u32 | (own as u32) << OWN_SHIFT),
             weight: AtomicU32::new(u32::from(spec.weight)),
             effective: AtomicU32::new(u32::from(spec.weight) * WEIGHT_SCALE),
+            maxconn: AtomicU32::new(spec.maxconn),
             warming: AtomicU64::new(0),
         }
     }
@@ -140,6 +143,11 @@ impl ServerState {
         self.weight.load(Ordering::Relaxed) as u16
     }
 
+    /// `maxconn`: as the file has it, or as it was set since.
+    pub fn maxconn(&self) -> u32 {
+        self.maxconn.load(Ordering::Relaxed)
+    }
+
     /// The weight in effect, in sixteenths of a unit ([`WEIGHT_SCALE`]): less than the set one during slow start.
     pub fn effective_weight(&self) -> u32 {
         self.effective.load(Ordering::Relaxed)
@@ -171,6 +179,10 @@ impl ServerState {
 
     pub(crate) fn set_weight(&self, weight: u16) {
         self.weight.store(u32::from(weight), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_maxconn(&self, maxconn: u32) {
+        self.maxconn.store(maxconn, Ordering::Relaxed);
     }
 
     pub(crate) fn begin_warming(&self, now: Option<Time>) {

@@ -110,6 +110,17 @@ impl Board {
         (report.note(verdict, moved), change)
     }
 
+    /// An agent was asked, or could not be: only its own word about health counts. The same.
+    pub fn heard(&self, verdict: Verdict, took: Duration) -> (bool, Option<Change>) {
+        if matches!(verdict.status, Status::L7Ok | Status::L7Sts) {
+            return self.end(verdict, took);
+        }
+        let mut report = self.0.lock();
+        report.took = took;
+        report.in_progress = false;
+        (report.note(verdict, false), None)
+    }
+
     /// Live traffic failed too often. The same.
     pub fn observe(&self, verdict: Verdict, counted: Counted) -> (bool, Option<Change>) {
         let mut report = self.0.lock();

@@ -13,7 +13,7 @@ pub use health::{Change, Counted, Health, Init, Running};
 pub use pace::Pace;
 pub use past::{Past, Since};
 pub use script::{
-    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Service, StatusRanges, Step, Text, http,
-    ldap, mysql, pgsql, redis, smtp, tcp, tls,
+    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Service, StatusRanges, Step, Text,
+    agent, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 pub use status::{Status, Verdict};

@@ -5,6 +5,8 @@
 pub enum Status {
     /// None was made yet.
     Ini,
+    /// An agent said nothing about whether it works.
+    Checked,
     /// Live traffic had too many errors in a row (`observe`).
     Hana,
     /// The check itself could not be made: no descriptor, no memory.
@@ -47,6 +49,7 @@ impl Status {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ini => "INI",
+            Self::Checked => "CHECKED",
             Self::Hana => "HANA",
             Self::SockErr => "SOCKERR",
             Self::L4Ok => "L4OK",
@@ -67,6 +70,7 @@ impl Status {
     pub fn description(self) -> &'static str {
         match self {
             Self::Ini => "Initializing",
+            Self::Checked => "No status change",
             Self::Hana => "Health analyze",
             Self::SockErr => "Socket error",
             Self::L4Ok => "Layer4 check passed",
@@ -87,6 +91,7 @@ impl Status {
     pub fn number(self) -> u8 {
         match self {
             Self::Ini => 1,
+            Self::Checked => 3,
             Self::Hana => 4,
             Self::SockErr => 5,
             Self::L4Ok => 6,
@@ -105,8 +110,9 @@ impl Status {
 
     /// The status of this name.
     pub fn by_name(name: &[u8]) -> Option<Self> {
-        const ALL: [Status; 14] = [
+        const ALL: [Status; 15] = [
             Status::Ini,
+            Status::Checked,
             Status::Hana,
             Status::SockErr,
             Status::L4Ok,
@@ -131,7 +137,7 @@ impl Status {
 
     pub(crate) fn outcome(self) -> Outcome {
         match self {
-            Self::Ini => Outcome::Unknown,
+            Self::Ini | Self::Checked => Outcome::Unknown,
             Self::Hana
             | Self::SockErr
             | Self::L4Tout

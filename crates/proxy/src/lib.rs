@@ -29,7 +29,7 @@ sockets! {
 
     pub use generation::Generation;
     pub use run::{
-        Backlogs, Beside, BindFailure, BoundListener, Local, accept, administer, bind, bind_beside, bind_listener, change, end_streams, find,
+        Backlogs, Beside, BindFailure, BoundListener, Local, accept, administer, answer, bind, bind_beside, bind_listener, change, end_streams, find,
     };
     pub use termination::{Cause, Phase, Termination};
 

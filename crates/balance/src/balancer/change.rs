@@ -120,6 +120,17 @@ impl<W: Waiter> Balancer<W> {
         self.offer_all(); // others may take part now: backups
     }
 
+    /// Sets a server's `maxconn`; 0 for no limit. Whether it has one that can be set: one without a limit in the file is not counted on any line that
+    /// lanes share, and cannot have one.
+    pub fn set_maxconn(&self, index: Index, maxconn: u32, now: Time) -> bool {
+        let limited = self.core.is_limited(index);
+        if limited {
+            self.core.servers[index].state.set_maxconn(maxconn);
+            self.adapt(index, now);
+        }
+        limited
+    }
+
     /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was changed.
     pub fn tick(&self, now: Time) -> Option<Time> {
         let Core { servers, algorithm, .. } = &self.core;

@@ -40,19 +40,24 @@ impl<W: Waiter> Balancer<W> {
 
     /// Whether the limit follows the load.
     fn is_dynamic(&self, index: Index) -> bool {
-        let spec = &self.core.servers[index].spec;
-        spec.minconn != 0 && spec.minconn < spec.maxconn && self.core.options.fullconn != 0
+        let server = &self.core.servers[index];
+        let (least, most) = (server.spec.minconn, server.state.maxconn());
+        least != 0 && least < most && self.core.options.fullconn != 0
     }
 
     /// The limit at `now`.
     fn limit_at(&self, index: Index, now: Time) -> u32 {
         let server = &self.core.servers[index];
         let spec = &server.spec;
-        let mut limit = spec.maxconn;
+        let most = match server.state.maxconn() {
+            0 => u32::MAX,
+            most => most,
+        };
+        let mut limit = most;
         if self.is_dynamic(index) {
             let (load, full) = (self.total_load(), u64::from(self.core.options.fullconn));
             if load < full {
-                limit = spec.minconn.max((u64::from(spec.maxconn) * load / full) as u32);
+                limit = spec.minconn.max((u64::from(most) * load / full) as u32);
             }
         }
         let warmth = server.state.warmth(spec.slowstart, now);

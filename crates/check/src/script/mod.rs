@@ -2,6 +2,7 @@
 //!
 //! A file a kind: [`tcp`], [`http`], and the services whose answers are known by heart: [`redis`], [`mysql`], [`pgsql`], [`smtp`], [`ldap`], [`tls`].
 
+pub mod agent;
 pub mod http;
 pub mod ldap;
 pub mod mysql;
@@ -121,6 +122,8 @@ pub enum Service {
     Ldap,
     /// TLS: any answer to a hello.
     Tls,
+    /// An agent: any line.
+    Agent,
 }
 
 impl Service {
@@ -133,6 +136,7 @@ impl Service {
             Self::Smtp(part) => smtp::judge(part, input, last),
             Self::Ldap => ldap::judge(input, last),
             Self::Tls => tls::judge(input, last),
+            Self::Agent => agent::judge(input, last),
         }
     }
 
@@ -377,6 +381,11 @@ impl<'s> Exchange<'s> {
             }
             (None, None) => self.ended = true,
         }
+    }
+
+    /// The first line of what came, if it has an end: without HTTP.
+    pub fn line(&self) -> Option<&[u8]> {
+        agent::line(&self.input)
     }
 
     /// What it comes to when the time is over.

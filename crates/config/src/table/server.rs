@@ -78,6 +78,10 @@ options! {
     cc: Word = text("name"), word, "cc", "congestion control";
     addr: Word = text("address"), word, "addr", "where health checks go, if not where requests go";
     port: u16 = int("port", 1, 65535), int, "port", "the port of health checks, if it is another";
+    agent_addr: Word = text("address"), word, "agent-addr", "where the agent is, if not where the server is";
+    agent_inter: Duration = time("delay"), time, "agent-inter", "time between two questions to the agent; 2 s without";
+    agent_port: u16 = int("port", 1, 65535), int, "agent-port", "the agent's port";
+    agent_send: Word = text("text"), word, "agent-send", "what the agent is sent";
     inter: Duration = time("delay"), time, "inter", "time between two health checks; 2 s without";
     fastinter: Duration = time("delay"), time, "fastinter", "inter while the server's state is about to change";
     downinter: Duration = time("delay"), time, "downinter", "inter while the server is down";
@@ -86,6 +90,7 @@ options! {
     }
     flags {
     check, "check", "no-check", "the server's health is checked";
+    agent_check, "agent-check", "no-agent-check", "an agent beside the server says how it is";
     check_send_proxy, "check-send-proxy", "no-check-send-proxy", "health checks begin with the PROXY protocol";
     backup, "backup", "no-backup", "the server is used when all others are down";
     disabled, "disabled", "enabled", "the server begins in maintenance";
@@ -144,17 +149,11 @@ const TLS_SERVER: &[(&str, usize)] = &[
 ];
 
 const CHECKS: &[(&str, usize)] = &[
-    ("agent-addr", 1),
-    ("agent-check", 0),
-    ("agent-inter", 1),
-    ("agent-port", 1),
-    ("agent-send", 1),
     ("check-alpn", 1),
     ("check-pool-conn-name", 1),
     ("check-proto", 1),
     ("check-reuse-pool", 0),
     ("healthcheck", 1),
-    ("no-agent-check", 0),
     ("no-check-reuse-pool", 0),
 ];
 

@@ -123,6 +123,72 @@ pub(super) fn shutdown_sessions(call: &mut Call<'_, '_>) {
     }
 }
 
+/// `enable agent`, `disable agent`
+pub(super) fn enable_agent(call: &mut Call<'_, '_>, on: bool) {
+    let word = call.word(0).to_owned();
+    let Some((_, server, _)) = find(call, &word) else { return };
+    match &server.agent {
+        Some(agent) => {
+            agent.board.disable(!on);
+            agent.bell.ring();
+        }
+        None if on => call.error("Agent was not configured on this server, cannot enable."),
+        None => {}
+    }
+}
+
+/// `set server <bk>/<srv> agent ...`
+fn set_agent(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, Index)) {
+    if server.agent.as_ref().is_none_or(|agent| agent.board.read().disabled) {
+        return call.error("agent checks are not enabled on this server.");
+    }
+    let running = match call.word(2) {
+        "up" => Running::Up,
+        "down" => Running::Down,
+        _ => return call.error("'set server <srv> agent' expects 'up' or 'down'."),
+    };
+    match Local::of(call.generation) {
+        Some(local) => manylane_proxy::answer(&local, backend, index, running),
+        None => call.error(REPLACED),
+    }
+}
+
+/// `check-addr`, `check-port`, `agent-addr`, `agent-port`, `agent-send`
+fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
+    let (of, name) = match what.starts_with("agent") {
+        true => (&server.agent, "agent checks"),
+        false => (&server.check, "health checks"),
+    };
+    let Some(check) = of.as_ref().filter(|check| !check.board.read().disabled) else {
+        let dot = if what == "agent-send" { "." } else { "" };
+        return call.error(&format!("{name} are not enabled on this server{dot}"));
+    };
+    let value = call.word(2).to_owned();
+    let port = |word: &str| word.parse::<u16>().map_err(|_| "provided port is invalid");
+    match what {
+        "agent-send" if value.is_empty() => {
+            call.error("'set server <srv> agent-send' expects what the agent is sent.")
+        }
+        "agent-send" => check.aims.set(|aim| aim.send = Some(value.into_bytes().into())),
+        "agent-port" | "check-port" => match port(&value) {
+            Ok(port) => check.aims.set(|aim| aim.port = Some(port)),
+            Err(why) => call.error(why),
+        },
+        _ => {
+            let Ok(ip) = value.parse() else { return call.error(&format!("invalid addr '{value}'")) };
+            let beside = match call.word(3) {
+                "port" => match port(call.word(4)) {
+                    Ok(port) => Some(port),
+                    Err(why) => return call.error(why),
+                },
+                _ => None,
+            };
+            check.aims.set(|aim| (aim.ip, aim.port) = (Some(ip), beside.or(aim.port)));
+        }
+    }
+    check.bell.ring();
+}
+
 /// `set server <bk>/<srv> health ...`
 fn set_health(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, Index)) {
     if server.tracks.is_some() {
@@ -142,12 +208,17 @@ fn set_health(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Ser
 
 /// `set server <bk>/<srv> health|state|weight ...`
 pub(super) fn set_server(call: &mut Call<'_, '_>) {
-    const USAGE: &str = "usage: set server <backend>/<server> health | state | weight; 'addr', 'agent...', 'check-...', 'fqdn' and 'ssl' are HAProxy's and not built yet";
+    const USAGE: &str = "usage: set server <backend>/<server> agent | agent-addr | agent-port | agent-send | check-addr | check-port | health | state | weight; 'addr', 'fqdn' and 'ssl' are HAProxy's and not built yet";
     let word = call.word(0).to_owned();
     let Some(found @ (backend, _, index)) = find(call, &word) else { return };
     match call.word(1) {
         "weight" => weigh(call, found, 2),
         "health" => set_health(call, found),
+        "agent" => set_agent(call, found),
+        what @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "check-port") => {
+            let what = what.to_owned();
+            aim(call, found.1, &what);
+        }
         "state" => {
             let admin = match call.word(2) {
                 "ready" => Admin::Ready,

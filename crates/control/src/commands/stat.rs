@@ -218,13 +218,22 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
 /// `status` of a server.
 ///
 /// `health` is that of the server that is looked after: the end of the chain, where it tracks another one, which `via` names.
-pub(crate) fn status(standing: Standing, health: Option<&Health>, via: Option<&str>) -> String {
+pub(crate) fn status(
+    standing: Standing,
+    health: Option<&Health>,
+    agent: Option<&Health>,
+    via: Option<&str>,
+) -> String {
     let word = match (standing.admin(), standing.operation) {
         (Admin::Maintenance, _) if standing.inherited == Admin::Maintenance => {
             return format!("MAINT (via {})", via.unwrap_or_default());
         }
         (Admin::Maintenance, _) => return "MAINT".into(),
+        (_, Operation::Down) if agent.is_some_and(|agent| agent.value() == 0) => {
+            return "DOWN (agent)".into();
+        }
         (_, Operation::Down) => "DOWN",
+        (Admin::Drain, _) if agent.is_some() => return "DRAIN (agent)".into(),
         (Admin::Drain, _) => "DRAIN",
         (Admin::Ready, Operation::Stopping) => "NOLB",
         (Admin::Ready, Operation::Up) if health.is_none() => "no check",
@@ -264,6 +273,26 @@ fn checked(line: &mut Line, report: &Report) {
     line.gauge(Column::CheckHealth, report.health.value().into());
 }
 
+/// What its agent says of a server.
+fn heard(line: &mut Line, report: &Report) {
+    let Verdict { status, code, info } = &report.verdict;
+    let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
+    line.set(Column::AgentStatus, Text(format!("{mark}{}", status.name())));
+    line.set(Column::AgentDesc, Text(status.description().into()));
+    if *status != Status::Ini {
+        line.count(Column::AgentDuration, report.took.as_millis() as u64);
+    }
+    if let Some(code) = code {
+        line.gauge(Column::AgentCode, u64::from(*code));
+    }
+    if !info.is_empty() {
+        line.set(Column::LastAgt, Text(info.to_string()));
+    }
+    line.gauge(Column::AgentRise, report.health.rise().into());
+    line.gauge(Column::AgentFall, report.health.fall().into());
+    line.gauge(Column::AgentHealth, report.health.value().into());
+}
+
 /// Where a server is, as addresses are shown.
 pub(crate) fn address(place: &ServerPlace) -> Option<String> {
     match place {
@@ -283,7 +312,7 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     let streams = sums.now("streams", "streams_ended");
     line.gauge(Column::Qmax, sums.largest("peak_waiting"));
     line.gauge(Column::Scur, streams);
-    line.gauge(Column::Smax, sums.peak("peak_streams", server.maxconn.into()));
+    line.gauge(Column::Smax, sums.peak("peak_streams", state.maxconn().into()));
     line.gauge(Column::Rate, sums.figures.rates[0]);
     line.gauge(Column::RateMax, sums.figures.most[0]);
     line.gauge(Column::UsedConnCur, streams);
@@ -291,8 +320,8 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     line.gauge(Column::NeedConnEst, sums.figures.usual);
     sums.last(&mut line);
     sums.times(&mut line);
-    if server.maxconn > 0 {
-        line.gauge(Column::Slim, server.maxconn.into());
+    if state.maxconn() > 0 {
+        line.gauge(Column::Slim, state.maxconn().into());
     }
     if server.maxqueue > 0 {
         line.gauge(Column::Qlimit, server.maxqueue.into());
@@ -303,10 +332,13 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     });
     let (_, root) = generation.server(generation.root_of(backend.number_of(index)));
     let report = root.check.as_ref().map(|check| check.board.read()).filter(|report| !report.disabled);
-    line.set(
-        Column::Status,
-        Text(status(state.standing(), report.as_ref().map(|report| &report.health), via.as_deref())),
-    );
+    let agent = root.agent.as_ref().map(|agent| agent.board.read()).filter(|report| !report.disabled);
+    let health = |report: &Option<Report>| report.as_ref().map(|report| report.health.clone());
+    let word = status(state.standing(), health(&report).as_ref(), health(&agent).as_ref(), via.as_deref());
+    line.set(Column::Status, Text(word));
+    if let Some(agent) = agent.filter(|_| via.is_none()) {
+        heard(&mut line, &agent);
+    }
     let (now, past) = (Time::now().since(Time::ZERO), server.past.read());
     line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
     if let Some(report) = report.filter(|_| via.is_none()) {

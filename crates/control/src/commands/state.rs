@@ -4,7 +4,7 @@ use super::Call;
 use crate::reply::Gone;
 use manylane_balance::{Admin, Operation};
 use manylane_check::Verdict;
-use manylane_proxy::generation::{Backend, ServerPlace};
+use manylane_proxy::generation::{Backend, ServerCheck, ServerPlace};
 use manylane_sched::Time;
 use std::fmt::Write;
 
@@ -30,6 +30,17 @@ fn place(place: &ServerPlace) -> (String, u16) {
         ServerPlace::At(manylane_net::Endpoint::Ip(address)) => (address.ip().to_string(), address.port()),
         _ => ("-".into(), 0),
     }
+}
+
+/// Address and port of checks, as the columns have them: an address that a line or a command has given, a port that is another than the server's, and the port of an agent.
+fn aim(check: Option<&ServerCheck>, is_agent: bool, own: &ServerPlace) -> (String, u16) {
+    let Some(check) = check else { return ("-".into(), 0) };
+    let aim = check.aims.read();
+    let ((file, file_port), (_, own_port)) = (place(&check.place), place(own));
+    let address =
+        aim.ip.map(|ip| ip.to_string()).or(check.has_address.then_some(file)).unwrap_or_else(|| "-".into());
+    let port = aim.port.or((file_port != own_port || is_agent).then_some(file_port)).unwrap_or(0);
+    (address, port)
 }
 
 pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
@@ -84,9 +95,16 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 }
                 None => (1, 0, if admin & 7 == 0 { 2 } else { 0 }, paused),
             };
+            let agent = server.agent.as_ref().map_or(0, |agent| {
+                let report = agent.board.read();
+                // Configured and enabled, of an agent.
+                if report.disabled { 18 } else { 22 | u8::from(report.in_progress) }
+            });
+            let (check_addr, check_port) = aim(server.check.as_ref(), false, &server.place);
+            let (agent_addr, agent_port) = aim(server.agent.as_ref(), true, &server.place);
             let _ = writeln!(
                 call.reply,
-                "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} 0 0 0 - {port} - 0 0 - - 0",
+                "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} {agent} 0 0 - {port} - 0 {check_port} {check_addr} {agent_addr} {agent_port}",
                 backend.id,
                 backend.name,
                 server.id,

@@ -10,10 +10,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("debug", "it is not built yet"),
     ("del server", SERVERS),
     ("del ssl", TLS),
-    ("disable agent", CHECKS),
     ("disable dynamic-cookie", COOKIES),
     ("disable frontend", FRONTENDS),
-    ("enable agent", CHECKS),
     ("enable dynamic-cookie", COOKIES),
     ("enable frontend", FRONTENDS),
     ("mcli-debug-mode", "there is no master process"),
@@ -53,7 +51,6 @@ const REFUSED: &[(&str, &str)] = &[
 const TLS: &str = "TLS is not built yet";
 const SERVERS: &str = "servers are set by the file only, so far";
 const TABLES: &str = "stick tables are not built yet";
-const CHECKS: &str = "agents are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
 const FRONTENDS: &str = "frontends are not changed at run time yet";
 const SESSIONS: &str = "sessions are not listed yet";

@@ -4,6 +4,7 @@ use super::bind::text;
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use super::Process;
+use super::agent::Aims;
 use super::bell::Bell;
 use super::observe::Observed;
 use manylane_check::{
@@ -26,6 +27,8 @@ pub struct ServerCheck {
     pub script: Arc<Script>,
     /// Where its connections go.
     pub place: ServerPlace,
+    /// Its line says at which address: `addr`, `agent-addr`.
+    pub has_address: bool,
     /// Options of its connections.
     pub connect: ConnectOptions,
     /// What its connections begin with.
@@ -40,6 +43,8 @@ pub struct ServerCheck {
     pub observed: Option<Observed>,
     /// The latest.
     pub board: Board,
+    /// What was set at run time.
+    pub aims: Aims,
     /// Wakes who checks it: something else is to be done than to wait.
     pub bell: Bell,
 }
@@ -89,6 +94,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         }
         server.check = Some(ServerCheck {
             script: script.clone(),
+            has_address: addr.is_some(),
             place: place(server, addr.as_ref(), port.map(|set| set.value), &script, line.pos, refuse),
             connect: options,
             // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file says so.
@@ -110,6 +116,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             log: settings.option(Toggle::LOG_HEALTH_CHECKS),
             observed: Observed::new(&line.options, settings.mode(), refuse),
             board: Board::new(health),
+            aims: Aims::default(),
             bell: Bell::default(),
         });
     }

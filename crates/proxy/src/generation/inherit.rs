@@ -112,8 +112,21 @@ impl Backend {
                 check.board.inherit(&older.board);
                 check.inherit_errors(older);
             }
+            for (own, older) in [(&server.check, &was.check), (&server.agent, &was.agent)] {
+                if let (Some(own), Some(older)) = (own, older) {
+                    own.board.disable(older.board.read().disabled);
+                    if own.place == older.place {
+                        let set = older.aims.read();
+                        own.aims.set(|aim| *aim = set);
+                    }
+                }
+            }
+            if let (Some(agent), Some(older)) = (&server.agent, &was.agent) {
+                agent.board.inherit(&older.board);
+            }
             // What nobody looks after is as it was left; what began to be looked after is as the file says.
-            if server.check.is_some() == was.check.is_some() && server.tracks.is_none() {
+            let asked = |server: &Server| (server.check.is_some(), server.agent.is_some());
+            if asked(server) == asked(was) && server.tracks.is_none() {
                 self.balancer.set_operation(index, standing.operation, now);
             }
         }

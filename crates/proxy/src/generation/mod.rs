@@ -4,6 +4,7 @@
 //! It is built from the checked tree by taking every field by name. What the program does not do yet is refused there, at the place
 //! of the file where it is asked for: nothing is silently ignored.
 
+mod agent;
 mod balance;
 mod bell;
 mod bind;
@@ -26,6 +27,7 @@ mod track;
 mod users;
 mod variables;
 
+pub use agent::{Aim, Aims};
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
 pub(crate) use bind::has_lanes;

@@ -1,5 +1,6 @@
 //! `frontend`, `backend` and `listen`.
 
+use super::agent;
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
 use super::checks::{self, ServerCheck};
@@ -348,6 +349,7 @@ fn one<'c>(
         server::check_dynamic_cookies(settings, &built, refuse);
         let pool_names = reader.servers(proxy, &mut built, refuse);
         checks::checks(proxy, process, &mut built, refuse);
+        agent::agents(proxy, process, &mut built, refuse);
         if server::has_stand_in(settings) {
             let mut server = server::of_client(proxy.pos, settings, process, all.servers, built.len(), refuse);
             server.id = ids.next(None);

@@ -74,6 +74,8 @@ pub struct Server {
     pub stands_in: bool,
     /// `check`
     pub check: Option<ServerCheck>,
+    /// `agent-check`
+    pub agent: Option<ServerCheck>,
     /// `track`
     pub tracks: Option<ServerNumber>,
     /// Those that track this one.
@@ -91,7 +93,19 @@ pub struct Server {
 impl Server {
     /// Whether anybody says whether it works.
     pub(super) fn is_looked_after(&self) -> bool {
-        self.check.is_some()
+        self.check.is_some() || self.agent.is_some()
+    }
+
+    /// How it is by its checks and its agent. Both have to say that it works; who is not asked any more has nothing to say.
+    pub(crate) fn found(&self) -> Running {
+        let by = |check: &Option<ServerCheck>| {
+            let report = check.as_ref()?.board.read();
+            (!report.disabled).then(|| report.health.running())
+        };
+        match by(&self.agent) {
+            Some(Running::Down) => Running::Down,
+            _ => by(&self.check).unwrap_or(Running::Up),
+        }
     }
 
     /// Somebody else than the checks says how it is.
@@ -181,6 +195,11 @@ pub(super) fn server(
         rise: _,
         fall: _,
         check: _,
+        agent_check: _,
+        agent_addr: _,
+        agent_inter: _,
+        agent_port: _,
+        agent_send: _,
         check_send_proxy: _,
         log_bufsize: _, // of log backends, which are refused
         log_proto: _,
@@ -281,6 +300,7 @@ pub(super) fn server(
         source_field: source.and_then(|source| source_field(source, refuse)),
         stands_in: false,
         check: None, // given when all are known
+        agent: None, // the same
         tracks: None, // the same
         followers: Vec::new(),
         ends_streams_when_down: on_marked_down.is_some(),

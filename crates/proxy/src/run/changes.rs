@@ -24,7 +24,8 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
     let (before, after) = backend.balancer.update(index, now, |standing| {
         let mut after = to(standing);
         if standing.is_in_maintenance() && !after.is_in_maintenance() {
-            after.operation = tracked().map_or(Operation::Up, |tracked| tracked.operation);
+            let agent_says = server.agent.as_ref().map_or(Running::Up, |agent| agent.board.read().health.running());
+            after.operation = tracked().map_or(operation(agent_says), |tracked| tracked.operation);
         }
         after
     });
@@ -77,6 +78,19 @@ pub fn find(local: &Local, backend: &Backend, index: Index, running: Running) {
     let operation = operation(running);
     change(local, backend, index, ", changed from CLI", |standing| match standing.is_in_maintenance() {
         true => standing, // it is up when it leaves that
+        false => Standing { operation, ..standing },
+    });
+}
+
+/// What the operator says in the place of a server's agent.
+pub fn answer(local: &Local, backend: &Backend, index: Index, running: Running) {
+    let server = &backend.servers[index.get()];
+    if let Some(agent) = &server.agent {
+        agent.board.set(running);
+    }
+    let operation = operation(running);
+    change(local, backend, index, ", changed from CLI", |standing| match standing.is_in_maintenance() {
+        true => standing,
         false => Standing { operation, ..standing },
     });
 }

@@ -2,16 +2,16 @@
 
 use super::local::Local;
 use super::changes::say;
-use crate::generation::{Backend, Patience, ServerCheck, ServerPlace, operation};
+use crate::generation::{Backend, Patience, ServerCheck, operation};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
-use manylane_check::{Ask, Change, Exchange, Pace, Running, Status, Verdict};
+use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Status, Verdict, agent};
 use manylane_io::Errno;
 use manylane_logs::Level;
 use manylane_net::proxy_protocol::{Emit, emit_v1, emit_v2};
 use manylane_net::{Connection, Connector, Endpoint, Step, TransferError};
 use manylane_sched::{Class, TaskKind, Time};
-use manylane_sync::LaneId;
+use manylane_sync::{Arc, LaneId};
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -20,6 +20,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 static CHECK: TaskKind = TaskKind::new("check");
+static AGENT: TaskKind = TaskKind::new("agent check");
+
+/// Who is asked how a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The server.
+    Health,
+    /// The agent beside it.
+    Agent,
+}
 
 /// Has the lane of `local` check its part of the servers, of which each of `lanes` has one.
 ///
@@ -37,21 +47,30 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     for (place, (backend, server, _)) in checked().enumerate().filter(|(place, _)| place % lanes.len() == own) {
         let Some(index) = backend.balancer.servers().index(server.index) else { continue };
         let delay = Pace::first(shortest, process.max_spread_checks, place, count);
-        let task = checking(local.clone(), backend.number, index, delay);
+        let task = checking(local.clone(), backend.number, index, Kind::Health, delay);
         local.here().spawn(&CHECK, Class::Normal, task).map_err(|error| error.to_string())?;
+    }
+    let agents = local.generation.backends.iter().flat_map(|backend| backend.servers.iter().map(move |server| (backend, server)));
+    let agents: Vec<_> = agents.filter(|(_, server)| server.agent.is_some()).collect();
+    for (place, (backend, server)) in agents.iter().enumerate().filter(|(place, _)| place % lanes.len() == own) {
+        let (Some(index), Some(agent)) = (backend.balancer.servers().index(server.index), &server.agent) else { continue };
+        let delay = Pace::first(agent.pace.inter, process.max_spread_checks, place, agents.len());
+        let task = checking(local.clone(), backend.number, index, Kind::Agent, delay);
+        local.here().spawn(&AGENT, Class::Normal, task).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
 /// Checks one server until the lane stops.
-async fn checking(local: Rc<Local>, backend: usize, index: Index, delay: Duration) {
+async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, delay: Duration) {
     let generation = local.generation.clone();
     let backend = &generation.backends[backend];
-    let Some(check) = &backend.servers[index.get()].check else { return };
+    let server = &backend.servers[index.get()];
+    let Some(check) = (if kind == Kind::Agent { &server.agent } else { &server.check }) else { return };
     let connector = Connector::new(check.connect.clone());
     let here = local.here();
     let mut wait = delay;
-    let mut noise = (backend.servers[index.get()].number as u32).wrapping_mul(0x9e37_79b9) | 1;
+    let mut noise = (server.number as u32).wrapping_mul(0x9e37_79b9) | 1;
     loop {
         let mut until = here.now() + wait;
         loop {
@@ -67,7 +86,11 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, delay: Duratio
         }
         let begun = here.now();
         let serves = check.board.begin() != Running::Down;
-        let mut run = check.script.run(serves);
+        let script = match check.aims.read().send {
+            Some(send) => Arc::new(agent::script(&send)),
+            None => check.script.clone(),
+        };
+        let mut run = script.run(serves);
         let Some(verdict) = unless_stopped(&local, one(&local, check, &connector, &mut run)).await else { return };
         if !check.board.is_looked_after() {
             check.board.cancel(); // since it began
@@ -75,8 +98,13 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, delay: Duratio
         }
         let now = here.now();
         let took = now.since(begun);
-        let (news, change) = check.board.end(verdict, took);
-        tell(&local, backend, index, news, change);
+        match kind {
+            Kind::Health => {
+                let (news, change) = check.board.end(verdict, took);
+                tell(&local, backend, index, news, change);
+            }
+            Kind::Agent => super::agent::heard(&local, backend, index, check, verdict, run.line(), took),
+        }
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         wait = check.pace.next(&check.board.read().health, noise);
     }
@@ -109,10 +137,10 @@ async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run:
         match (run.ask(), &connection) {
             (Ask::Done(verdict), _) => return verdict,
             (Ask::Connect { port, own }, _) => {
-                let endpoint = match (&check.place, port) {
-                    (ServerPlace::At(Endpoint::Ip(address)), Some(port)) => Endpoint::Ip((address.ip(), port).into()),
-                    (ServerPlace::At(endpoint), _) => endpoint.clone(),
-                    _ => return Verdict::new(Status::L4Con, "it has no address"),
+                let endpoint = match (check.endpoint(), port) {
+                    (Some(Endpoint::Ip(address)), Some(port)) => Endpoint::Ip((address.ip(), port).into()),
+                    (Some(endpoint), _) => endpoint,
+                    (None, _) => return Verdict::new(Status::L4Con, "it has no address"),
                 };
                 match connector.connect(&local.io, &endpoint, None, Some(deadline(true))).await {
                     Ok(made) => {
@@ -189,34 +217,42 @@ pub(super) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, c
     let Some(check) = &server.check else { return };
     let report = check.board.read();
     let log = check.log && news;
-    let result = if matches!(report.verdict.status, Status::L7OkC) { "conditionally " } else { "" };
     if log {
-        let mut line = String::new();
-        let kind = if server.backup { "backup " } else { "" };
-        let outcome = if report.verdict.status.result() == 2 { "failed" } else { "succeeded" };
-        let (progress, of) = report.health.progress();
-        let state = match report.health.running() {
-            Running::Down => "DOWN",
-            _ if report.health.value() < report.health.rise() => "DOWN",
-            _ if backend.balancer.servers()[index].state().weight() == 0 => "DRAIN",
-            _ => "UP",
-        };
-        let _ = write!(line, "Health check for {kind}server {}/{} {result}{outcome}", backend.name, server.name);
-        reason(&mut line, &report.verdict, report.took);
-        let _ = write!(line, ", status: {progress}/{of} {state}.");
-        say(local, backend, Level::Notice, &line);
+        told(local, backend, index, "Health", &report);
     }
-    let Some(change) = change else { return };
+    if change.is_none() {
+        return;
+    }
     let mut why = String::new();
     if !log {
         reason(&mut why, &report.verdict, report.took); // else it was said already
     }
-    let operation = operation(change.to);
+    let operation = operation(server.found());
     super::change(local, backend, index, &why, |standing| Standing { operation, ..standing });
 }
 
+/// A line for `option log-health-checks`.
+pub(super) fn told(local: &Local, backend: &Backend, index: Index, kind: &str, report: &Report) {
+    let server = &backend.servers[index.get()];
+    let mut line = String::new();
+    let backup = if server.backup { "backup " } else { "" };
+    let result = if matches!(report.verdict.status, Status::L7OkC) { "conditionally " } else { "" };
+    let outcome = if report.verdict.status.result() == 2 { "failed" } else { "succeeded" };
+    let (progress, of) = report.health.progress();
+    let state = match report.health.running() {
+        Running::Down => "DOWN",
+        _ if report.health.value() < report.health.rise() => "DOWN",
+        _ if backend.balancer.servers()[index].state().weight() == 0 => "DRAIN",
+        _ => "UP",
+    };
+    let _ = write!(line, "{kind} check for {backup}server {}/{} {result}{outcome}", backend.name, server.name);
+    reason(&mut line, &report.verdict, report.took);
+    let _ = write!(line, ", status: {progress}/{of} {state}.");
+    say(local, backend, Level::Notice, &line);
+}
+
 /// What a check came to, in words.
-fn reason(line: &mut String, verdict: &Verdict, took: Duration) {
+pub(super) fn reason(line: &mut String, verdict: &Verdict, took: Duration) {
     let _ = write!(line, ", reason: {}", verdict.status.description());
     if let Some(code) = verdict.code {
         let _ = write!(line, ", code: {code}");

@@ -1,5 +1,6 @@
 //! A generation at work on lanes.
 
+mod agent;
 mod changes;
 mod checks;
 mod event;
@@ -12,7 +13,7 @@ mod streams;
 mod passwords;
 mod succeed;
 
-pub use changes::{administer, change, find};
+pub use changes::{administer, answer, change, find};
 pub(crate) use changes::say;
 pub(crate) use event::{Event, Place};
 pub(crate) use idle::Idle;

@@ -1,0 +1,123 @@
+//! `agent-check`: programs beside servers that say how these are, and what an operator changes of checks at run time.
+
+use super::bell::Bell;
+use super::checks::{Patience, ServerCheck};
+use super::refuse::Refuse;
+use super::server::{Server, ServerPlace};
+use manylane_check::{Board, Health, Init, Pace, agent};
+use manylane_config::table::{ServerOptions, Timeout, Toggle};
+use manylane_config::tree::Proxy;
+use manylane_net::{Endpoint, Present};
+use manylane_sync::{Arc, LockClass, Mutex};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::Process;
+
+static AIMS: LockClass = LockClass::new("target of a check", LockClass::LEAF);
+
+/// What an operator has set in place of the file's word: `check-addr`, `check-port`, `agent-addr`, `agent-port`, `agent-send`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aim {
+    /// The address.
+    pub ip: Option<IpAddr>,
+    /// The port.
+    pub port: Option<u16>,
+    /// What is sent to the agent.
+    pub send: Option<Box<[u8]>>,
+}
+
+/// The same, read once a check and written by commands.
+#[derive(Debug)]
+pub struct Aims(Mutex<Aim>);
+
+impl Default for Aims {
+    fn default() -> Self {
+        Self(Mutex::new(&AIMS, Aim::default()))
+    }
+}
+
+impl Aims {
+    /// What is set.
+    pub fn read(&self) -> Aim {
+        self.0.lock().clone()
+    }
+
+    /// Sets something.
+    pub fn set(&self, change: impl FnOnce(&mut Aim)) {
+        change(&mut self.0.lock());
+    }
+}
+
+impl ServerCheck {
+    /// Where its connections go now.
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        let Aim { ip, port, .. } = self.aims.read();
+        match &self.place {
+            ServerPlace::At(Endpoint::Ip(address)) => {
+                Some(Endpoint::Ip((ip.unwrap_or(address.ip()), port.unwrap_or(address.port())).into()))
+            }
+            ServerPlace::At(endpoint) => Some(endpoint.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Gives the servers of a backend their agents.
+pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], refuse: &mut Refuse<'_>) {
+    for (line, server) in proxy.servers.iter().zip(servers) {
+        let ServerOptions { agent_check, agent_inter, agent_addr, agent_port, agent_send, .. } = &line.options;
+        if !agent_check.is_some_and(|set| set.value) {
+            continue;
+        }
+        let Some(port) = agent_port else {
+            let message = format!("server '{}' has an agent without a port: say 'agent-port'", server.name);
+            refuse.found.alert(line.pos, message);
+            continue;
+        };
+        let given = agent_addr.as_ref().map(|set| {
+            let ip = set.value.text().and_then(|text| text.parse::<IpAddr>().ok());
+            if ip.is_none() {
+                refuse.found.alert(set.value.pos(), format!("'agent-addr' expects an IP address and got '{}'", set.value.shown()));
+            }
+            ip
+        });
+        let own = match &server.place {
+            ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
+            _ => None,
+        };
+        let Some(ip) = given.unwrap_or(own) else {
+            if given.is_none() {
+                let message = format!("server '{}' has no IP address, and its agent has none either: say 'agent-addr'", server.name);
+                refuse.found.alert(line.pos, message);
+            }
+            continue;
+        };
+        let settings = &proxy.settings;
+        let inter = agent_inter.map_or(Pace::USUAL, |set| set.value).max(Pace::SHORTEST);
+        let time = |timeout: Timeout| settings.timeout(timeout).filter(|time: &Duration| !time.is_zero());
+        let mut connect = server.connect.clone();
+        connect.fast_open = false; // as of checks
+        if let Some(source) = &mut connect.source {
+            source.present = source.present.take().filter(|present| matches!(present, Present::Address(_)));
+        }
+        let send = agent_send.as_ref().map_or(&b""[..], |set| set.value.bytes());
+        server.agent = Some(ServerCheck {
+            script: Arc::new(agent::script(send)),
+            place: ServerPlace::At(Endpoint::Ip((ip, port.value).into())),
+            has_address: given.is_some(),
+            connect,
+            header: None,
+            pace: Pace { inter, fast: inter, down: inter, spread: process.spread_checks },
+            patience: match time(Timeout::Check) {
+                Some(answer) => Patience::Parts { connect: time(Timeout::Connect).unwrap_or(inter).min(inter), answer },
+                None => Patience::Whole(inter),
+            },
+            log: settings.option(Toggle::LOG_HEALTH_CHECKS),
+            observed: None,
+            board: Board::new(Health::new(1, 1, Init::FullyUp)),
+            aims: Aims::default(),
+            bell: Bell::default(),
+        });
+    }
+}

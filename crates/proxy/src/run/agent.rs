@@ -1,0 +1,66 @@
+//! What agents say of servers, and what comes of it.
+
+use super::changes::{administer, change};
+use super::checks::{reason, told};
+use super::local::Local;
+use crate::generation::{Backend, ServerCheck, operation};
+use manylane_balance::{Admin, Index, Standing};
+use manylane_check::agent::{self, Order, Said};
+use manylane_check::{Running, Status, Verdict};
+use std::time::Duration;
+
+/// An agent has answered with this line, or the check came to something else.
+pub(super) fn heard(local: &Local, backend: &Backend, index: Index, own: &ServerCheck, verdict: Verdict, line: Option<&[u8]>, took: Duration) {
+    let verdict = match line.filter(|_| verdict.status == Status::Checked) {
+        Some(line) => obey(local, backend, index, &Said::read(&String::from_utf8_lossy(line))),
+        None => verdict,
+    };
+    let (news, _) = own.board.heard(verdict, took);
+    let report = own.board.read();
+    let log = own.log && news;
+    if log {
+        told(local, backend, index, "Agent", &report);
+    }
+    let found = backend.servers[index.get()].found();
+    let applies = match report.verdict.status {
+        Status::L7Ok => found != Running::Down,
+        Status::L7Sts => true,
+        _ => false,
+    };
+    if !applies {
+        return;
+    }
+    let mut why = String::new();
+    if !log {
+        reason(&mut why, &report.verdict, report.took);
+    }
+    change(local, backend, index, &why, |standing| match standing.is_in_maintenance() {
+        true => standing,
+        false => Standing { operation: operation(found), ..standing },
+    });
+}
+
+/// Does what was said: the operator's words, the weight, the bound. What the check comes to.
+fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> Verdict {
+    let server = &backend.servers[index.get()];
+    let now = local.here().now();
+    if let Some(order) = said.order {
+        let admin = match order {
+            Order::Ready => Admin::Ready,
+            Order::Drain => Admin::Drain,
+            Order::Maintenance => Admin::Maintenance,
+        };
+        administer(local, backend, index, admin);
+    }
+    let weighed = said.weight.map_or(Ok(()), |word| {
+        let weight = agent::weight(word, server.weight)?;
+        let fixed = "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.";
+        backend.balancer.set_weight(index, weight, now).map_err(|_| fixed)
+    });
+    let bounded = said.maxconn.map_or(Ok(()), |word| {
+        let most = agent::maxconn(word)?;
+        let unbounded = "the server's line has no maxconn, so there is none to change";
+        if backend.balancer.set_maxconn(index, most, now) { Ok(()) } else { Err(unbounded) }
+    });
+    said.verdict(weighed.and(bounded).err())
+}

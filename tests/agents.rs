@@ -1,0 +1,139 @@
+//! Agents beside servers, end to end: each of their words, and what an operator says of them. The same is played to the installed HAProxy.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::watch::{Syslog, both, until};
+use common::{DEFAULTS, named, origin};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// What the agent says, the line of the log that is waited for, the columns `agent_status` and `last_agt` afterwards.
+type Step = (&'static str, &'static str, &'static str, &'static str);
+
+const STEPS: &[Step] = &[
+    ("up\n", "", "L7OK", "via agent : up"),
+    ("50%\n", "", "CHECKED", ""),
+    ("down\n", "is DOWN", "L7STS", "via agent : down"),
+    ("up\n", "is UP", "L7OK", "via agent : up"),
+    ("drain\n", "enters drain", "CHECKED", ""),
+    ("ready\n", "leaving forced drain", "CHECKED", ""),
+    ("maint\n", "is going DOWN", "CHECKED", ""),
+    ("ready up 100%\n", "UP/READY", "L7OK", "via agent : up"),
+    ("stopped # gone fishing\n", "is DOWN", "L7STS", "via agent : stopped (gone fishing)"),
+    ("UP\r", "is UP", "L7OK", "via agent : UP"),
+    ("failed\n", "", "CHECKED", "agent reports an error : failed"),
+    ("fail\nup\n", "is DOWN", "L7STS", "via agent : fail"),
+    ("up,maxconn:7,foo\n", "is UP", "L7OK", "via agent : up (foo)"),
+    ("maxconn:x\n", "", "CHECKED", "agent warns : maxconn string empty or preceded by garbage"),
+    ("up 30%x\n", "", "L7OK", "via agent : up (Trailing garbage in weight string)"),
+    ("10\n", "", "CHECKED", "agent reports an error : 10"),
+    ("up", "", "CHECKED", "Ignoring incomplete line from agent"),
+    ("", "", "L7RSP", "TCPCHK got an empty response at step 2"),
+    ("up 9999999%\n", "", "L7OK", "via agent : up"),
+];
+
+#[test]
+fn agents_are_obeyed_as_haproxy_obeys_them() {
+    let place = named("a");
+    let word = Arc::new(Mutex::new(String::new()));
+    let says = word.clone();
+    let agent = origin(move |mut stream| {
+        let mut bytes = [0; 64];
+        let length = stream.read(&mut bytes).unwrap_or(0);
+        let word = says.lock().unwrap().clone();
+        // One that is not asked as it should be has nothing to say.
+        let word = if &bytes[..length] == b"hello\n" { word } else { "maint\n".into() };
+        let _ = stream.write_all(word.as_bytes());
+    });
+    let config = |log: &Syslog, socket: &Path| {
+        format!(
+            "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\nfrontend f\n bind {}\n\
+             backend l\n server r {place} check inter 60s\n \
+             server a {place} weight 10 maxconn 100 agent-check agent-addr 127.0.0.1 agent-port {} agent-inter 30ms agent-send \"hello\\n\"\n",
+            socket.display(),
+            log.address(),
+            socket.with_extension("web").display(),
+            agent.port(),
+        )
+    };
+    let (ours, theirs) = both(config, |played| {
+        let mut seen = Vec::new();
+        let columns = [
+            "status",
+            "weight",
+            "uweight",
+            "slim",
+            "agent_status",
+            "agent_code",
+            "last_agt",
+            "agent_desc",
+            "agent_health",
+        ];
+        for &(says, last, status, told) in STEPS {
+            *word.lock().unwrap() = says.to_owned();
+            seen.push(format!("says {says:?}"));
+
+            if !last.is_empty() {
+                // HAProxy says the one about drain each time anew.
+                seen.extend(
+                    played.lines(last).into_iter().filter(|line| !line.contains("remains in forced drain")),
+                );
+            }
+            until(|| played.columns("l", "a", &["agent_status", "last_agt"]) == [status, told]);
+            let columns = played.columns("l", "a", &columns);
+            seen.push(format!("{columns:?} {:?}", &played.state("l", "a")[..2]));
+        }
+        *word.lock().unwrap() = "up\n".to_owned();
+        until(|| played.columns("l", "a", &["last_agt"]) == ["via agent : up"]);
+        for (command, last) in [
+            ("disable agent l/a", ""),
+            ("set server l/a agent down", ""),
+            ("set server l/a agent-port 1", ""),
+            ("enable agent l/a", ""),
+            ("set server l/a agent up", ""),
+            ("set server l/a agent what", ""),
+            ("set server l/a agent-addr 1.2.3:4", ""),
+            ("set server l/a agent-port 99999", ""),
+            ("set server l/r agent up", ""),
+            ("set server l/r agent-send x", ""),
+            ("set server l/r agent-addr 127.0.0.1", ""),
+            ("enable agent l/r", ""),
+            ("disable agent l/r", ""),
+            ("set server l/a check-port 1", ""),
+            ("set server l/r check-port 70000", ""),
+            ("set server l/r check-addr ::1 port 7", ""),
+            // Otherwise than it is asked for, the agent says "maint".
+            ("set server l/a agent-send hi", "is going DOWN for maintenance"),
+        ] {
+            seen.push(format!("> {command}"));
+            seen.extend(played.ask(command).lines().filter(|line| !line.is_empty()).map(str::to_owned));
+            if !last.is_empty() {
+                seen.extend(played.lines(last));
+            }
+        }
+        let answer = played.ask("show servers state");
+        let fields = |name: &str| {
+            let row: Vec<&str> = answer
+                .lines()
+                .map(|line| line.split(' ').collect::<Vec<_>>())
+                .find(|row| row.len() > 9 && row[3] == name)
+                .unwrap();
+            row[row.len() - 4..].join(" ")
+        };
+        seen.push(format!("{} / {}", fields("r"), fields("a").replace(&agent.port().to_string(), "PORT")));
+        seen
+    });
+    assert!(
+        ours.iter()
+            .any(|line| line.contains("reason: Layer7 wrong status, code: 0, info: \"via agent : down\"")),
+        "{ours:#?}"
+    );
+    let Some(theirs) = theirs else { return };
+    for (at, (ours_line, theirs_line)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours_line, theirs_line, "after {:#?}", &theirs[at.saturating_sub(4)..at]);
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
