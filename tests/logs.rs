@@ -229,3 +229,62 @@ fn rules_for_connections_and_contents_log_what_is_known_by_then() {
         assert_eq!(syslog.line().trim_end(), expected);
     }
 }
+
+/// A line to a ring is kept for who asks, and goes to the ring's server in the ring's form.
+#[test]
+fn a_ring_keeps_lines_and_sends_them_to_its_server() {
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (web, address) = listener();
+    let folder = common::Folder::new();
+    let socket = folder.0.join("control");
+    let program = Manylane::start(&format!(
+        "global\n stats socket {}\n{}ring lines\n description \"what happened\"\n format rfc5424\n maxlen 100\n size 2000\n timeout connect 5s\n \
+         timeout server 5s\n server collector {} log-proto octet-count\n{DEFAULTS} mode http\n log ring@lines local0\n log-format \"%HP\"\nfrontend f\n bind {}\n \
+         http-request return status 200\n",
+        socket.display(),
+        "",
+        collector.local_addr().unwrap(),
+        fd(&web),
+    ));
+    let get = |path: &str| {
+        let mut client = connect(address);
+        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        assert!(common::read_all(&mut client).contains(" 200 "));
+    };
+    get("/first");
+    let (mut sent, _) = collector.accept().unwrap();
+    let mut received = Vec::new();
+    while !received.ends_with(b"/first") {
+        let mut byte = [0];
+        sent.read_exact(&mut byte).unwrap();
+        received.push(byte[0]);
+    }
+    let received = String::from_utf8(received).unwrap();
+    let (length, line) = received.split_once(' ').unwrap();
+    assert!(length.parse::<usize>().unwrap() == line.len() && line.starts_with("<134>1 "), "{received}");
+    let ask = |line: &str| {
+        let mut client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        writeln!(client, "{line}").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(
+        ask("show events").contains("lines      : type=buffer, what happened\n"),
+        "{}",
+        ask("show events")
+    );
+    let holds = |what: &str| {
+        let begin = std::time::Instant::now();
+        while !ask("show events lines").contains(what) {
+            assert!(begin.elapsed() < common::PATIENCE, "{}", ask("show events lines"));
+        }
+    };
+    holds(" /first\n");
+    assert!(ask("show events nothing").contains("No such event sink"));
+    get(&format!("/long{}", "x".repeat(200)));
+    holds("/longxxx");
+    let lines = ask("show events lines");
+    assert!(lines.contains(" /first\n") && lines.lines().all(|line| line.len() <= 100), "{lines}");
+    drop(program);
+}

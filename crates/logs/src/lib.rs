@@ -5,10 +5,14 @@ mod clock;
 mod lane;
 mod line;
 mod outbox;
+mod ring;
 mod sender;
 mod target;
 
 pub use lane::LaneLogs;
 pub use line::{Facility, Format, Level, Line};
 pub use outbox::{MOST_BYTES, MOST_LINES};
-pub use target::{BadTarget, Counts, Framing, MAX_LENGTH, MIN_LENGTH, Sample, Sink, Target, TargetSpec};
+pub use ring::Ring;
+pub use target::{
+    BadTarget, Counts, Framing, MAX_LENGTH, MIN_LENGTH, Patience, Sample, Sink, Target, TargetSpec,
+};

@@ -35,8 +35,8 @@ impl Batch {
         self.ends.clear();
     }
 
-    #[cfg(test)]
-    fn lines(&self) -> impl Iterator<Item = &[u8]> {
+    /// Each with its line end.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
@@ -176,6 +176,7 @@ impl fmt::Debug for Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::Patience;
     use crate::{Facility, Format, Level, Sink, TargetSpec};
     use jiff::tz::TimeZone;
     use std::time::Duration;
@@ -189,6 +190,7 @@ mod tests {
             level,
             min_level,
             sample,
+            patience: Patience::default(),
         };
         Outbox::new(Arc::new(Target::new(spec).expect("it is good")))
     }
@@ -243,7 +245,16 @@ mod tests {
         let bad = |length, sample, sink| {
             let facility = Facility::new(23).expect("local7");
             let (level, min_level) = (Level::Debug, Level::Emerg);
-            let spec = TargetSpec { sink, format: Format::Raw, length, facility, level, min_level, sample };
+            let spec = TargetSpec {
+                sink,
+                format: Format::Raw,
+                length,
+                facility,
+                level,
+                min_level,
+                sample,
+                patience: Patience::default(),
+            };
             Target::new(spec).expect_err("it is bad").to_string()
         };
         let udp = || Sink::Udp(([127, 0, 0, 1], 9).into());

@@ -19,6 +19,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Sends until the outbox is closed and empty.
 pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPool>) {
+    let patience = outbox.target.patience;
     let mut datagrams = None;
     let mut stream = None;
     while let Some(mut batch) = outbox.next().await {
@@ -32,22 +33,24 @@ pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<Blocki
                 send_datagrams(&mut datagrams, open, None, &batch, &io).await
             }
             Way::Tcp(address) => match connected(&mut stream, async || {
-                io.connect(tcp_socket(address).ok()?, *address).await.ok()
+                within(here, patience.connect, io.connect(tcp_socket(address).ok()?, *address)).await?.ok()
             })
             .await
             {
-                Some(stream) => send_stream(stream, &batch).await,
+                Some(stream) => within(here, patience.server, send_stream(stream, &batch)).await.flatten(),
                 None => None,
             },
             Way::UnixStream(address) => match connected(&mut stream, async || {
-                io.connect(socket(AddressFamily::UNIX, SocketType::STREAM).ok()?, address.clone()).await.ok()
+                let socket = socket(AddressFamily::UNIX, SocketType::STREAM).ok()?;
+                within(here, patience.connect, io.connect(socket, address.clone())).await?.ok()
             })
             .await
             {
-                Some(stream) => send_stream(stream, &batch).await,
+                Some(stream) => within(here, patience.server, send_stream(stream, &batch)).await.flatten(),
                 None => None,
             },
             Way::File(file) => write(file, &mut batch, &pool).await,
+            Way::Ring(ring) => Some(ring.put(&batch)),
         };
         let lines = batch.ends.len();
         outbox.done(batch, lines - sent.unwrap_or(0));
@@ -58,6 +61,14 @@ pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<Blocki
     if let Some(stream) = stream {
         // What the kernel has not taken is lost with the connection: there is no answer to wait for.
         let _ = stream.close().await;
+    }
+}
+
+/// What `work` gives, if it does so in time.
+async fn within<T>(here: Here, time: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match time {
+        None => Some(work.await),
+        Some(time) => here.timeout(time, work).await.ok(),
     }
 }
 

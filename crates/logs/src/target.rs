@@ -1,6 +1,7 @@
 //! Where lines go, and which.
 
 use crate::line::{Facility, Format, Level};
+use crate::ring::Ring;
 use manylane_stats::{CounterGroup, counters};
 use manylane_sync::{Arc, LockClass, Mutex};
 use rustix::net::{SocketAddrAny, SocketAddrUnix, SocketType, sockopt};
@@ -10,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The shortest `len`.
 pub const MIN_LENGTH: usize = 80;
@@ -43,6 +45,8 @@ pub enum Sink {
     UnixStream(PathBuf, Framing),
     /// `stdout`, `stderr`, `fd@`: a pipe, a terminal, a file, a socket.
     Descriptor(OwnedFd),
+    /// `ring@`: memory.
+    Ring(Arc<Ring>),
 }
 
 impl Sink {
@@ -89,6 +93,17 @@ pub struct TargetSpec {
     pub min_level: Level,
     /// `sample`
     pub sample: Option<Sample>,
+    /// How long a server is waited for.
+    pub patience: Patience,
+}
+
+/// How long a server of a stream is waited for; none for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Patience {
+    /// `timeout connect`
+    pub connect: Option<Duration>,
+    /// `timeout server`: for the time that it takes nothing.
+    pub server: Option<Duration>,
 }
 
 /// Why there is no such target.
@@ -145,6 +160,7 @@ pub struct Target {
     pub(crate) level: Level,
     pub(crate) min_level: Level,
     pub(crate) sample: Option<Sample>,
+    pub(crate) patience: Patience,
     counts: CounterGroup<Counts>,
 }
 
@@ -161,6 +177,8 @@ pub(crate) enum Way {
     UnixStream(SocketAddrUnix),
     /// Written by threads that may block, one batch at a time.
     File(Arc<Mutex<File>>),
+    /// Kept.
+    Ring(Arc<Ring>),
 }
 
 impl Target {
@@ -188,6 +206,7 @@ impl Target {
                 })?;
                 (Way::Datagrams(address.into()), None)
             }
+            Sink::Ring(ring) => (Way::Ring(ring), None),
             Sink::Tcp(address, framing) => (Way::Tcp(address), Some(framing)),
             Sink::UnixStream(path, framing) => (Way::UnixStream(unix(path)?), Some(framing)),
             Sink::Descriptor(fd) => match sockopt::socket_type(&fd) {
@@ -204,6 +223,7 @@ impl Target {
             level: spec.level,
             min_level: spec.min_level,
             sample: spec.sample,
+            patience: spec.patience,
             counts: CounterGroup::new(),
         })
     }

@@ -4,7 +4,9 @@
 
 use jiff::tz::TimeZone;
 use manylane_io::{Choice, Driver, Io, Kind};
-use manylane_logs::{Facility, Format, Framing, LaneLogs, Level, Line, MOST_LINES, Sink, Target, TargetSpec};
+use manylane_logs::{
+    Facility, Format, Framing, LaneLogs, Level, Line, MOST_LINES, Patience, Sink, Target, TargetSpec,
+};
 use manylane_sched::{BlockingPool, Config, Here, Lane};
 use manylane_sync::Arc;
 use std::io::{BufRead, BufReader, Read};
@@ -21,6 +23,7 @@ fn spec(sink: Sink) -> TargetSpec {
         level: Level::Debug,
         min_level: Level::Emerg,
         sample: None,
+        patience: Patience::default(),
     }
 }
 

@@ -13,7 +13,7 @@ macro_rules! options {
     (values { $($field:ident: $type:ty = $arg:expr, $get:ident, $name:literal, $help:literal;)* }
      flags { $($flag:ident, $on:literal, $off:literal, $flag_help:literal;)* }) => {
         /// Options of one server, those of `default-server` included; `None` was not given.
-        #[derive(Clone, Debug, Default)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct ServerOptions {
             $(#[doc = concat!("`", $name, "`: ", $help, ".")]
             pub $field: Option<Set<$type>>,)*

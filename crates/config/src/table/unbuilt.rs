@@ -13,6 +13,7 @@ const PAGE: &str = "the statistics page is not built yet";
 
 /// Refused, and why.
 const REFUSED: &[Row] = &[
+    ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
     ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
     ("Process", "dns-accept-family", "names are resolved at the start only, to any family"),
     ("Process", "server-state-file", YET),
@@ -70,7 +71,6 @@ const PARTLY: &[Row] = &[
     ("Proxies", "load-server-state-from-file", "anything but 'none' is refused"),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     ("Sections", "resolvers", "such a section is refused: names are resolved at the start only"),
-    ("Sections", "ring", "such a section is refused: it is not built yet"),
     ("Server options", "namespace", "'*' is refused: the client's namespace is not known here"),
     ("Tuning", "tune.buffers.limit", "only 0 is accepted: option -m bounds the memory of the process"),
     ("Tuning", "tune.fail-alloc", "only 0 is accepted"),

@@ -102,6 +102,7 @@ enum Action {
     ShowCliSockets,
     ShowContention,
     ShowEnv,
+    ShowEvents,
     ShowInfo,
     ShowLanes,
     ShowPools,
@@ -179,6 +180,7 @@ static TABLE: &[Row] = &[
     row("show cli sockets", "", Level::User, Action::ShowCliSockets, "sockets of this interface"),
     row("show contention", "", Level::User, Action::ShowContention, "locks that made lanes wait, by class"),
     row("show env", "[var]", Level::Operator, Action::ShowEnv, "the process's environment"),
+    row("show events", "[<ring>]", Level::Operator, Action::ShowEvents, "the rings, or what one holds"),
     row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
     row("show map", "[[@<ver>] <map>]", Level::User, Action::Show(Kind::Map), "maps, or what is in one"),
@@ -284,6 +286,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         }
         Action::ShowContention => lanes::contention(call),
         Action::ShowEnv => env(call).await?,
+        Action::ShowEvents => events(call),
         Action::ShowInfo => info::show(call),
         Action::ShowLanes => lanes::show(call).await?,
         Action::ShowPools => lanes::pools(call),
@@ -355,4 +358,24 @@ mod tests {
             assert_eq!(unbuilt::reason(&words), None, "{}", row.words);
         }
     }
+}
+
+/// `show events`: the rings, or the lines of one.
+fn events(call: &mut Call<'_, '_>) {
+    let rings = &call.generation.logs.rings;
+    let name = call.word(0);
+    if name.is_empty() {
+        call.reply.put("Rings, and what they are for; 'show events <ring>' shows what one holds.\n");
+        for ring in rings {
+            let _ = writeln!(call.reply, "    {:<10} : type=buffer, {}", ring.name(), ring.description());
+        }
+        return;
+    }
+    let Some(ring) = rings.iter().find(|ring| ring.name() == name) else {
+        return call.error("No such event sink; 'show events' lists those that there are.");
+    };
+    if !call.word(1).is_empty() {
+        return call.error("'show events' shows what is there; waiting for more ('-w', '-n') is not built.");
+    }
+    call.reply.put(&String::from_utf8_lossy(&ring.text()));
 }

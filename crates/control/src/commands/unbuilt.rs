@@ -26,7 +26,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show cache", "the cache is not built yet"),
     ("show dev", "it is not built yet"),
     ("show errors", "messages that were refused are not kept yet"),
-    ("show events", "rings are not built yet"),
     ("show fd", "it is not built yet"),
     ("show libs", "the program is one file"),
     ("show peers", TABLES),

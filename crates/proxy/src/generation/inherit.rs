@@ -13,6 +13,11 @@ impl Generation {
     /// Before anybody uses `self`. What is shared has the bounds of `before` until [`take_effect`](Self::take_effect).
     pub fn inherit(&mut self, before: &Self, now: Time) {
         self.pages = before.pages.clone();
+        for ring in &self.logs.rings {
+            if let Some(was) = before.logs.rings.iter().find(|was| was.name() == ring.name()) {
+                ring.follow(was);
+            }
+        }
         share(&mut self.places, &before.places, &mut self.bounds);
         for frontend in &mut self.frontends {
             let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode) else { continue };

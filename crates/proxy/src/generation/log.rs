@@ -4,22 +4,26 @@ use super::bind::text;
 use super::refuse::Refuse;
 use super::rules::RuleReader;
 use manylane_config::lex::Word;
-use manylane_config::table::Toggle;
+use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{
+    self,
     Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy, Set,
 };
 use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
-use manylane_logs::{Facility, Framing, Level, Sample, Sink, Target, TargetSpec};
+use manylane_logs::{Facility, Framing, Level, Patience, Ring, Sample, Sink, Target, TargetSpec};
 use manylane_net::address::{Host, Place, Port, Transport};
 use manylane_net::{Address, Endpoint};
 use manylane_sync::Arc;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// All targets of a generation, and what lines say of the process.
 #[derive(Debug, Default)]
 pub struct Logs {
     /// In the order of their places.
     pub targets: Vec<Arc<Target>>,
+    /// The sections `ring`, in the order of the file.
+    pub rings: Vec<Arc<Ring>>,
     /// Those of `global`: places.
     global: Vec<usize>,
     /// `log-tag` of `global`.
@@ -86,6 +90,7 @@ impl Logs {
                 Some(set) => set.value.as_ref().map_or(hostname.clone(), text),
             },
             hostname,
+            rings: rings(refuse),
             ..Self::default()
         };
         logs.global = logs.places(&global.log, refuse);
@@ -98,7 +103,11 @@ impl Logs {
             match target {
                 LogTarget::Global(_) => places.extend(self.global.iter().copied()),
                 LogTarget::Own(line) => {
-                    if let Some(target) = self::target(line, refuse) {
+                    let made = match &line.sink {
+                        LogSink::Ring(name) => self.ring(line, name, refuse),
+                        _ => self::target(line, refuse).into_iter().collect(),
+                    };
+                    for target in made {
                         places.push(self.targets.len());
                         self.targets.push(Arc::new(target));
                     }
@@ -106,6 +115,37 @@ impl Logs {
             }
         }
         places
+    }
+
+    /// The targets of a line that names a ring: its memory, and its servers.
+    fn ring(&self, line: &LogLine, name: &Word, refuse: &mut Refuse<'_>) -> Vec<Target> {
+        let config = refuse.config;
+        let place = config.rings.iter().position(|section| section.name.bytes() == name.bytes());
+        let Some((section, ring)) = place.map(|place| (&config.rings[place], &self.rings[place])) else {
+            return Vec::new(); // that there is none was reported
+        };
+        let own = LogLine {
+            format: line.format.or(section.format.map(|set| set.value)).or(Some("raw")),
+            length: Some(line.length.unwrap_or(LENGTH).min(section.maxlen.map_or(LENGTH, |set| set.value as u32))),
+            ..line.clone()
+        };
+        let time = |set: Option<Set<Duration>>| set.map(|set| set.value).filter(|time| !time.is_zero());
+        let patience = Patience { connect: time(section.timeout_connect), server: time(section.timeout_server) };
+        let mut sinks = vec![Ok(Sink::Ring(ring.clone()))];
+        for server in &section.servers {
+            let counted = server.options.log_proto.is_some_and(|set| set.value == "octet-count");
+            let framing = if counted { Framing::OctetCount } else { Framing::Lines };
+            if (ServerOptions { log_proto: None, ..server.options.clone() }) != ServerOptions::default() {
+                refuse.keyword(server.pos, "server", "of the options of a ring's server only 'log-proto' is built");
+            }
+            let as_stream = Address { transport: Some(Transport::Stream), ..server.address.value.clone() };
+            sinks.push(self::place(&as_stream).map(|sink| match sink {
+                Sink::Tcp(address, _) => Sink::Tcp(address, framing),
+                Sink::UnixStream(path, _) => Sink::UnixStream(path, framing),
+                other => other,
+            }));
+        }
+        sinks.into_iter().filter_map(|sink| made(&own, sink, patience, refuse)).collect()
     }
 
     /// Where a proxy logs.
@@ -163,17 +203,33 @@ impl Logs {
     }
 }
 
+/// Bytes of a ring, unless its section says otherwise.
+const RING: u64 = 16_384;
+
+fn rings(refuse: &mut Refuse<'_>) -> Vec<Arc<Ring>> {
+    let config = refuse.config;
+    let one = |section: &tree::Ring| {
+        let tree::Ring { name, description, format: _, maxlen: _, size, backing_file, servers: _, timeout_connect: _, timeout_server: _ } = section;
+        refuse.set(backing_file, "backing-file", "a ring is in memory only; log to a server or a file to keep lines");
+        let description = description.as_ref().map(|set| text(&set.value)).unwrap_or_default();
+        Arc::new(Ring::new(&text(name), &description, size.map_or(RING, |set| set.value) as usize))
+    };
+    config.rings.iter().map(one).collect()
+}
+
 fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
-    let LogLine { sink, length, format, sample, facility, level, min_level, pos } = line;
-    let sink = match sink {
+    let sink = match &line.sink {
         LogSink::Stdout => Sink::stdout().map_err(|error| error.to_string()),
         LogSink::Stderr => Sink::stderr().map_err(|error| error.to_string()),
         LogSink::Address(address) => place(address),
-        LogSink::Ring(_) => {
-            refuse.keyword(*pos, "log ring@", "rings are not built yet");
-            return None;
-        }
+        LogSink::Ring(_) => return None, // made with its section
     };
+    made(line, sink, Patience::default(), refuse)
+}
+
+/// What a line says, for this sink.
+fn made(line: &LogLine, sink: Result<Sink, String>, patience: Patience, refuse: &mut Refuse<'_>) -> Option<Target> {
+    let LogLine { sink: _, length, format, sample, facility, level, min_level, pos } = line;
     let format = match (format, &sink) {
         (Some(name), _) => manylane_logs::Format::by_name(name),
         // To what is no syslog server, lines go as they are.
@@ -191,6 +247,7 @@ fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
             sample: sample
                 .as_ref()
                 .map(|LogSample { ranges, size }| Sample { ranges: ranges.clone(), size: *size }),
+            patience,
         };
         Target::new(spec).map_err(|error| error.to_string())
     });

@@ -128,7 +128,7 @@ impl Generation {
             userlists,
             http_errors: _, // read where a proxy names one
             resolvers,
-            rings,
+            rings: _, // with the targets of logs
             files: _, // for positions in reports
             environment: _, // for programs that are started, and none are
         } = config;
@@ -148,9 +148,6 @@ impl Generation {
             }
         }
         let spellings = spelling::spellings(global, &mut refuse);
-        for section in rings {
-            refuse.keyword(section.name.pos(), "ring", "it is not built yet");
-        }
         let mut logs = Logs::new(global, &mut refuse);
         let zone = Zone::system();
         let mut proxies = proxies::proxies(config, &process, &zone, &mut logs, &mut refuse);
