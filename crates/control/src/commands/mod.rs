@@ -345,21 +345,6 @@ fn set_timeout(call: &mut Call<'_, '_>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_command_hides_another_and_none_is_also_refused() {
-        for row in TABLE {
-            let words: Vec<String> = row.words.split(' ').map(str::to_owned).collect();
-            let (found, count) = find(&words).expect("itself");
-            assert_eq!((found.words, count), (row.words, words.len()));
-            assert_eq!(unbuilt::reason(&words), None, "{}", row.words);
-        }
-    }
-}
-
 /// `show events`: the rings, or the lines of one.
 fn events(call: &mut Call<'_, '_>) {
     let rings = &call.generation.logs.rings;
@@ -378,4 +363,19 @@ fn events(call: &mut Call<'_, '_>) {
         return call.error("'show events' shows what is there; waiting for more ('-w', '-n') is not built.");
     }
     call.reply.put(&String::from_utf8_lossy(&ring.text()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_hides_another_and_none_is_also_refused() {
+        for row in TABLE {
+            let words: Vec<String> = row.words.split(' ').map(str::to_owned).collect();
+            let (found, count) = find(&words).expect("itself");
+            assert_eq!((found.words, count), (row.words, words.len()));
+            assert_eq!(unbuilt::reason(&words), None, "{}", row.words);
+        }
+    }
 }
