@@ -373,3 +373,48 @@ fn an_operator_ends_what_a_server_serves() {
     let answer = common::read_all(&mut client);
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
 }
+
+#[test]
+fn a_page_shows_what_the_commands_say() {
+    let (web, address) = listener();
+    let _program = Manylane::start(&format!(
+        "global\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n stats uri /stats\n stats show-desc <i>\n default_backend back\n\
+         backend back\n server a {}\n server b 127.0.0.1:9 disabled\nbackend other\n server c 127.0.0.1:9\n",
+        fd(&web),
+        named("a"),
+    ));
+    let get = |target: &str| {
+        let mut client = connect(address);
+        client.write_all(format!("GET {target} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        let answer = common::read_all(&mut client);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{target}: {head}");
+        body.to_owned()
+    };
+    let page = get("/stats");
+    for part in [
+        "<caption>front</caption>",
+        "<caption>other</caption>",
+        "&lt;i&gt;",
+        ">b</td>",
+        "class=maint",
+        "</html>",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!get("/stats;no-maint").contains(">b</td>"));
+    let scoped = get("/stats?scope=oth");
+    assert!(
+        scoped.contains("<caption>other</caption>") && !scoped.contains("<caption>back</caption>"),
+        "{scoped}"
+    );
+    let csv = get("/stats;csv");
+    let names: Vec<_> =
+        csv.lines().map(|line| line.split(',').take(2).collect::<Vec<_>>().join("/")).collect();
+    assert_eq!(
+        names,
+        ["# pxname/svname", "front/FRONTEND", "back/a", "back/b", "back/BACKEND", "other/c", "other/BACKEND"]
+    );
+    let json = get("/stats;json");
+    assert!(json.starts_with("[[{") && json.ends_with("}]]\n"), "{json}");
+}

@@ -6,6 +6,7 @@ mod commands;
 mod level;
 mod line;
 mod metrics;
+mod page;
 mod process;
 mod reply;
 mod serve;

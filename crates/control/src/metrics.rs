@@ -6,6 +6,7 @@ use crate::commands::stat::{self, Line};
 use crate::commands::values::{Form, Value};
 use crate::process::Facts;
 use manylane_proxy::Generation;
+use manylane_proxy::generation::StatsPage;
 use manylane_proxy::pages::{PART, Page, Pages, Parts};
 use manylane_sync::Arc;
 use std::fmt::Write;
@@ -241,7 +242,11 @@ impl Pages for Metrics {
             at: (0, 0),
             begun: false,
         };
-        Ok(Page { content_type: "text/plain; version=0.0.4", parts: Box::new(making) })
+        Ok(Page { content_type: "text/plain; version=0.0.4", refresh: None, parts: Box::new(making) })
+    }
+
+    fn statistics(&self, generation: &Arc<Generation>, page: &Arc<StatsPage>, asked: &[u8]) -> Page {
+        crate::page::page(&self.facts, generation, page, asked)
     }
 }
 

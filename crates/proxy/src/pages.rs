@@ -1,6 +1,6 @@
 //! Answers that the program makes of what it knows, such as its counters for a monitoring system: who makes them is above this room.
 
-use crate::generation::Generation;
+use crate::generation::{Generation, StatsPage};
 use manylane_sync::Arc;
 use std::fmt;
 
@@ -15,12 +15,17 @@ pub trait Pages: Send + Sync + fmt::Debug {
     /// # Errors
     /// The status of the answer in its place, for a query that asks for nothing that there is.
     fn metrics(&self, generation: &Arc<Generation>, query: &[u8]) -> Result<Page, u16>;
+
+    /// The page of counters: `stats uri`. `asked` is what follows that in the request's target.
+    fn statistics(&self, generation: &Arc<Generation>, page: &Arc<StatsPage>, asked: &[u8]) -> Page;
 }
 
 /// A page, which is made in parts.
 pub struct Page {
     /// `content-type`
     pub content_type: &'static str,
+    /// `refresh`: seconds after which a browser asks again.
+    pub refresh: Option<u64>,
     /// What is in it.
     pub parts: Box<dyn Parts>,
 }

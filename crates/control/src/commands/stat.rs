@@ -12,6 +12,7 @@ use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, Frontend, Server, ServerPlace};
 use manylane_proxy::pace::{Counted, Figures, Paced};
 use manylane_sched::Time;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use Value::{Number32, Number64, Text};
@@ -503,24 +504,12 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         let _ = writeln!(call.reply, "# {},", names.join(","));
     }
     let mut first = true;
-    // In the order of the file's numbers, the halves of a `listen` together.
-    let mut proxies: Vec<(u32, Option<&Frontend>, Option<&Backend>)> = Vec::new();
-    for frontend in &generation.frontends {
-        let other = generation.backends.iter().find(|backend| backend.id == frontend.id);
-        proxies.push((frontend.id, Some(frontend), other));
-    }
-    for backend in &generation.backends {
-        if !proxies.iter().any(|(id, ..)| *id == backend.id) {
-            proxies.push((backend.id, None, Some(backend)));
-        }
-    }
-    proxies.sort_by_key(|proxy| proxy.0);
-    for (id, front, back) in proxies {
+    for (id, front, back) in proxies(generation) {
         if let Some(front) = front
             && wanted.proxy(id, &front.name)
             && wanted.kind(Kind::Frontend)
         {
-            put(call, form, &mut first, &frontend(front, generation.places.most()));
+            put(call.reply, form, &mut first, &frontend(front, generation.places.most()));
             call.reply.breathe().await?;
         }
         let Some(back) = back else { continue };
@@ -534,12 +523,12 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 || form.no_maintenance && state.admin() == Admin::Maintenance
                 || wanted.server >= 0 && wanted.server != i64::from(own.id);
             if !hidden && wanted.kind(Kind::Server) {
-                put(call, form, &mut first, &server(generation, back, index, own));
+                put(call.reply, form, &mut first, &server(generation, back, index, own));
                 call.reply.breathe().await?;
             }
         }
         if wanted.kind(Kind::Backend) {
-            put(call, form, &mut first, &backend(back, form));
+            put(call.reply, form, &mut first, &backend(back, form));
             call.reply.breathe().await?;
         }
     }
@@ -549,7 +538,28 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-fn put(call: &mut Call<'_, '_>, form: Form, first: &mut bool, line: &Line) {
+/// A proxy's number, and its sides.
+type Sides<'g> = (u32, Option<&'g Frontend>, Option<&'g Backend>);
+
+/// All proxies in the order of the file's numbers, the halves of a `listen` together.
+pub(crate) fn proxies(generation: &Generation) -> Vec<Sides<'_>> {
+    let other: HashMap<u32, &Backend> =
+        generation.backends.iter().map(|backend| (backend.id, backend)).collect();
+    let mut proxies: Vec<Sides<'_>> = Vec::new();
+    let mut fronts = HashSet::new();
+    for frontend in &generation.frontends {
+        fronts.insert(frontend.id);
+        proxies.push((frontend.id, Some(frontend), other.get(&frontend.id).copied()));
+    }
+    for backend in generation.backends.iter().filter(|backend| !fronts.contains(&backend.id)) {
+        proxies.push((backend.id, None, Some(backend)));
+    }
+    proxies.sort_by_key(|proxy| proxy.0);
+    proxies
+}
+
+/// Writes a line in that form; the first of all has no comma before it.
+pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Line) {
     // What the file says of a server is measured of a backend.
     let tags = |column: &Field| match column.name {
         "act" | "bck" if line.kind == Kind::Backend => "MGP",
@@ -570,7 +580,7 @@ fn put(call: &mut Call<'_, '_>, form: Form, first: &mut bool, line: &Line) {
             serde_json::Value::Object(object)
         });
         let array = serde_json::Value::Array(objects.collect());
-        let _ = write!(call.reply, "{}{array}", if *first { "" } else { "," });
+        let _ = write!(out, "{}{array}", if *first { "" } else { "," });
         *first = false;
         return;
     }
@@ -578,17 +588,12 @@ fn put(call: &mut Call<'_, '_>, form: Form, first: &mut bool, line: &Line) {
         for (column, value) in filled() {
             let Line { kind, proxy, server, .. } = line;
             let typed = column.typed(value);
-            let _ = write!(
-                call.reply,
-                "{}.{proxy}.{server}.{}.{}.1:{typed}",
-                kind.letter(),
-                column.place,
-                column.name
-            );
+            let _ =
+                write!(out, "{}.{proxy}.{server}.{}.{}.1:{typed}", kind.letter(), column.place, column.name);
             if form.described {
-                let _ = write!(call.reply, ":\"{}\"", column.help);
+                let _ = write!(out, ":\"{}\"", column.help);
             }
-            call.reply.put("\n");
+            let _ = out.write_str("\n");
         }
         return;
     }
@@ -597,12 +602,12 @@ fn put(call: &mut Call<'_, '_>, form: Form, first: &mut bool, line: &Line) {
             let text = value.text();
             // RFC 4180: quotes around what would end a column.
             if text.contains([',', '"', '\n']) {
-                let _ = write!(call.reply, "\"{}\"", text.replace('"', "\"\""));
+                let _ = write!(out, "\"{}\"", text.replace('"', "\"\""));
             } else {
-                call.reply.put(&text);
+                let _ = out.write_str(&text);
             }
         }
-        call.reply.put(",");
+        let _ = out.write_str(",");
     }
-    call.reply.put("\n");
+    let _ = out.write_str("\n");
 }

@@ -4,6 +4,7 @@ use super::bind::text;
 use super::process::Process;
 use super::refuse::Refuse;
 use super::rules::Reply;
+use super::stats_page::{StatsPage, stats_page};
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
 use super::rules::RuleReader;
@@ -12,6 +13,7 @@ use manylane_config::tree::{
 };
 use manylane_expr::Format;
 use manylane_h1::{Limits, NamePolicy};
+use manylane_sync::Arc;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -40,6 +42,8 @@ pub struct Http {
     pub spells: bool,
     /// `monitor-uri`
     pub monitor: Option<Box<[u8]>>,
+    /// `stats uri` and the others.
+    pub stats: Option<Arc<StatsPage>>,
     /// `option http-restrict-req-hdr-names`
     pub names: NamePolicy,
     /// `option http-ignore-probes`
@@ -77,6 +81,14 @@ pub(super) enum Side {
     Front,
     /// It has servers.
     Back,
+}
+
+impl Http {
+    /// The page of counters, if that is what a request with this target asks for.
+    #[inline]
+    pub fn stats_at(&self, target: &[u8]) -> Option<&Arc<StatsPage>> {
+        self.stats.as_ref().filter(|page| target.starts_with(&page.uri))
+    }
 }
 
 /// What happens to connections after a response. The stricter of a frontend's and a backend's counts.
@@ -221,6 +233,7 @@ pub(super) fn http<'c>(
             Side::Back => Toggle::H1_ADJUST_SERVER,
         }),
         monitor: settings.monitor_uri.as_ref().map(|set| set.value.bytes().into()),
+        stats: stats_page(proxy).map(Arc::new),
         names: match settings.restrict_header_names.map(|set| set.value) {
             Some("delete") => NamePolicy::Delete,
             Some("reject") => NamePolicy::Reject,

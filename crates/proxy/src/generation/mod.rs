@@ -25,6 +25,7 @@ mod server;
 mod spelling;
 mod track;
 mod users;
+mod stats_page;
 mod variables;
 
 pub use agent::{Aim, Aims};
@@ -38,6 +39,7 @@ pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{EventLog, FrontendLog, Logs};
 pub use observe::{Observed, OnError};
 pub use process::{Owner, Process, RuntimeSocket};
+pub use stats_page::{Credentials, StatsPage};
 pub(crate) use variables::set_now;
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};

@@ -497,7 +497,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         server_keep_alive: _, // of the servers
         server_state_file: _,
         source: _, // of the servers
-        stats: _, // refused by the table
+        stats: _, // of the page, which `mode http` adds
         timeouts: _,
         unique_id_format: _,
         unique_id_header: _,

@@ -169,6 +169,9 @@ impl Session<'_> {
             }
             bodyless = up.is_done();
         }
+        if let Some(page) = frontend.http.stats_at(request.head.target()) {
+            return self.statistics(&asking, None, page, request, bodyless).await;
+        }
         let chosen = if rules.use_backend.is_empty() {
             None
         } else {
@@ -221,6 +224,8 @@ impl Session<'_> {
             after
         } else if !fine {
             self.fail(&asking, Some(backend), 403, refused, bodyless).await
+        } else if let Some(page) = backend.http.stats_at(request.head.target()) {
+            self.statistics(&asking, Some(backend), page, request, bodyless).await
         } else if self.prepare(request, &mut asking, backend, &up).is_err() {
             self.fail(&asking, Some(backend), 400, refused, bodyless).await
         } else {

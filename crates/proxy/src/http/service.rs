@@ -3,21 +3,52 @@
 use super::answer::NoAnswer;
 use super::exchange::{After, Asking};
 use super::{Session, count_status, edit};
-use crate::generation::Backend;
+use crate::generation::{Backend, StatsPage};
 use crate::pages::{PART, Page};
-use crate::rules::Moment;
+use crate::rules::{Moment, challenge};
+use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
-use manylane_h1::{Body, BodyWriter, Connection as Said, Persist, frame_for, set_body, set_connection};
+use manylane_expr::basic;
+use manylane_h1::{Body, BodyWriter, Connection as Said, Persist, Request, frame_for, set_body, set_connection};
 use manylane_http::{Head, Known, Method, Version};
 use manylane_sync::Arc;
 
 impl Session<'_> {
+    /// Serves the page of counters to who may see it.
+    pub(super) async fn statistics(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        page: &Arc<StatsPage>,
+        request: &Request,
+        bodyless: bool,
+    ) -> After {
+        self.frontend.counts.own().intercepted.add(1);
+        self.note(|record| record.ended = Termination::new(Cause::Local, Phase::Request));
+        if !page.users.is_empty() && !self.may_see(page, &request.head) {
+            return self.give(asking, backend, challenge(&page.realm, false), bodyless).await;
+        }
+        let generation = self.local.generation.clone();
+        let Some(pages) = &generation.pages else { return self.answer(asking, backend, 503, bodyless).await };
+        let asked = request.head.target().strip_prefix(&*page.uri).unwrap_or_default();
+        let made = pages.statistics(&generation, page, asked);
+        self.serve_page(asking, backend, made, bodyless).await
+    }
+
+    fn may_see(&self, page: &StatsPage, head: &Head) -> bool {
+        let mut memory = self.local.memory.borrow_mut();
+        let mut scratch = memory.scratch();
+        basic(head, &mut scratch).is_some_and(|(user, password)| {
+            page.users.iter().any(|(own, secret)| **own == *user && **secret == *password)
+        })
+    }
+
     /// Serves a page, whose head says that it is not to be kept.
     pub(super) async fn serve_page(&mut self, asking: &Asking, backend: Option<&Backend>, page: Page, bodyless: bool) -> After {
-        let Page { content_type, mut parts } = page;
+        let Page { content_type, refresh, mut parts } = page;
         let persist = if asking.keep && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
-        let Ok(mut out) = self.page_head(asking, backend, content_type, body, persist) else { return After::Close };
+        let Ok(mut out) = self.page_head(asking, backend, (content_type, refresh), body, persist) else { return After::Close };
         self.note(|record| record.status = Some(200));
         let mut counted = false;
         let mut writer = BodyWriter::new(body);
@@ -68,13 +99,17 @@ impl Session<'_> {
         &self,
         asking: &Asking,
         backend: Option<&Backend>,
-        content_type: &str,
+        (content_type, refresh): (&str, Option<u64>),
         body: Body,
         persist: Persist,
     ) -> Result<Chain, NoAnswer> {
         let mut head = Head::response(Version::HTTP_11, 200, None).map_err(|_| NoAnswer)?;
         head.add_field(Known::CACHE_CONTROL, b"no-cache")
             .and_then(|()| head.add_field(Known::CONTENT_TYPE, content_type.as_bytes()))
+            .and_then(|()| match refresh {
+                Some(seconds) => head.add_field(b"refresh", seconds.to_string().as_bytes()),
+                None => Ok(()),
+            })
             .and_then(|()| set_body(&mut head, Body::None, body))
             .map_err(|_| NoAnswer)?;
         let own = &self.frontend.rules;

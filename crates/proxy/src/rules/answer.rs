@@ -116,7 +116,7 @@ pub(crate) fn to_server(prefix: &[u8], request: &Head) -> Result<Answer, EditErr
 }
 
 /// What `auth` answers: 407 to a request that takes this for its proxy.
-pub(super) fn challenge(realm: &[u8], of_proxy: bool) -> Answer {
+pub(crate) fn challenge(realm: &[u8], of_proxy: bool) -> Answer {
     let mut text = b"Basic realm=\"".to_vec();
     for &byte in realm {
         if matches!(byte, b'"' | b'\\') {

@@ -1,0 +1,305 @@
+//! The page of counters (`stats uri`): tables for people, and the same as CSV and JSON. It shows what `show stat` says.
+
+use crate::commands::columns::{COLUMNS, Column};
+use crate::commands::info;
+use crate::commands::stat::{self, Line, proxies};
+use crate::commands::values::Form;
+use crate::process::Facts;
+use manylane_balance::Admin;
+use manylane_proxy::Generation;
+use manylane_proxy::generation::StatsPage;
+use manylane_proxy::pages::{PART, Page, Parts};
+use manylane_sync::Arc;
+use std::fmt::Write;
+
+const STYLE: &str = "body{font:13px sans-serif;margin:1em;color:#222;background:#fff}\
+table{border-collapse:collapse;margin:.3em 0 1.2em}th,td{border:1px solid #bbb;padding:2px 6px;text-align:right;white-space:nowrap}\
+th{background:#eef}td:first-child,th:first-child{text-align:left}caption{text-align:left;font-weight:bold;padding:2px 0}\
+.up{background:#d9f2d9}.down{background:#f8d0d0}.going{background:#fdf0c0}.maint{background:#ecd9c0}.drain{background:#cfe3fb}\
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th{background:#223}th,td{border-color:#555}.up{background:#1d3b1d}.down{background:#551d1d}.going{background:#4d4416}.maint{background:#4a3820}.drain{background:#1d3350}}";
+
+/// What a table shows: a heading, and columns of `show stat` with their own.
+const GROUPS: &[(&str, &[(&str, Column)])] = &[
+    ("Queue", &[("Cur", Column::Qcur), ("Max", Column::Qmax), ("Limit", Column::Qlimit)]),
+    ("Rate", &[("Cur", Column::Rate), ("Max", Column::RateMax), ("Limit", Column::RateLim)]),
+    (
+        "Sessions",
+        &[
+            ("Cur", Column::Scur),
+            ("Max", Column::Smax),
+            ("Limit", Column::Slim),
+            ("Total", Column::Stot),
+            ("Chosen", Column::Lbtot),
+            ("Last", Column::Lastsess),
+        ],
+    ),
+    ("Bytes", &[("In", Column::Bin), ("Out", Column::Bout)]),
+    ("Denied", &[("Req", Column::Dreq), ("Resp", Column::Dresp)]),
+    ("Errors", &[("Req", Column::Ereq), ("Conn", Column::Econ), ("Resp", Column::Eresp)]),
+    ("Warnings", &[("Retr", Column::Wretr), ("Redis", Column::Wredis)]),
+    (
+        "Server",
+        &[
+            ("Status", Column::Status),
+            ("Check", Column::CheckStatus),
+            ("Weight", Column::Weight),
+            ("Act", Column::Act),
+            ("Bck", Column::Bck),
+            ("Failed", Column::Chkfail),
+            ("Down", Column::Chkdown),
+            ("For", Column::Lastchg),
+            ("Downtime", Column::Downtime),
+        ],
+    ),
+];
+
+/// What is asked for behind the page's place: `;csv`, `;json`, `;up`, `;no-maint`, `;norefresh`, `?scope=text`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Asked<'a> {
+    csv: bool,
+    json: bool,
+    up: bool,
+    no_maintenance: bool,
+    no_refresh: bool,
+    scope: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    fn read(text: &'a [u8]) -> Self {
+        let mut asked = Self::default();
+        for word in std::str::from_utf8(text).unwrap_or_default().split([';', '?', '&']) {
+            match word {
+                "csv" => asked.csv = true,
+                "json" => asked.json = true,
+                "up" => asked.up = true,
+                "no-maint" => asked.no_maintenance = true,
+                "norefresh" => asked.no_refresh = true,
+                _ => asked.scope = word.strip_prefix("scope=").unwrap_or(asked.scope),
+            }
+        }
+        asked
+    }
+}
+
+/// The page as it is asked for.
+pub(crate) fn page(facts: &Facts, generation: &Arc<Generation>, page: &Arc<StatsPage>, asked: &[u8]) -> Page {
+    let asked = Asked::read(asked);
+    let form =
+        Form { json: asked.json, up: asked.up, no_maintenance: asked.no_maintenance, ..Form::default() };
+    let as_page = !asked.csv && !asked.json;
+    let refresh = page.refresh.map(|time| time.as_secs().max(1)).filter(|_| !asked.no_refresh);
+    let making = Making {
+        facts: facts.clone(),
+        generation: generation.clone(),
+        page: page.clone(),
+        wanted: asked.scope.to_owned(),
+        form,
+        as_page,
+        first: true,
+        begun: false,
+        at: (0, 0),
+    };
+    let content_type = match (asked.json, asked.csv) {
+        (true, _) => "application/json",
+        (_, true) => "text/plain",
+        _ => "text/html",
+    };
+    Page { content_type, refresh, parts: Box::new(making) }
+}
+
+/// A page at work.
+struct Making {
+    facts: Facts,
+    generation: Arc<Generation>,
+    page: Arc<StatsPage>,
+    /// Only proxies with this in their names.
+    wanted: String,
+    form: Form,
+    /// Tables, not CSV or JSON.
+    as_page: bool,
+    /// No line was written yet.
+    first: bool,
+    begun: bool,
+    /// The proxy, and the line of it: 0 for its frontend, then its servers, and last the backend.
+    at: (usize, usize),
+}
+
+/// As text stands in a page.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+impl Making {
+    fn shows(&self, name: &str) -> bool {
+        let scope = &self.page.scope;
+        (scope.is_empty() || scope.iter().any(|own| **own == *name)) && name.contains(&self.wanted)
+    }
+
+    /// What stands before all proxies.
+    fn begin(&self, text: &mut String) {
+        if self.form.json {
+            text.push('[');
+            return;
+        }
+        if !self.as_page {
+            let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+            let _ = writeln!(text, "# {},", names.join(","));
+            return;
+        }
+        let Self { page, generation, facts, .. } = self;
+        let version = if page.shows_version { format!(" version {}", facts.version) } else { String::new() };
+        let mut title = format!("Statistics of Manylane{version}");
+        if let Some(node) = &page.node {
+            let own = generation.process.node.as_deref().unwrap_or(&generation.logs.hostname);
+            let _ = write!(title, " on {}", escaped(node.as_deref().unwrap_or(own)));
+        }
+        let _ = write!(
+            text,
+            "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n"
+        );
+        if let Some(description) = &page.description
+            && let Some(description) = description.as_deref().or(generation.process.description.as_deref())
+        {
+            let _ = writeln!(text, "<p>{}</p>", escaped(description));
+        }
+        let _ = write!(text, "<p>");
+        for (name, field) in [
+            ("process", "Pid"),
+            ("lanes", "Nbthread"),
+            ("up", "Uptime"),
+            ("connections", "CurrConns"),
+            ("of", "Maxconn"),
+            ("a second", "ConnRate"),
+            ("requests", "CumReq"),
+            ("tasks", "Tasks"),
+            ("lost log lines", "DroppedLogs"),
+        ] {
+            if let Some(value) = info::value(generation, facts, field) {
+                let _ = write!(text, "{name} <b>{}</b> ", value.text());
+            }
+        }
+        let uri = escaped(&String::from_utf8_lossy(&page.uri));
+        let _ = writeln!(
+            text,
+            "</p>\n<p><a href=\"{uri}\">all</a> <a href=\"{uri};up\">only what is up</a> <a href=\"{uri};norefresh\">without refreshing</a> \
+             <a href=\"{uri};csv\">CSV</a> <a href=\"{uri};json\">JSON</a></p>"
+        );
+    }
+
+    fn head_of_table(text: &mut String, name: &str) {
+        let _ = write!(text, "<table><caption>{}</caption><tr><th rowspan=2></th>", escaped(name));
+        for (name, columns) in GROUPS {
+            let _ = write!(text, "<th colspan={}>{name}</th>", columns.len());
+        }
+        let _ = write!(text, "</tr>\n<tr>");
+        for (name, column) in GROUPS.iter().flat_map(|(_, columns)| *columns) {
+            let _ = write!(text, "<th title=\"{}\">{name}</th>", escaped(COLUMNS[*column as usize].help));
+        }
+        let _ = writeln!(text, "</tr>");
+    }
+
+    fn put(&mut self, text: &mut String, line: &Line) {
+        if !self.as_page {
+            return stat::put(text, self.form, &mut self.first, line);
+        }
+        let value = |column: Column| {
+            line.values[column as usize].as_ref().map(|value| value.text()).unwrap_or_default()
+        };
+        let status = value(Column::Status);
+        let class = match status.split(' ').next().unwrap_or_default() {
+            "UP" | "DOWN" if status.contains('/') && !status.contains('(') => "going",
+            "DOWN" => "down",
+            "MAINT" => "maint",
+            "DRAIN" | "NOLB" => "drain",
+            _ => "up",
+        };
+        let legend = match self.page.legends {
+            true => format!("{} {}", value(Column::Addr), value(Column::Algo)),
+            false => String::new(),
+        };
+        let _ = write!(
+            text,
+            "<tr class={class}><td title=\"{}\">{}</td>",
+            escaped(legend.trim()),
+            escaped(&value(Column::Svname))
+        );
+        for (_, column) in GROUPS.iter().flat_map(|(_, columns)| *columns) {
+            let _ = write!(text, "<td>{}</td>", escaped(&value(*column)));
+        }
+        let _ = writeln!(text, "</tr>");
+    }
+}
+
+impl Parts for Making {
+    fn next(&mut self, text: &mut String) -> bool {
+        let generation = self.generation.clone();
+        if !std::mem::replace(&mut self.begun, true) {
+            self.begin(text);
+        }
+        let all = proxies(&generation);
+        while let Some((_, front, back)) = all.get(self.at.0) {
+            if text.len() >= PART {
+                return true;
+            }
+            let name = front.map(|front| &front.name).or(back.map(|back| &back.name));
+            if !name.is_some_and(|name| self.shows(name)) {
+                self.at.0 += 1;
+                continue;
+            }
+            let place = self.at.1;
+            self.at.1 += 1;
+            if place == 0 {
+                if let (true, Some(name)) = (self.as_page, name) {
+                    Self::head_of_table(text, name);
+                }
+                if let Some(front) = front {
+                    self.put(text, &stat::frontend(front, generation.places.most()));
+                }
+                continue;
+            }
+            let servers = back.map_or(&[][..], |back| back.listed());
+            if let (Some(back), Some(server)) = (back, servers.get(place - 1)) {
+                if let Some(index) = back.balancer.servers().index(server.index) {
+                    let state = back.balancer.servers()[index].state();
+                    let hidden = self.form.up && !state.serves_its_own()
+                        || self.form.no_maintenance && state.admin() == Admin::Maintenance;
+                    if !hidden {
+                        self.put(text, &stat::server(&generation, back, index, server));
+                    }
+                }
+                continue;
+            }
+            if let Some(back) = back {
+                self.put(text, &stat::backend(back, self.form));
+            }
+            if self.as_page {
+                text.push_str("</table>\n");
+            }
+            self.at = (self.at.0 + 1, 0);
+        }
+        text.push_str(match (self.form.json, self.as_page) {
+            (true, _) => "]\n",
+            (_, true) => "</body></html>\n",
+            _ => "",
+        });
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_place_of_the_page_says_what_is_asked_for() {
+        assert_eq!(Asked::read(b""), Asked::default());
+        assert_eq!(Asked::read(b";csv;norefresh"), Asked { csv: true, no_refresh: true, ..Asked::default() });
+        assert_eq!(Asked::read(b";up?scope=web&x"), Asked { up: true, scope: "web", ..Asked::default() });
+        assert_eq!(Asked::read(b"\xff;csv"), Asked::default());
+    }
+
+    #[test]
+    fn names_cannot_be_markup() {
+        assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    }
+}

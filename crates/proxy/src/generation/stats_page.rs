@@ -1,0 +1,84 @@
+//! `stats uri` and the others: where the page of counters is, who may see it, and what it shows.
+
+use manylane_config::lex::Word;
+use manylane_config::tree::{Mode, Proxy};
+use manylane_config::value::{self, Unit};
+use std::time::Duration;
+
+/// Where the page is without `stats uri`.
+const USUAL_URI: &[u8] = b"/haproxy?stats";
+/// What is asked for without `stats realm`.
+const USUAL_REALM: &[u8] = b"HAProxy Statistics";
+
+/// A user's name and password.
+pub type Credentials = (Box<[u8]>, Box<[u8]>);
+
+/// The page of a proxy.
+#[derive(Clone, Debug)]
+pub struct StatsPage {
+    /// `stats uri`: targets of requests begin so.
+    pub uri: Box<[u8]>,
+    /// `stats auth`: users with their passwords; anybody if there are none.
+    pub users: Vec<Credentials>,
+    /// `stats realm`
+    pub realm: Box<[u8]>,
+    /// `stats refresh`
+    pub refresh: Option<Duration>,
+    /// `stats scope`: names of proxies; all if there are none.
+    pub scope: Vec<Box<str>>,
+    /// Without `stats hide-version`.
+    pub shows_version: bool,
+    /// `stats show-node`: this name, or the process's.
+    pub node: Option<Option<Box<str>>>,
+    /// `stats show-desc`: this text, or the process's.
+    pub description: Option<Option<Box<str>>>,
+    /// `stats show-legends`
+    pub legends: bool,
+}
+
+/// What a proxy's lines say; nothing without any, and outside of HTTP mode.
+pub(super) fn stats_page(proxy: &Proxy) -> Option<StatsPage> {
+    let settings = &proxy.settings;
+    if settings.stats.is_empty() || settings.mode() != Mode::Http {
+        return None;
+    }
+    let mut page = StatsPage {
+        uri: USUAL_URI.into(),
+        users: Vec::new(),
+        realm: USUAL_REALM.into(),
+        refresh: None,
+        scope: Vec::new(),
+        shows_version: true,
+        node: None,
+        description: None,
+        legends: false,
+    };
+    let text = |word: &Word| String::from_utf8_lossy(word.bytes()).into();
+    for statement in &settings.stats {
+        let first = statement.words.first();
+        let bytes = || first.map_or(&[][..], Word::bytes);
+        match statement.keyword {
+            "stats uri" => page.uri = bytes().into(),
+            "stats realm" => page.realm = bytes().into(),
+            "stats refresh" => page.refresh = value::time(bytes(), Unit::S).ok(), // the table has read it
+            "stats auth" => {
+                let colon = bytes().iter().position(|byte| *byte == b':').unwrap_or(bytes().len());
+                let password = bytes().get(colon + 1..).unwrap_or_default();
+                page.users.push((bytes()[..colon].into(), password.into()));
+            }
+            "stats scope" if bytes() == b"." => page.scope.push(text(&proxy.name)),
+            "stats scope" => page.scope.extend(first.map(text)),
+            "stats hide-version" => page.shows_version = false,
+            "stats show-version" => page.shows_version = true,
+            "stats show-node" => page.node = Some(first.map(text)),
+            "stats show-desc" if statement.words.is_empty() => page.description = Some(None),
+            "stats show-desc" => {
+                let words: Vec<_> = statement.words.iter().map(|word| String::from_utf8_lossy(word.bytes())).collect();
+                page.description = Some(Some(words.join(" ").into()));
+            }
+            "stats show-legends" => page.legends = true,
+            _ => {} // `stats enable`, and what the table refuses
+        }
+    }
+    Some(page)
+}
