@@ -8,8 +8,9 @@ use common::watch::{Haproxy, Syslog, ask, until};
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
 
 /// Patient while a check is made, for busy machines, and quick where the next one matters.
 const PACE: &str = "inter 1s fastinter 20ms downinter 20ms";
@@ -201,6 +202,41 @@ fn a_server_that_is_silent_is_down_after_timeout_check() {
         fd(&web),
     ));
     assert!(log.wait("Server l/a is DOWN").contains("reason: Layer7 timeout, check duration: "));
+}
+
+#[test]
+fn a_lane_makes_no_more_checks_at_once_than_it_may() {
+    let (open, most) = (Arc::new((Mutex::new(0), Condvar::new())), Arc::new(AtomicUsize::new(0)));
+    let (tell, told) = mpsc::channel();
+    let at_once = most.clone();
+    let place = origin(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let (count, changed) = &*open;
+        let mut now = count.lock().unwrap();
+        *now += 1;
+        changed.notify_all();
+        // Time for another one to come, if one may.
+        now = changed.wait_timeout_while(now, Duration::from_millis(50), |now| *now < 2).unwrap().0;
+        at_once.fetch_max(*now, Ordering::Relaxed);
+        *now -= 1;
+        drop(now); // before the answer: then the check is over
+        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n");
+        let _ = tell.send(());
+    });
+    for (bound, expected) in [(1, 1), (2, 2)] {
+        let (web, _) = listener();
+        let global =
+            format!("global\n nbthread 1\n tune.max-checks-per-thread {bound}\n max-spread-checks 1ms\n");
+        let servers: String =
+            (0..3).map(|number| format!(" server s{number} {place} check inter 60s\n")).collect();
+        let config =
+            format!("{DEFAULTS} mode http\n option httpchk\n{global}listen l\n bind {}\n{servers}", fd(&web));
+        let _program = Manylane::start(&config);
+        for _ in 0..3 {
+            told.recv_timeout(PATIENCE).unwrap();
+        }
+        assert_eq!(most.swap(0, Ordering::Relaxed), expected);
+    }
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub struct Process {
     pub busy_polling: bool,
     /// `spread-checks`: per cent.
     pub spread_checks: u32,
+    /// `tune.max-checks-per-thread`; 0 for no bound.
+    pub max_checks: u32,
     /// `max-spread-checks`
     pub max_spread_checks: Option<Duration>,
     /// `tune.maxaccept`: none is the driver's own bound, the highest number is the most that it takes.
@@ -382,7 +384,7 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         idle_pool_shared,
         idletimer: _,
         listener_multi_queue,
-        max_checks_per_thread: _, // of health checks, which are refused
+        max_checks_per_thread,
         max_rules_at_once,
         maxaccept,
         maxpollevents,
@@ -440,6 +442,7 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
     Process {
         runqueue_depth: runqueue_depth.map(|set| set.value as u32),
         low_latency: is_on(sched_low_latency),
+        max_checks: max_checks_per_thread.map_or(0, |set| u32::try_from(set.value).unwrap_or(u32::MAX)),
         maxaccept: maxaccept.as_ref().and_then(|set| match set.value {
             0 => None, // as if it were not there
             bound => Some(u32::try_from(bound).unwrap_or(u32::MAX)),

@@ -2,6 +2,7 @@
 
 use super::local::Local;
 use super::changes::say;
+use crate::places::Places;
 use crate::generation::{Backend, Patience, ServerCheck, operation};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
@@ -84,6 +85,8 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, de
                 until = until.min(here.now() + check.pace.fast);
             }
         }
+        // Those that are too many wait for their turn.
+        let Some(_place) = unless_stopped(&local, Place::enter(&local.checks)).await else { return };
         let begun = here.now();
         let serves = check.board.begin() != Running::Down;
         let script = match check.aims.read().send {
@@ -107,6 +110,22 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, de
         }
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         wait = check.pace.next(&check.board.read().health, noise);
+    }
+}
+
+/// A check that is made, of those that a lane makes at once (`tune.max-checks-per-thread`).
+struct Place<'a>(&'a Places);
+
+impl<'a> Place<'a> {
+    async fn enter(places: &'a Places) -> Self {
+        places.enter().await;
+        Self(places)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

@@ -4,6 +4,7 @@ use super::event::Event;
 use super::idle::Idle;
 use super::passwords::Passwords;
 use super::streams::Streams;
+use crate::places::Places;
 use crate::generation::{Generation, set_now};
 use crate::rules::Spare;
 use manylane_balance::Shelf;
@@ -37,6 +38,8 @@ pub struct Local {
     pub(super) asked: Cell<usize>,
     /// Lanes that serve the generation.
     pub(super) lane_ids: RefCell<Box<[LaneId]>>,
+    /// Health checks that it makes at once.
+    pub(super) checks: Places,
     /// Its streams that are with servers.
     pub(crate) streams: Streams,
     /// The generation takes no more connections, and idle ones are closed.
@@ -121,6 +124,7 @@ impl Local {
             pid: std::process::id(),
             logs,
             io,
+            checks: Places::new(generation.process.max_checks),
             generation,
             connectors,
             shelves,
