@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::watch::Syslog;
 use common::{DEFAULTS, Folder, Manylane, fd, listener, nobody, origin};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -309,4 +310,65 @@ fn curl_reaches_a_server_through_a_tunnel_that_it_asks_for() {
     let output =
         run(&["curl", "-sS", "--max-time", "100", "--proxytunnel", "--proxy", &proxy, "http://inner.test/x"]);
     assert_eq!(said(&output), "there");
+}
+
+/// Checks of what speaks these protocols for real: it works, it wants no clients, it is gone.
+#[test]
+fn real_servers_are_found_by_their_checks_to_work_and_to_be_gone() {
+    let (nginx, redis) = ("/usr/sbin/nginx", "redis-server");
+    if !is_there(nginx, &["-v"]) || !is_there(redis, &["--version"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let at = |name: &str| folder.0.join(name);
+    let dir = folder.0.display().to_string();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {dir}/{name};\n"))
+        .concat();
+    let config = folder.file(
+        "nginx.conf",
+        &format!(
+            "daemon off; master_process off; pid {dir}/nginx.pid; error_log stderr crit;\nevents {{}}\n\
+             http {{ access_log off; {temporary} server {{ listen unix:{dir}/web;\n\
+             location /well {{ return 200 \"all is well\"; }}\n location /gone {{ return 404; }}\n location / {{ return 503; }} }} }}\n"
+        ),
+    );
+    let web = Running::start(Command::new(nginx).arg("-c").arg(config));
+    let (unix, data) = (format!("{dir}/redis"), dir.clone());
+    let arguments =
+        ["--port", "0", "--unixsocket", &unix, "--save", "", "--appendonly", "no", "--dir", &data];
+    let memory = Running::start(Command::new(redis).args(arguments).stdout(Stdio::null()));
+    listens(&at("web"));
+    listens(&at("redis"));
+    let logs: Vec<Syslog> = (0..4).map(|_| Syslog::new()).collect();
+    let backend = |number: usize, lines: &str, server: &str| {
+        let log = logs[number].address();
+        format!(
+            "backend b{number}\n log {log} local0\n option log-health-checks\n {lines}\n server s unix@{dir}/{server} check inter 50ms\n"
+        )
+    };
+    let backends = [
+        backend(0, "mode tcp\n option redis-check", "redis"),
+        backend(1, "mode http\n option httpchk GET /well\n http-check expect string \"is well\"", "web"),
+        backend(2, "mode http\n option httpchk GET /gone\n http-check disable-on-404", "web"),
+        backend(3, "mode http\n option httpchk GET /broken", "web"),
+    ];
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n timeout check 30s\nfrontend f\n bind unix@{dir}/front\n default_backend b1\n{}",
+        backends.concat()
+    ));
+    for (log, said) in logs.iter().zip([
+        "succeeded, reason: Layer7 check passed, code: 0, info: \"Redis server is ok\"",
+        "succeeded, reason: Layer7 check passed, code: 200",
+        "conditionally succeeded, reason: Layer7 check conditionally passed, code: 404",
+        "failed, reason: Layer7 wrong status, code: 503, info: \"Service Temporarily Unavailable\"",
+    ]) {
+        log.wait(said);
+    }
+    logs[2].wait("Server b2/s is stopping");
+    drop((web, memory));
+    for log in &logs[..2] {
+        log.wait("failed, reason: Layer4 connection problem, info: \"Connection refused\"");
+        log.wait("is DOWN");
+    }
 }
