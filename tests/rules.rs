@@ -157,7 +157,7 @@ fn what_would_have_no_effect_is_refused_by_name() {
         ("tcp", " log stderr format raw local0\n log-format \"%[req.payload(0,1)]\"", "req.payload"),
         ("http", " http-request set-bandwidth-limit x", "http-request set-bandwidth-limit"),
         ("http", " http-request add-map(/dev/null) a b", "http-request add-map"),
-        ("http", " http-request deny if { fe_sess_rate gt 10 }", "fe_sess_rate"),
+        ("http", " http-request deny if { dst_conn gt 10 }", "fe_sess_rate"),
         ("http", " http-request deny if { avg_queue(b) gt 10 }", "avg_queue"),
         ("http", " http-request deny if { dst_conn gt 10 }", "dst_conn"),
         ("http", " http-request set-header x %Ta", "%Ta"),
@@ -295,5 +295,40 @@ fn a_session_at_rest_keeps_its_addresses_and_variables_and_gets_nothing_of_other
             let wanted = format!("X-Who: 192.0.2.{} [{known}] []\r\n", n + 1);
             assert!(answer.contains(&wanted), "{wanted} in {answer}");
         }
+    }
+}
+
+/// Rates are looked at once a second, so a rule sees them within two.
+#[test]
+fn rules_see_rates_of_frontends_backends_and_servers() {
+    let server = origin(|mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let (socket, address) = listener();
+    let shown =
+        "\"%[fe_req_rate(f)] %[fe_sess_rate(f)] %[be_sess_rate(b)] %[srv_sess_rate(b/s)] %[avg_queue(b)]\"";
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n http-response set-header x-rates {shown}\n default_backend b\nbackend b\n server s {server}\n",
+        fd(&socket)
+    ));
+    let begin = std::time::Instant::now();
+    loop {
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let answer = read_all(&mut client);
+        let rates = answer
+            .lines()
+            .find_map(|line| line.strip_prefix("x-rates: "))
+            .unwrap_or_else(|| panic!("{answer}"));
+        let numbers: Vec<u64> = rates.split(' ').map(|number| number.parse().unwrap()).collect();
+        if numbers[..4].iter().all(|rate| *rate > 0) && numbers[4] == 0 {
+            return;
+        }
+        assert!(begin.elapsed() < common::PATIENCE, "{numbers:?}");
     }
 }

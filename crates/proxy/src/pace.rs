@@ -3,6 +3,7 @@
 
 use manylane_sched::Time;
 use manylane_stats::{CounterGroup, Counters};
+use manylane_sync::atomic::{AtomicU64, Ordering};
 use manylane_sync::{LockClass, Mutex};
 use std::ops::Deref;
 
@@ -50,11 +51,13 @@ struct Looks {
 pub struct Counted<C> {
     counts: CounterGroup<C>,
     looks: Mutex<Looks>,
+    /// The rates of the last look, for rules: stored by who looks, once a second.
+    rates: [AtomicU64; 2],
 }
 
 impl<C: Paced> Default for Counted<C> {
     fn default() -> Self {
-        Self { counts: CounterGroup::new(), looks: Mutex::new(&PACE, Looks::default()) }
+        Self { counts: CounterGroup::new(), looks: Mutex::new(&PACE, Looks::default()), rates: Default::default() }
     }
 }
 
@@ -74,6 +77,11 @@ impl<C: Paced> Counted<C> {
     /// What the last look found.
     pub fn figures(&self) -> Figures {
         self.looks.lock().figures.clone()
+    }
+
+    /// One of [`Paced::RATES`], as the last look found it.
+    pub fn rate(&self, which: usize) -> u64 {
+        self.rates[which].load(Ordering::Relaxed)
     }
 
     /// What was counted since the counters were cleared, in order of their names; `sums` is what [`CounterGroup::read_cheap`] says.
@@ -111,6 +119,9 @@ impl<C: Paced> Counted<C> {
         for ((name, rate), most) in C::RATES.iter().zip(&mut figures.rates).zip(&mut figures.most) {
             *rate = (grown(name) as f64 / seconds).round() as u64;
             *most = (*most).max(*rate);
+        }
+        for (rate, own) in figures.rates.iter().zip(&self.rates) {
+            own.store(*rate, Ordering::Relaxed);
         }
         if grown(C::RATES[0]) > 0 {
             figures.last = Some(now);

@@ -57,9 +57,6 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
 fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
         Looks::Number => match name {
-            "avg_queue" | "be_sess_rate" | "fe_req_rate" | "fe_sess_rate" | "srv_sess_rate" => {
-                Some("rates and averages are not kept yet")
-            }
             "dst_conn" => Some("connections of a listener are not counted yet"),
             _ => None,
         },

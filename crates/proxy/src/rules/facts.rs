@@ -376,13 +376,16 @@ impl Host for Local {
             }
             Number::Stopping => Some(i64::from(self.stopping.has_happened())),
             Number::Thread => Some(self.here().lane().index() as i64),
-            // Rates and averages are not kept yet.
-            Number::AvgQueue(_)
-            | Number::BackSessRate(_)
-            | Number::FrontReqRate(_)
-            | Number::FrontSessRate(_)
-            | Number::SrvSessRate(_)
-            | Number::ListenerConn => None,
+            // Rounded up, as HAProxy does; without servers what waits counts twice.
+            Number::AvgQueue(id) => {
+                let (waiting, servers) = (self.number(Number::Queue(id))?, self.number(Number::NbSrv(id))?);
+                Some(if servers > 0 { (waiting + servers - 1) / servers } else { 2 * waiting })
+            }
+            Number::BackSessRate(id) => backend(id).map(|backend| number(backend.counts.rate(0))),
+            Number::FrontSessRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(0))),
+            Number::FrontReqRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(1))),
+            Number::SrvSessRate(id) => server(id).map(|(_, server, _)| number(server.counts.rate(0))),
+            Number::ListenerConn => None, // connections of a listener are not counted yet
         }
     }
 
