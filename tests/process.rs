@@ -46,7 +46,6 @@ fn what_is_not_built_is_refused_by_name_with_its_place() {
         (" tune.fail-alloc 1\n", "tune.fail-alloc"),
         ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
         ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),
-        ("frontend f\n bind 127.0.0.1:83\n stats enable\n", "stats enable"),
     ] {
         let config = format!("global\n{line}{}", DEFAULTS.replace("global\n nbthread 2\n", ""));
         let outcome = check(&config, &[]);

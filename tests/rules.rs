@@ -157,8 +157,6 @@ fn what_would_have_no_effect_is_refused_by_name() {
         ("tcp", " log stderr format raw local0\n log-format \"%[req.payload(0,1)]\"", "req.payload"),
         ("http", " http-request set-bandwidth-limit x", "http-request set-bandwidth-limit"),
         ("http", " http-request add-map(/dev/null) a b", "http-request add-map"),
-        ("http", " http-request deny if { dst_conn gt 10 }", "fe_sess_rate"),
-        ("http", " http-request deny if { avg_queue(b) gt 10 }", "avg_queue"),
         ("http", " http-request deny if { dst_conn gt 10 }", "dst_conn"),
         ("http", " http-request set-header x %Ta", "%Ta"),
         ("http", " http-response set-header x %[bc_src]", "bc_src"),
