@@ -42,11 +42,15 @@ const IDLE: &[Row] = &[
     ("Tuning", "tune.events.max-events-at-once", DRIVER),
     ("Tuning", "tune.idletimer", "streams are not slowed down when they are idle"),
     ("Tuning", "tune.pattern.cache-size", "patterns are found by tables and trees that need no cache"),
-    ("Tuning", "tune.rcvbuf.backend", DRIVER),
-    ("Tuning", "tune.rcvbuf.frontend", DRIVER),
+    ("Tuning", "tune.rcvbuf.backend", "no datagrams are received of servers"),
+    ("Tuning", "tune.rcvbuf.frontend", "no datagrams are received of clients"),
     ("Tuning", "tune.recv_enough", DRIVER),
-    ("Tuning", "tune.sndbuf.backend", DRIVER),
-    ("Tuning", "tune.sndbuf.frontend", DRIVER),
+    (
+        "Tuning",
+        "tune.sndbuf.backend",
+        "log lines are the only datagrams, and the usual buffer holds a lane's batch of them",
+    ),
+    ("Tuning", "tune.sndbuf.frontend", "no datagrams are sent to clients"),
     ("Tuning", "tune.takeover-other-tg-connections", "groups keep no idle connections from each other"),
 ];
 
