@@ -6,7 +6,7 @@
 //! accounts for it, divided by the requests; so what the load itself takes of the two processors is not charged to anybody. The table
 //! shows the median and the least of the rounds. Every response is checked: its status, and how long it is.
 //!
-//! System calls are counted in a short pass of their own.
+//! System calls and instructions are counted in short passes of their own.
 
 mod load;
 mod program;
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use usage::{Processes, Usage};
+use usage::{CALLS, INSTRUCTIONS, Usage};
 
 /// What `proxy` takes.
 #[derive(Clone, Debug, Args)]
@@ -43,7 +43,7 @@ pub struct ProxyArguments {
     /// Only ours
     #[arg(long)]
     pub alone: bool,
-    /// Do not count system calls
+    /// Do not count system calls and instructions
     #[arg(long)]
     pub no_calls: bool,
 }
@@ -59,6 +59,8 @@ struct Contestant {
     requests: u64,
     last: Phase,
     calls: Option<f64>,
+    /// Instructions of a request: the program's own, and the kernel's.
+    instructions: Option<(f64, f64)>,
 }
 
 /// The figures of one program in one row.
@@ -70,6 +72,8 @@ struct Figures {
     least: f64,
     user_share: f64,
     calls: Option<f64>,
+    /// Instructions of a request: the program's own, and the kernel's.
+    instructions: Option<(f64, f64)>,
     last: Phase,
 }
 
@@ -169,7 +173,17 @@ fn measure(
         );
         let program = programs.start(kind, port, &text)?;
         let (samples, used, last) = (Vec::new(), Usage::default(), Phase::default());
-        contestants.push(Contestant { kind, base, program, samples, used, requests: 0, last, calls: None });
+        contestants.push(Contestant {
+            kind,
+            base,
+            program,
+            samples,
+            used,
+            requests: 0,
+            last,
+            calls: None,
+            instructions: None,
+        });
     }
     let rounds = if scenario.unit == Unit::Idle { 1 } else { arguments.rounds };
     for _ in 0..rounds {
@@ -245,7 +259,7 @@ fn round(
     Ok(())
 }
 
-/// Counts system calls of a request, in a pass of its own because counting takes time.
+/// Counts system calls and instructions of a request, in passes of their own because counting takes time.
 fn calls(
     traffic: &Arc<Traffic>,
     requests: u64,
@@ -254,9 +268,17 @@ fn calls(
 ) -> Result<(), String> {
     load.open(traffic, contestant.program.address())?;
     load.go((requests / 10).max(traffic.clients as u64), Pace::Closed)?;
-    let Some(count) = Processes::count_calls(&contestant.program.processes()) else { return Ok(()) };
-    let phase = load.go(requests, Pace::Closed)?;
-    contestant.calls = count.end().map(|calls| calls as f64 / phase.requests as f64);
+    let each = |events| {
+        let Some(count) = contestant.program.processes().count(events) else { return Ok(None) };
+        let phase = load.go(requests, Pace::Closed)?;
+        let counts = count.end().unwrap_or_default();
+        Ok::<_, String>(Some(
+            counts.into_iter().map(|n| n as f64 / phase.requests as f64).collect::<Vec<_>>(),
+        ))
+    };
+    contestant.calls = each(CALLS)?.and_then(|counts| counts.first().copied());
+    contestant.instructions =
+        each(INSTRUCTIONS)?.and_then(|counts| Some((*counts.first()?, *counts.get(1)?)));
     Ok(())
 }
 
@@ -271,6 +293,7 @@ impl Contestant {
             least: samples.first().copied().unwrap_or(f64::NAN),
             user_share: self.used.user_share(),
             calls: self.calls,
+            instructions: self.instructions,
             last: self.last,
         }
     }
@@ -328,6 +351,9 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
         }
         if let Some(calls) = figures.calls {
             let _ = write!(text, "  calls {calls:.2}");
+        }
+        if let Some((own, kernel)) = figures.instructions {
+            let _ = write!(text, "  instructions {own:.0} own, {kernel:.0} kernel");
         }
         if figures.kind.is_ours()
             && !figures.base

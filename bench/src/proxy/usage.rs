@@ -79,33 +79,43 @@ impl Processes {
         self.0.iter().filter_map(resident).sum::<u64>() * 1024
     }
 
-    /// Begins to count their system calls; none if the system does not let us.
-    pub(crate) fn count_calls(&self) -> Option<Calls> {
+    /// Begins to count `events` of theirs, by their names in `perf stat`; none if the system does not let us.
+    pub(crate) fn count(&self, events: &'static [&'static str]) -> Option<Count> {
         let pids: Vec<String> = self.0.iter().map(u32::to_string).collect();
         let perf = Command::new("perf")
-            .args(["stat", "-x,", "-e", "raw_syscalls:sys_enter", "-p", &pids.join(",")])
+            .args(["stat", "-x,", "-e", &events.join(","), "-p", &pids.join(",")])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .ok()?;
         std::thread::sleep(Duration::from_millis(300)); // it does not say when it has begun
-        Some(Calls(perf))
+        Some(Count { perf, events })
     }
 }
 
-/// A count of system calls under way.
-#[derive(Debug)]
-pub(crate) struct Calls(Child);
+/// What is counted of system calls, in a pass of its own: to count one takes time in the kernel.
+pub(crate) const CALLS: &[&str] = &["raw_syscalls:sys_enter"];
+/// What is counted of instructions: the program's own, and those of the kernel for it.
+pub(crate) const INSTRUCTIONS: &[&str] = &["instructions:u", "instructions:k"];
 
-impl Calls {
-    /// How many were made.
-    pub(crate) fn end(mut self) -> Option<u64> {
-        let pid = rustix::process::Pid::from_child(&self.0);
+/// A count under way.
+#[derive(Debug)]
+pub(crate) struct Count {
+    perf: Child,
+    events: &'static [&'static str],
+}
+
+impl Count {
+    /// How many there were, of each event.
+    pub(crate) fn end(mut self) -> Option<Vec<u64>> {
+        let pid = rustix::process::Pid::from_child(&self.perf);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).ok()?;
         let mut text = String::new();
-        self.0.stderr.take()?.read_to_string(&mut text).ok()?;
-        self.0.wait().ok()?;
-        text.lines().find(|line| line.contains("sys_enter"))?.split(',').next()?.parse().ok()
+        self.perf.stderr.take()?.read_to_string(&mut text).ok()?;
+        self.perf.wait().ok()?;
+        let of =
+            |event: &&str| text.lines().find(|line| line.contains(*event))?.split(',').next()?.parse().ok();
+        self.events.iter().map(of).collect()
     }
 }
 
