@@ -336,6 +336,9 @@ pub(crate) fn fields(
 /// Whether the bytes from `at` to `colon`, or to their end, are a name.
 #[inline]
 fn check_name(bytes: &[u8], at: usize, colon: usize, limits: &Limits) -> Result<(), Refusal> {
+    if colon > at && scan::name_end(bytes, at) >= colon {
+        return Ok(());
+    }
     let fine = |byte: u8| syntax::is_token_byte(byte) || (limits.relaxed && byte > b' ' && byte != 0x7f);
     match bytes[at..colon].iter().position(|&byte| !fine(byte)) {
         Some(n) => Err(bad_name(bytes, at, at + n)),
