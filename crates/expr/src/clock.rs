@@ -66,6 +66,39 @@ pub struct Civil {
     pub unix: i64,
 }
 
+/// The text `22/Nov/2026:04:05:06` of the second that was written last: many lines have the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Second {
+    unix: i64,
+    text: [u8; 20],
+    /// Of the text; 0 while there is none.
+    len: usize,
+}
+
+impl Default for Second {
+    fn default() -> Self {
+        Self { unix: 0, text: [0; 20], len: 0 }
+    }
+}
+
+impl Second {
+    /// Writes the second at `unix`, in local time.
+    pub(crate) fn put(&mut self, unix: i64, zone: &Zone, out: &mut Writer<'_>) -> Option<()> {
+        const FORMAT: &[u8] = b"%d/%b/%Y:%H:%M:%S";
+        if self.len == 0 || self.unix != unix {
+            let date = Civil::new(unix, zone.offset(unix));
+            let mut text = Writer::new(&mut self.text);
+            let fits = date.format(FORMAT, &mut text).is_some();
+            self.len = if fits { text.len() } else { 0 };
+            self.unix = unix;
+            if !fits {
+                return date.format(FORMAT, out); // a year of five digits
+            }
+        }
+        out.put(&self.text[..self.len])
+    }
+}
+
 /// Moments further away than this many seconds from 1970 are cut to it: about 30 million years.
 const MAX_SECONDS: i64 = 1 << 50;
 
@@ -259,6 +292,18 @@ mod tests {
     fn offsets_change_the_time_and_are_shown() {
         assert_eq!(text(1_500_000_000, 7200, "%d/%b/%Y:%H:%M:%S %z"), "14/Jul/2017:04:40:00 +0200");
         assert_eq!(text(1_500_000_000, -12_600, "%H:%M %z"), "23:10 -0330");
+    }
+
+    #[test]
+    fn a_second_is_its_date_whichever_was_written_before() {
+        let (zone, mut second) = (Zone::utc(), Second::default());
+        let far = MAX_SECONDS; // a year of eight digits, which is not kept
+        for unix in [0, 0, 1_500_000_000, 1_500_000_001, far, 0, far, 1_500_000_001, 1_500_000_001] {
+            let mut buffer = [0; 64];
+            let mut out = Writer::new(&mut buffer);
+            assert_eq!(second.put(unix, &zone, &mut out), Some(()));
+            assert_eq!(String::from_utf8_lossy(out.written()), text(unix, 0, "%d/%b/%Y:%H:%M:%S"));
+        }
     }
 
     #[test]

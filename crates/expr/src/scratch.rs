@@ -5,6 +5,7 @@
 //! free rest, so what was given out stays valid while the evaluation's results are used, and all of it is free again when
 //! the lend ends. Nothing is allocated but the machines' states, once for each expression and lane.
 
+use crate::clock::Second;
 use manylane_sync::Arc;
 use regex_automata::meta;
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ pub struct Lane {
 pub(crate) struct Tools {
     machines: Machines,
     random: u64,
+    pub(crate) second: Second,
 }
 
 impl Lane {
@@ -38,7 +40,7 @@ impl Lane {
     pub fn new(seed: u64) -> Self {
         Self {
             buffer: vec![0; SCRATCH_BYTES].into_boxed_slice(),
-            tools: Tools { machines: Machines::default(), random: seed },
+            tools: Tools { machines: Machines::default(), random: seed, second: Second::default() },
         }
     }
 
@@ -50,6 +52,7 @@ impl Lane {
     /// Drops the states of regular expressions: to be called when a new generation of the configuration is in use.
     pub fn forget(&mut self) {
         self.tools.machines = Machines::default();
+        self.tools.second = Second::default(); // it may have another time zone
     }
 }
 
@@ -123,6 +126,11 @@ impl<'a> Scratch<'a> {
         z ^ (z >> 31)
     }
 
+    /// The text of a second's date, as lines have it.
+    pub(crate) fn second(&mut self) -> &mut Second {
+        &mut self.tools.second
+    }
+
     pub(crate) fn machine(&mut self, regex: &Arc<meta::Regex>) -> &mut meta::Cache {
         self.tools.machines.of(regex)
     }
@@ -169,7 +177,19 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends the bytes, or those of them that fit; nothing is returned when some did not.
+    #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        // Most of what a line is made of: no call is worth it.
+        if bytes.len() <= 4 {
+            for &byte in bytes {
+                self.push(byte)?;
+            }
+            return Some(());
+        }
+        self.put_run(bytes)
+    }
+
+    fn put_run(&mut self, bytes: &[u8]) -> Option<()> {
         let kept = bytes.len().min(self.buffer.len() - self.len);
         self.buffer[self.len..self.len + kept].copy_from_slice(&bytes[..kept]);
         self.len += kept;
@@ -189,7 +209,8 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// Appends the bytes, of which those that `is_plain` is false of are written by `other`.
+    /// Appends the bytes, of which those that `is_plain` is false of are written by `other`. It must be true of letters, digits, and the signs that
+    /// addresses of pages mostly have.
     #[inline]
     pub(crate) fn put_mapped(
         &mut self,
@@ -199,7 +220,14 @@ impl<'a> Writer<'a> {
     ) -> Option<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let plain = rest.iter().position(|&byte| !is_plain(byte)).unwrap_or(rest.len());
+            // Eight at a time, then the one that stopped them.
+            let mut plain = 0;
+            while let Some(eight) = rest.get(plain..).and_then(<[u8]>::first_chunk::<8>)
+                && usual(u64::from_le_bytes(*eight))
+            {
+                plain += 8;
+            }
+            plain += rest[plain..].iter().position(|&byte| !is_plain(byte)).unwrap_or(rest.len() - plain);
             self.put(&rest[..plain])?;
             let Some(&byte) = rest.get(plain) else { break };
             other(byte, self)?;
@@ -211,6 +239,18 @@ impl<'a> Writer<'a> {
     /// Appends a number in decimal digits, with zeroes before it up to so many of them, at most 20.
     #[inline]
     pub fn put_number(&mut self, n: i64, least: usize) -> Option<()> {
+        if let (0..=9, 0 | 1) = (n, least) {
+            return self.push(b'0' + n as u8);
+        }
+        self.put_digits(n, least)
+    }
+
+    fn put_digits(&mut self, n: i64, least: usize) -> Option<()> {
+        if let (10..=999, 0..=2) | (0..=999, 3) = (n, least) {
+            let n = n as u32;
+            let digits = [n / 100, n / 10 % 10, n % 10].map(|digit| b'0' + digit as u8);
+            return self.put(if least < 3 && n < 100 { &digits[1..] } else { &digits });
+        }
         let mut text = [b'0'; 21];
         let mut at = text.len();
         let mut left = n.unsigned_abs();
@@ -231,6 +271,18 @@ impl<'a> Writer<'a> {
     pub fn print(&mut self, text: fmt::Arguments<'_>) -> Option<()> {
         self.write_fmt(text).ok()
     }
+}
+
+/// Whether all eight bytes are ASCII from `$` to `z`, without `\\` and `]`: bytes that nobody writes otherwise. It may be false of others that are, too. A byte
+/// is marked by its highest bit, and a borrow or carry out of one only where that one is marked.
+#[inline]
+fn usual(eight: u64) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let below = |least: u8| eight.wrapping_sub(ONES * u64::from(least));
+    let above = |most: u8| eight.wrapping_add(ONES * u64::from(0x7f - most));
+    let zero = |x: u64| x.wrapping_sub(ONES) & !x;
+    let is = |byte: u8| zero(eight ^ (ONES * u64::from(byte)));
+    (below(b'$') | above(b'z') | eight | is(b'\\') | is(b']')) & (ONES << 7) == 0
 }
 
 impl Write for Writer<'_> {
@@ -270,5 +322,55 @@ impl Hasher for AddressHasher {
 
     fn write_usize(&mut self, address: usize) {
         self.0 = (self.0.rotate_left(7) ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_standard_library() {
+        let wide = [1_000, 65_535, i64::MAX, i64::MIN, -1, -42];
+        for n in (0..1_100).chain(wide) {
+            for least in 0..6 {
+                let mut buffer = [0; 32];
+                let mut out = Writer::new(&mut buffer);
+                assert_eq!(out.put_number(n, least), Some(()));
+                let digits = n.unsigned_abs();
+                let sign = if n < 0 { "-" } else { "" };
+                assert_eq!(out.written(), format!("{sign}{digits:0least$}").as_bytes());
+            }
+        }
+        let mut out = Writer::new(&mut []);
+        assert_eq!((out.put_number(7, 1), out.put_number(77, 1), out.is_full()), (None, None, true));
+    }
+
+    #[test]
+    fn each_byte_of_eight_is_looked_at() {
+        for byte in 0..=255u8 {
+            for place in 0..8 {
+                let mut eight = *b"aZ09/.-_";
+                eight[place] = byte;
+                let expected = matches!(byte, b'$'..=b'z') && !matches!(byte, b'\\' | b']');
+                assert_eq!(usual(u64::from_le_bytes(eight)), expected, "{byte} at {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_written_otherwise_wherever_it_stands() {
+        let plain = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b'"';
+        for text in
+            [&b"GET /path/to/a/page?number=1\" HTTP/1.1"[..], b"\"", b"12345678\"", b"1234567\"\"9", b""]
+        {
+            let mut buffer = [0; 128];
+            let mut out = Writer::new(&mut buffer);
+            assert_eq!(out.put_mapped(text, plain, |_, out| out.put(b"#22")), Some(()));
+            assert_eq!(
+                String::from_utf8_lossy(out.written()),
+                String::from_utf8_lossy(text).replace('"', "#22")
+            );
+        }
     }
 }

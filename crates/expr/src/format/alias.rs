@@ -3,7 +3,7 @@
 use super::{Flags, Use, put_code, put_int, put_text};
 use crate::clock::Civil;
 use crate::env::{Env, Timestamp};
-use crate::scratch::Writer;
+use crate::scratch::{Scratch, Writer};
 use std::net::{IpAddr, SocketAddr};
 
 /// What only log lines know. Times are milliseconds; -1 where the phase was not reached.
@@ -263,7 +263,14 @@ impl Alias {
     }
 
     /// Writes it. Outside of log lines what only they know is missing.
-    pub(super) fn write(self, env: &Env<'_>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
+    pub(super) fn write(
+        self,
+        env: &Env<'_>,
+        flags: Flags,
+        usage: Use,
+        scratch: &mut Scratch<'_>,
+        out: &mut Writer<'_>,
+    ) -> Option<()> {
         let log = env.log.unwrap_or(&LogFacts::NONE);
         let text = |text: Option<&[u8]>, out: &mut Writer<'_>| put_text(text, flags, usage, out);
         let int = |n: i64, out: &mut Writer<'_>| out.put_number(n, 1);
@@ -319,8 +326,8 @@ impl Alias {
             A::LocalDate => local(env, env.client.accepted, b"%d/%b/%Y:%H:%M:%S %z", out),
             A::RequestGmt => date(log.request_date, 0, b"%d/%b/%Y:%H:%M:%S +0000", out),
             A::RequestLocal => local(env, log.request_date, b"%d/%b/%Y:%H:%M:%S %z", out),
-            A::Date => precise(env, env.client.accepted, out),
-            A::RequestDate => precise(env, log.request_date, out),
+            A::Date => precise(env, env.client.accepted, scratch, out),
+            A::RequestDate => precise(env, log.request_date, scratch, out),
             A::Unix => put_int(env.client.accepted.seconds, flags, out),
             A::Millis => out.put_number(i64::from(env.client.accepted.micros / 1000), 3),
             A::Active => total(log.active, out),
@@ -393,8 +400,8 @@ fn local(env: &Env<'_>, moment: Timestamp, format: &[u8], out: &mut Writer<'_>) 
     date(moment, env.zone.offset(moment.seconds), format, out)
 }
 
-fn precise(env: &Env<'_>, moment: Timestamp, out: &mut Writer<'_>) -> Option<()> {
-    local(env, moment, b"%d/%b/%Y:%H:%M:%S", out)?;
+fn precise(env: &Env<'_>, moment: Timestamp, scratch: &mut Scratch<'_>, out: &mut Writer<'_>) -> Option<()> {
+    scratch.second().put(moment.seconds, env.zone, out)?;
     out.push(b'.')?;
     out.put_number(i64::from(moment.micros / 1000), 3)
 }

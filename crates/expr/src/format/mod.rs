@@ -61,7 +61,7 @@ struct Flags {
 #[derive(Debug)]
 enum Part {
     Text(Box<[u8]>),
-    /// One space, unless there is one before it.
+    /// One space, unless there is one before it: beside an alias that may vanish. Elsewhere it is text.
     Space,
     Alias(Alias, Flags),
     Sample(Box<Expression>, Flags),
@@ -163,7 +163,7 @@ impl Format {
             }
         }
         flush(&mut parts, &mut plain);
-        Ok(Self { parts, usage })
+        Ok(Self { parts: settled(parts), usage })
     }
 
     /// Writes the text. What does not fit is cut; the writer tells.
@@ -173,30 +173,29 @@ impl Format {
         // A space at the beginning is none.
         let mut after_space = true;
         for part in &self.parts {
-            let mut scratch = scratch.reborrow();
-            let written = out.len();
             match part {
                 Part::Text(text) => {
                     out.put(text);
+                    after_space = false;
                 }
                 Part::Space => {
                     if !after_space {
                         out.push(b' ');
                     }
                     after_space = true;
-                    continue;
                 }
                 Part::Alias(alias, flags) => {
-                    alias.write(env, *flags, self.usage, out);
+                    let written = out.len();
+                    alias.write(env, *flags, self.usage, scratch, out);
+                    after_space &= alias.may_vanish() && out.len() == written;
                 }
                 Part::Sample(expression, flags) => {
+                    let mut scratch = scratch.reborrow();
                     let text = expression.eval_text(env, &mut scratch);
                     put_text(text, *flags, self.usage, out);
+                    after_space = false;
                 }
             }
-            let vanished =
-                matches!(part, Part::Alias(alias, _) if alias.may_vanish()) && out.len() == written;
-            after_space &= vanished;
         }
     }
 
@@ -229,6 +228,32 @@ impl Format {
     pub fn has_samples(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Sample(..)))
     }
+}
+
+/// Spaces that are always written become text, and texts that follow one another are one.
+fn settled(parts: Vec<Part>) -> Vec<Part> {
+    let vanishes = |part: Option<&Part>| matches!(part, Some(Part::Alias(alias, _)) if alias.may_vanish());
+    let mut settled: Vec<Part> = Vec::with_capacity(parts.len());
+    let mut before_vanishes = true; // at the beginning a space is none
+    let mut parts = parts.into_iter().peekable();
+    while let Some(part) = parts.next() {
+        let vanishing = vanishes(Some(&part));
+        let text: Box<[u8]> = match part {
+            Part::Space if !before_vanishes && !vanishes(parts.peek()) => Box::new([b' ']),
+            Part::Text(text) => text,
+            part => {
+                before_vanishes = vanishing || matches!(part, Part::Space);
+                settled.push(part);
+                continue;
+            }
+        };
+        before_vanishes = false;
+        match settled.last_mut() {
+            Some(Part::Text(before)) => *before = [&**before, &*text].concat().into(),
+            _ => settled.push(Part::Text(text)),
+        }
+    }
+    settled
 }
 
 fn flush(parts: &mut Vec<Part>, plain: &mut Vec<u8>) {
