@@ -24,7 +24,7 @@ pub(crate) struct Core {
     pub(crate) here: Here,
     pub(crate) tallies: &'static Tallies,
     /// Looks at the kernel so far: what is bounded is bounded for each of them.
-    pub(crate) round: Cell<u64>,
+    pub(crate) round: Cell<u32>,
     /// Connections that each listener may hand out in a round, one at least.
     pub(crate) accepts: Cell<u32>,
     /// Tasks that had their share of this round.
@@ -115,7 +115,7 @@ impl Core {
     /// Begins a round: wakes who was deferred, and tells whether anybody was.
     #[inline]
     pub(crate) fn begin_round(&self) -> bool {
-        self.round.set(self.round.get() + 1);
+        self.round.set(self.round.get().wrapping_add(1));
         self.has_deferred() && self.wake_deferred()
     }
 
@@ -199,7 +199,7 @@ impl Drop for Core {
 
 /// What one descriptor had in a round.
 pub(crate) struct Budget {
-    round: Cell<u64>,
+    round: Cell<u32>,
     taken: Cell<usize>,
 }
 

@@ -9,6 +9,7 @@ mod datagram;
 mod driver;
 mod epoll;
 mod error;
+mod held;
 mod limits;
 mod listener;
 pub mod namespace;

@@ -43,11 +43,11 @@ impl Place<'_> {
 
     /// What was received before, of which there is something.
     #[inline]
-    pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), Errno> {
+    pub(crate) fn put(&mut self, arrived: &mut Chain) -> Result<(), manylane_buf::Error> {
         match self {
             Self::Segment(place) => **place = arrived.pop_front(),
             Self::Chain(chain, most) if arrived.len() <= *most => {
-                chain.append_chain(arrived).map_err(|_| Errno::NOMEM)?;
+                chain.append_chain(arrived)?;
             }
             Self::Chain(chain, most) => {
                 let mut taken = 0;
@@ -55,7 +55,7 @@ impl Place<'_> {
                     && let Some(segment) = arrived.pop_front()
                 {
                     taken += segment.len();
-                    chain.push_back(segment).map_err(|_| Errno::NOMEM)?;
+                    chain.push_back(segment)?;
                 }
             }
         }

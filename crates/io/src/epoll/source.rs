@@ -1,8 +1,8 @@
 //! What the epoll driver keeps of a descriptor.
 
 use crate::core::{Direction, Nature};
+use crate::held::Held;
 use crate::waiter::Waiter;
-use manylane_buf::Chain;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
@@ -18,13 +18,13 @@ pub(crate) struct Source {
     /// The next read asks for a large cluster.
     pub(crate) large: bool,
     /// The round that `taken` counts for.
-    pub(crate) round: u64,
+    pub(crate) round: u32,
     /// What was read, or accepted, in that round.
     pub(crate) taken: u32,
     pub(crate) reader: Waiter,
     pub(crate) writer: Waiter,
     /// Bytes that were handed over and that the socket has not taken yet, with the descriptor to send them to.
-    pub(crate) outbox: Chain,
+    pub(crate) outbox: Held,
     pub(crate) outbox_to: RawFd,
     /// The outbox had its share of the round, and goes on in the next.
     pub(crate) unfinished: bool,
@@ -45,7 +45,7 @@ impl Source {
             taken: 0,
             reader: Waiter::new(),
             writer: Waiter::new(),
-            outbox: Chain::new(),
+            outbox: Held::new(),
             outbox_to: -1,
             unfinished: false,
             broken: None,
@@ -98,7 +98,7 @@ impl Source {
 
     /// Whether something of `limit` is left in this round.
     #[inline]
-    pub(crate) fn may_take(&mut self, round: u64, limit: u32) -> bool {
+    pub(crate) fn may_take(&mut self, round: u32, limit: u32) -> bool {
         if self.round != round {
             self.round = round;
             self.taken = 0;

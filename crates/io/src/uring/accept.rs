@@ -24,7 +24,7 @@ impl Uring {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key).expect("a source lives as long as its handle");
         let may = source.may_take(core.round.get(), core.accepts.get());
-        if may && let Some(fd) = source.accepted.pop_front() {
+        if may && let Some(fd) = source.accepted.as_mut().and_then(|accepted| accepted.pop_front()) {
             source.taken += 1;
             return Poll::Ready(Ok((fd, None)));
         }
@@ -34,7 +34,7 @@ impl Uring {
         if source.reader.park(context.waker()).is_err() {
             return Poll::Ready(Err(Error::busy(Call::Accept)));
         }
-        if !source.accepted.is_empty() {
+        if source.accepted.as_ref().is_some_and(|accepted| !accepted.is_empty()) {
             core.defer(context.waker());
         } else if !source.accepting {
             core.tallies.accepts.add(1);
@@ -58,7 +58,8 @@ impl Uring {
         match result {
             Ok(fd) => {
                 // SAFETY: the kernel has just made it for us.
-                source.accepted.push_back(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+                let accepted = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+                source.accepted.get_or_insert_default().push_back(accepted);
             }
             Err(Errno::CANCELED | Errno::AGAIN) => {}
             Err(errno) => {
@@ -69,7 +70,9 @@ impl Uring {
         }
         if !cqueue::more(flags) {
             source.accepting = false;
-        } else if source.accepted.len() >= ACCEPTED_AHEAD && !source.stopping {
+        } else if source.accepted.as_ref().is_some_and(|accepted| accepted.len() >= ACCEPTED_AHEAD)
+            && !source.stopping
+        {
             source.stopping = true;
             self.cancel(Op::Accept.of(key));
         }

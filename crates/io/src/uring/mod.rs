@@ -191,7 +191,7 @@ impl Uring {
         if let Some(fd) = source.closing.take() {
             self.close(fd);
         }
-        for fd in source.accepted.drain(..) {
+        for fd in source.accepted.take().into_iter().flat_map(|accepted| *accepted) {
             self.tallies.closes.add(1);
             self.tallies.in_ring.add(1);
             self.close(fd);
@@ -228,8 +228,8 @@ impl Uring {
             return Err(Error::system(Call::Receive, errno));
         }
         Ok(Early {
-            received: std::mem::take(&mut source.arrived),
-            accepted: std::mem::take(&mut source.accepted).into(),
+            received: source.arrived.take(),
+            accepted: source.accepted.take().map_or_else(Vec::new, |accepted| (*accepted).into()),
         })
     }
 
@@ -384,7 +384,8 @@ impl Uring {
             let source = sources.get(key).expect("a source lives as long as its handle");
             if !source.receiving {
                 let at = limit.min(source.arrived.len());
-                return Poll::Ready(source.arrived.split_to(at).map_err(|_| Error::memory(Call::Splice)));
+                let part = source.arrived.change(|arrived| arrived.split_to(at));
+                return Poll::Ready(part.and_then(|part| part).map_err(|_| Error::memory(Call::Splice)));
             }
             if !source.stopping {
                 source.stopping = true;

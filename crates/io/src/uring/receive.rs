@@ -28,8 +28,11 @@ impl Uring {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key).expect("a source lives as long as its handle");
         if !source.arrived.is_empty() {
-            let put = place.put(&mut source.arrived);
-            return Poll::Ready(put.map(|()| true).map_err(|_| Error::memory(Call::Receive)));
+            let put = source.arrived.change(|arrived| place.put(arrived));
+            return Poll::Ready(match put {
+                Ok(Ok(())) => Ok(true),
+                _ => Err(Error::memory(Call::Receive)),
+            });
         }
         match source.ended {
             Some(Ok(())) => return Poll::Ready(Ok(false)),
@@ -120,7 +123,7 @@ impl Uring {
             (Ok(n), Some(segment)) if n > 0 => {
                 core.tallies.bytes_in.add(n as u64);
                 source.misfits = if n == SMALL_READ { source.misfits.saturating_add(1) } else { 0 };
-                if source.arrived.push_back(segment).is_err() {
+                if !matches!(source.arrived.change(|arrived| arrived.push_back(segment)), Ok(Ok(()))) {
                     source.ended = Some(Err(Errno::NOMEM)); // bytes are lost: the stream is over
                 }
             }

@@ -56,7 +56,7 @@ impl Uring {
                     return Poll::Ready(Err(Error::system(Call::Send, errno)));
                 }
             }
-            if source.outbox.append_chain(chain).is_err() {
+            if source.outbox.append(chain).is_err() {
                 return Poll::Ready(Err(Error::memory(Call::Send)));
             }
         }
@@ -83,7 +83,8 @@ impl Uring {
         let whole = if source.outbox.len() <= SENT_AHEAD { libc::MSG_WAITALL } else { 0 };
         let flags = libc::MSG_NOSIGNAL | whole;
         source.fd = fd;
-        let entry = match (source.outbox.segment_count(), source.outbox.front()) {
+        let Some(outbox) = source.outbox.chain() else { return Ok(()) };
+        let entry = match (outbox.segment_count(), outbox.front()) {
             (1, Some(segment)) => {
                 let len = u32::try_from(segment.len()).unwrap_or(u32::MAX);
                 opcode::Send::new(types::Fd(fd), segment.as_ptr(), len).flags(flags).build()
@@ -96,7 +97,7 @@ impl Uring {
                 }
                 let vectors = source.vectors.as_mut().expect("there are, as of just now");
                 let mut slices = [IoSlice::new(&[]); SEGMENTS_PER_WRITE];
-                let n = source.outbox.io_slices(&mut slices);
+                let n = outbox.io_slices(&mut slices);
                 for (vector, slice) in vectors.vectors.iter_mut().zip(&slices[..n]) {
                     *vector =
                         libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: slice.len() };
@@ -125,17 +126,17 @@ impl Uring {
         match result {
             Ok(n) => {
                 core.tallies.bytes_out.add(n as u64);
-                outbox.trim_front(n).expect("no more is sent than there was");
+                let trimmed = outbox.change(|outbox| outbox.trim_front(n).is_ok());
+                assert!(trimmed.unwrap_or(false), "no more is sent than there was");
             }
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {}
-            Err(_) => outbox.clear(),
+            Err(_) => drop(outbox.take()),
         }
         if let Some(fd) = closing {
             // What was sent ahead goes as far as the socket has room for it, as it would have at once with epoll.
             // SAFETY: the source has it until its last operation is over, and this one is not yet.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            let _ = transmit(fd, &mut outbox, core.tallies);
-            outbox.clear();
+            let _ = transmit(fd, &mut outbox.take(), core.tallies);
         }
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return };
@@ -145,8 +146,7 @@ impl Uring {
             source.broken = Some(errno);
         }
         std::mem::swap(&mut source.outbox, &mut outbox);
-        let behind = source.outbox.append_chain(&mut outbox).is_err();
-        if behind {
+        if source.outbox.append_held(outbox).is_err() {
             source.broken = Some(Errno::NOMEM);
         }
         if source.closing.is_none() && source.broken.is_none() && !source.outbox.is_empty() {
@@ -158,7 +158,6 @@ impl Uring {
         }
         let writer = source.writer.take();
         drop(sources);
-        drop(outbox);
         if let Some(writer) = writer {
             writer.wake();
         }

@@ -1,9 +1,9 @@
 //! What the io_uring driver keeps of a descriptor.
 
 use crate::core::Direction;
+use crate::held::Held;
 use crate::slab::Key;
 use crate::waiter::Waiter;
-use manylane_buf::Chain;
 use manylane_pool::Pooled;
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
@@ -89,21 +89,23 @@ pub(crate) struct Source {
     pub(crate) large: bool,
     /// Reads in a row for which the other way would be right.
     pub(crate) misfits: u8,
-    pub(crate) arrived: Chain,
+    pub(crate) arrived: Held,
     /// The end of the stream, or why there is none, behind what arrived.
     pub(crate) ended: Option<Result<(), Errno>>,
 
     pub(crate) sending: bool,
     /// Where the outbox goes.
     pub(crate) fd: RawFd,
-    pub(crate) outbox: Chain,
+    pub(crate) outbox: Held,
     pub(crate) vectors: Option<Pooled<Vectors>>,
     pub(crate) broken: Option<Errno>,
 
     pub(crate) accepting: bool,
-    pub(crate) accepted: VecDeque<OwnedFd>,
+    /// Of listeners only, which are few.
+    #[expect(clippy::box_collection)] // a word of each source, and most are no listeners
+    pub(crate) accepted: Option<Box<VecDeque<OwnedFd>>>,
     pub(crate) refused: Option<Errno>,
-    pub(crate) round: u64,
+    pub(crate) round: u32,
     pub(crate) taken: u32,
 
     pub(crate) connecting: bool,
@@ -126,15 +128,15 @@ impl Source {
             stopping: false,
             large: false,
             misfits: 0,
-            arrived: Chain::new(),
+            arrived: Held::new(),
             ended: None,
             sending: false,
             fd: -1,
-            outbox: Chain::new(),
+            outbox: Held::new(),
             vectors: None,
             broken: None,
             accepting: false,
-            accepted: VecDeque::new(),
+            accepted: None,
             refused: None,
             round: 0,
             taken: 0,
@@ -180,7 +182,7 @@ impl Source {
     }
 
     /// Whether something of `limit` is left in this round.
-    pub(crate) fn may_take(&mut self, round: u64, limit: u32) -> bool {
+    pub(crate) fn may_take(&mut self, round: u32, limit: u32) -> bool {
         if self.round != round {
             self.round = round;
             self.taken = 0;

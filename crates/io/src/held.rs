@@ -1,0 +1,92 @@
+//! A chain that mostly is not there.
+//!
+//! Of a descriptor's two chains, what arrived before it was asked for and what its socket has not taken yet, an idle one has none, and
+//! most connections are idle. A chain has 128 bytes, so it is in an object of the lane's pool while there are bytes.
+
+use manylane_buf::{Chain, Error};
+use manylane_pool::{Pool, Pooled};
+use std::sync::LazyLock;
+
+static CHAINS: LazyLock<Pool<Chain>> =
+    LazyLock::new(|| Pool::new("io chain").expect("the size is a constant below the bound"));
+
+/// Bytes, if there are any: an object that is there has some, but for the time of a call.
+#[derive(Default)]
+pub(crate) struct Held(Option<Pooled<Chain>>);
+
+impl Held {
+    pub(crate) const fn new() -> Self {
+        Self(None)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |chain| chain.len())
+    }
+
+    #[inline]
+    pub(crate) fn segment_count(&self) -> usize {
+        self.0.as_ref().map_or(0, |chain| chain.segment_count())
+    }
+
+    /// The bytes, to be looked at.
+    #[inline]
+    pub(crate) fn chain(&self) -> Option<&Chain> {
+        self.0.as_deref()
+    }
+
+    /// Has `change` add bytes, or take some.
+    ///
+    /// # Errors
+    /// There is no memory for the chain; then `change` was not called.
+    #[inline]
+    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Chain) -> T) -> Result<T, Error> {
+        let mut chain = match self.0.take() {
+            Some(chain) => chain,
+            None => CHAINS.alloc_with(Chain::new).map_err(Error::Alloc)?,
+        };
+        let outcome = change(&mut chain);
+        if !chain.is_empty() {
+            self.0 = Some(chain);
+        }
+        Ok(outcome)
+    }
+
+    /// Moves all of `chain` behind what is there.
+    ///
+    /// # Errors
+    /// No memory, or too many segments; then nothing was moved.
+    #[inline]
+    pub(crate) fn append(&mut self, chain: &mut Chain) -> Result<(), Error> {
+        if chain.is_empty() {
+            return Ok(());
+        }
+        self.change(|held| held.append_chain(chain))?
+    }
+
+    /// Moves all of `behind` behind what is there.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); then `behind` is lost.
+    #[inline]
+    pub(crate) fn append_held(&mut self, behind: Self) -> Result<(), Error> {
+        match behind.0 {
+            None => Ok(()),
+            Some(chain) if self.0.is_none() => {
+                self.0 = Some(chain);
+                Ok(())
+            }
+            Some(mut chain) => self.append(&mut chain),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn take(&mut self) -> Chain {
+        self.0.take().map_or_else(Chain::new, Pooled::into_inner)
+    }
+}
