@@ -138,11 +138,13 @@ impl Uring {
                 source.large = true;
                 source.misfits = 0;
             }
-        } else if !source.stopping
-            && (source.arrived.segment_count() >= RECEIVED_AHEAD || source.misfits >= MISFITS)
-        {
-            source.stopping = true;
-            self.cancel(Op::Receive.of(key));
+        } else if !source.stopping {
+            // What came before the operation ends may be shorter: it is bulk all the same.
+            source.large |= source.misfits >= MISFITS;
+            if source.large || source.arrived.segment_count() >= RECEIVED_AHEAD {
+                source.stopping = true;
+                self.cancel(Op::Receive.of(key));
+            }
         }
         true
     }
