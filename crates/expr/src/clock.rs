@@ -67,18 +67,12 @@ pub struct Civil {
 }
 
 /// The text `22/Nov/2026:04:05:06` of the second that was written last: many lines have the same.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Second {
     unix: i64,
     text: [u8; 20],
     /// Of the text; 0 while there is none.
     len: usize,
-}
-
-impl Default for Second {
-    fn default() -> Self {
-        Self { unix: 0, text: [0; 20], len: 0 }
-    }
 }
 
 impl Second {

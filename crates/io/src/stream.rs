@@ -166,6 +166,19 @@ impl Stream {
         })
     }
 
+    /// [`send`](Self::send), and the end of this direction behind it: [`shutdown`](Self::shutdown). Where the socket takes all of `chain` at once, the end
+    /// goes with its last bytes, in one packet.
+    ///
+    /// # Errors
+    /// As of both.
+    pub async fn send_last(&self, chain: &mut Chain) -> Result<(), Error> {
+        backend!(self.core, driver => driver.send_at_once(&self.core, self.key, self.fd.as_fd(), chain))?;
+        if !chain.is_empty() {
+            self.send(chain).await?;
+        }
+        self.shutdown(Shutdown::Write).await
+    }
+
     /// Bytes that were handed over and are not the kernel's yet. While a task waits in [`send`](Self::send), it is woken whenever there are
     /// fewer: so it can tell a partner that takes little from one that takes nothing.
     #[inline]

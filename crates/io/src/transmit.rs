@@ -25,6 +25,21 @@ const FEW: usize = 8;
 /// Sends from the front of the chain, which loses what was sent. A short write is followed by another attempt, since only
 /// `EAGAIN` makes the kernel promise an event.
 pub(crate) fn transmit(fd: BorrowedFd<'_>, chain: &mut Chain, tallies: &Tallies) -> Result<Sent, Errno> {
+    transmit_with(fd, chain, FLAGS, tallies)
+}
+
+/// The same for the last bytes of a stream, whose end follows at once: the kernel keeps the rest that fills no packet, for the end to go with it.
+pub(crate) fn transmit_last(fd: BorrowedFd<'_>, chain: &mut Chain, tallies: &Tallies) -> Result<Sent, Errno> {
+    transmit_with(fd, chain, FLAGS.union(SendFlags::MORE), tallies)
+}
+
+#[inline]
+fn transmit_with(
+    fd: BorrowedFd<'_>,
+    chain: &mut Chain,
+    flags: SendFlags,
+    tallies: &Tallies,
+) -> Result<Sent, Errno> {
     let mut total = 0;
     let outcome = loop {
         if chain.is_empty() {
@@ -34,7 +49,7 @@ pub(crate) fn transmit(fd: BorrowedFd<'_>, chain: &mut Chain, tallies: &Tallies)
             break Ok(Sent::Enough);
         }
         tallies.writes.add(1);
-        match once(fd, chain) {
+        match once(fd, chain, flags) {
             Ok(sent) => {
                 chain.trim_front(sent).expect("no more is sent than there was");
                 total += sent;
@@ -54,16 +69,16 @@ const FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 /// One call.
 #[inline]
-fn once(fd: BorrowedFd<'_>, chain: &Chain) -> Result<usize, Errno> {
+fn once(fd: BorrowedFd<'_>, chain: &Chain, flags: SendFlags) -> Result<usize, Errno> {
     match (chain.segment_count(), chain.front()) {
-        (1, Some(segment)) => send(fd, segment, FLAGS),
-        (2..=FEW, _) => vectored::<FEW>(fd, chain),
-        _ => vectored::<SEGMENTS_PER_WRITE>(fd, chain),
+        (1, Some(segment)) => send(fd, segment, flags),
+        (2..=FEW, _) => vectored::<FEW>(fd, chain, flags),
+        _ => vectored::<SEGMENTS_PER_WRITE>(fd, chain, flags),
     }
 }
 
-fn vectored<const N: usize>(fd: BorrowedFd<'_>, chain: &Chain) -> Result<usize, Errno> {
+fn vectored<const N: usize>(fd: BorrowedFd<'_>, chain: &Chain, flags: SendFlags) -> Result<usize, Errno> {
     let mut vectors = [IoSlice::new(&[]); N];
     let n = chain.io_slices(&mut vectors);
-    sendmsg(fd, &vectors[..n], &mut SendAncillaryBuffer::default(), FLAGS)
+    sendmsg(fd, &vectors[..n], &mut SendAncillaryBuffer::default(), flags)
 }

@@ -145,6 +145,20 @@ impl Connection {
         }
     }
 
+    /// [`send`](Self::send), and [`finish`](Self::finish) with it: the end goes with the last bytes where that can be.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub async fn send_last(&self, chain: &mut Chain) -> Result<(), TransferError> {
+        match self {
+            Self::Socket(stream) => stream.send_last(chain).await.map_err(TransferError::Socket),
+            Self::Local(_) => {
+                self.send(chain).await?;
+                self.finish().await
+            }
+        }
+    }
+
     /// Bytes that were handed over and not taken yet. Who waits in [`send`](Self::send) is woken when there are fewer. Inside of the
     /// process it is always 0.
     #[inline]

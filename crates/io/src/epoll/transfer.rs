@@ -6,7 +6,7 @@ use crate::error::{Call, Error};
 use crate::limits::{READ_PER_ROUND, SMALL_READ};
 use crate::receive::Place;
 use crate::slab::Key;
-use crate::transmit::{Sent, transmit};
+use crate::transmit::{Sent, transmit, transmit_last};
 use manylane_buf::Chain;
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -113,6 +113,31 @@ impl Epoll {
             return Poll::Ready(Ok(()));
         }
         self.wait_for(core, source, key, fd, (Direction::Write, Call::Send), context)
+    }
+
+    /// Sends what the socket takes at once of the last bytes of a stream, if nothing is before them. The rest is left in the chain.
+    pub(crate) fn send_at_once(
+        &self,
+        core: &Core,
+        key: Key,
+        fd: Fd<'_>,
+        chain: &mut Chain,
+    ) -> Result<(), Error> {
+        let may =
+            |source: &mut Source| source.outbox.is_empty() && source.writable && source.broken.is_none();
+        if !self.sources.borrow_mut().get(key).is_some_and(may) {
+            return Ok(());
+        }
+        let sent = transmit_last(fd, chain, core.tallies); // rule 2 of the core
+        match sent {
+            Ok(Sent::All | Sent::Enough) => {} // of the rest, the usual way of sending does what is due
+            Ok(Sent::Full) | Err(_) => {
+                if let Some(source) = self.sources.borrow_mut().get(key) {
+                    self.stopped_at(source, key, sent);
+                }
+            }
+        }
+        sent.map(drop).map_err(|errno| Error::system(Call::Send, errno))
     }
 
     /// Notes why sending stopped.

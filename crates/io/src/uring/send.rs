@@ -6,7 +6,7 @@ use crate::core::{Core, Fd};
 use crate::error::{Call, Error};
 use crate::limits::{SEGMENTS_PER_WRITE, SENT_AHEAD, SENT_AT_ONCE};
 use crate::slab::Key;
-use crate::transmit::transmit;
+use crate::transmit::{transmit, transmit_last};
 use io_uring::{opcode, types};
 use manylane_buf::Chain;
 use manylane_pool::Pool;
@@ -75,6 +75,28 @@ impl Uring {
             Ok(()) => Poll::Pending,
             Err(_) => Poll::Ready(Err(Error::busy(Call::Send))),
         }
+    }
+
+    /// Sends what the socket takes at once of the last bytes of a stream, if nothing is before them. The rest is left in the chain. An operation of
+    /// the ring would not do: the end of a stream is one that it hands to a thread.
+    pub(crate) fn send_at_once(
+        &self,
+        core: &Core,
+        key: Key,
+        fd: Fd<'_>,
+        chain: &mut Chain,
+    ) -> Result<(), Error> {
+        let may = |source: &mut Source| source.outbox.is_empty() && source.broken.is_none();
+        if !self.sources.borrow_mut().get(key).is_some_and(may) {
+            return Ok(());
+        }
+        let sent = transmit_last(fd, chain, core.tallies); // rule 2 of the core
+        if let Err(errno) = sent
+            && let Some(source) = self.sources.borrow_mut().get(key)
+        {
+            source.broken = Some(errno);
+        }
+        sent.map(drop).map_err(|errno| Error::system(Call::Send, errno))
     }
 
     /// Begins to send what is in the outbox, which stays as it is but for what is put behind it.

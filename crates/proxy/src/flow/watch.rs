@@ -119,8 +119,28 @@ impl Way {
     /// What the connection says.
     pub(crate) async fn send(&self, here: Here, to: &Connection, chain: &mut Chain) -> Result<(), TransferError> {
         let bytes = chain.len();
+        self.sends(here, to, bytes, pin!(to.send(chain))).await
+    }
+
+    /// The same, and the end of the direction with it.
+    ///
+    /// # Errors
+    /// What the connection says.
+    pub(crate) async fn send_last(&self, here: Here, to: &Connection, chain: &mut Chain) -> Result<(), TransferError> {
+        let bytes = chain.len();
+        self.sends(here, to, bytes, pin!(to.send_last(chain))).await
+    }
+
+    /// Waits for a send.
+    #[inline]
+    async fn sends<F: Future<Output = Result<(), TransferError>>>(
+        &self,
+        here: Here,
+        to: &Connection,
+        bytes: usize,
+        mut sending: Pin<&mut F>,
+    ) -> Result<(), TransferError> {
         self.waits(Waits::Receiver, here.now());
-        let mut sending = pin!(to.send(chain));
         let mut unsent = None;
         poll_fn(|context| {
             let outcome = sending.as_mut().poll(context);

@@ -6,7 +6,7 @@
 
 use super::body::{NoBody, data};
 use super::cacheable::gives_cookie_away;
-use super::pump::{Broken, Ends, Kept, Pump, flush, send};
+use super::pump::{Broken, Ends, Kept, Pump, flush, send, send_last};
 use super::look::{Incoming, Look};
 use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
@@ -840,15 +840,14 @@ impl Session<'_> {
         let drop_trailers = self.frontend.http.drop_response_trailers;
         let down_ends = Ends { io: &local.io, way: &watch.down, from: &connection, to: client, splice: splicing.down, kept: None };
         let whole = framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| memory())?;
-        let close = async || match persist {
-            Persist::KeepAlive => Ok(()),
-            _ => flush(&down_ends).await, // the connection is closed behind it
-        };
+        let goes_on = persist == Persist::KeepAlive;
         let told = Cell::new(0);
         let ended = if whole {
             let sending = pin!(async {
-                send(&down_ends, &mut back, |n| count(0, n)).await?;
-                close().await
+                match goes_on {
+                    true => send(&down_ends, &mut back, |n| count(0, n)).await,
+                    false => send_last(&down_ends, &mut back, |n| count(0, n)).await,
+                }
             });
             watch.over(&self.timer, &hold, pin!(going_up.beside(sending))).await
         } else {
@@ -859,7 +858,7 @@ impl Session<'_> {
                     count(0, n);
                 };
                 down.run(&down_ends, &mut from_server, &mut back, sent).await?;
-                close().await
+                if goes_on { Ok(()) } else { flush(&down_ends).await } // the connection is closed behind it
             });
             let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
             watch.over(&self.timer, &hold, pin!(stays)).await

@@ -96,6 +96,17 @@ pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) 
     Ok(())
 }
 
+/// Sends `out`, behind which the connection is closed.
+pub(super) async fn send_last(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) -> Result<(), Broken> {
+    let Ends { io, way, to, .. } = *ends;
+    let here = io.here();
+    let n = out.len() as u64;
+    way.send_last(here, to, out).await.map_err(|_| Broken::Receiver)?;
+    way.waits(Waits::Nobody, here.now());
+    count(n);
+    Ok(())
+}
+
 /// Waits until all that was sent is the system's.
 pub(super) async fn flush(ends: &Ends<'_>) -> Result<(), Broken> {
     let here = ends.io.here();

@@ -168,10 +168,7 @@ impl Session<'_> {
     /// Sends the last that the client gets. The session [lingers](Self::linger) afterwards.
     pub(super) async fn send_last(&mut self, out: &mut Chain) {
         let connection = &self.client.connection;
-        let sending = async {
-            connection.send(out).await?;
-            connection.finish().await
-        };
+        let sending = connection.send_last(out);
         self.lingers = matches!(self.local.here().timeout(LINGERING.1, sending).await, Ok(Ok(())));
     }
 
