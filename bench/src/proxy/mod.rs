@@ -422,7 +422,7 @@ mod tests {
 
     fn figures(kind: Kind, base: bool, median: f64) -> Figures {
         let last = Phase::default();
-        Figures { kind, base, median, least: median, user_share: 0.5, calls: None, last }
+        Figures { kind, base, median, least: median, user_share: 0.5, calls: None, instructions: None, last }
     }
 
     #[test]
