@@ -40,7 +40,10 @@ pub struct Figures {
 #[derive(Debug, Default)]
 struct Looks {
     /// When, and what the counters had then.
-    before: Option<(Time, Vec<u64>)>,
+    before: Option<Time>,
+    was: Vec<u64>,
+    /// Where the next look's are put: a look is a lane's, and allocates nothing.
+    sums: Vec<u64>,
     figures: Figures,
     /// What the counters had when they were cleared.
     cleared: Vec<u64>,
@@ -57,7 +60,10 @@ pub struct Counted<C> {
 
 impl<C: Paced> Default for Counted<C> {
     fn default() -> Self {
-        Self { counts: CounterGroup::new(), looks: Mutex::new(&PACE, Looks::default()), rates: Default::default() }
+        let none = || vec![0; C::NAMES.len()];
+        let figures = Figures { means: vec![0.0; C::MEANS.len()], ..Figures::default() };
+        let looks = Looks { was: none(), sums: none(), figures, ..Looks::default() };
+        Self { counts: CounterGroup::new(), looks: Mutex::new(&PACE, looks), rates: Default::default() }
     }
 }
 
@@ -105,13 +111,10 @@ impl<C: Paced> Counted<C> {
 
     /// Looks at the counters, about a second after the last look.
     pub fn look(&self, now: Time) {
-        let sums = self.counts.read_cheap();
         let mut looks = self.looks.lock();
-        let Looks { before, figures, .. } = &mut *looks;
-        let (seconds, was) = match before.take() {
-            Some((then, was)) => (now.since(then).as_secs_f64().max(0.001), was),
-            None => (1.0, vec![0; sums.len()]),
-        };
+        let Looks { before, was, sums, figures, .. } = &mut *looks;
+        self.counts.read_cheap_into(sums);
+        let seconds = before.map_or(1.0, |then| now.since(then).as_secs_f64().max(0.001));
         let grown = |name| {
             let place = place::<C>(name);
             sums[place].wrapping_sub(was[place])
@@ -126,7 +129,6 @@ impl<C: Paced> Counted<C> {
         if grown(C::RATES[0]) > 0 {
             figures.last = Some(now);
         }
-        figures.means.resize(C::MEANS.len(), 0.0);
         for ((sum, of), mean) in C::MEANS.iter().zip(&mut figures.means) {
             let events = grown(of);
             if events > 0 {
@@ -137,7 +139,8 @@ impl<C: Paced> Counted<C> {
         }
         let level = sums[place::<C>(C::LEVEL.0)].saturating_sub(sums[place::<C>(C::LEVEL.1)]);
         figures.usual = level.max((figures.usual + level) / 2);
-        *before = Some((now, sums));
+        *before = Some(now);
+        std::mem::swap(was, sums);
     }
 }
 
