@@ -14,7 +14,7 @@
 //! == cli                     each line is asked of the run-time socket, which the configuration binds to ${DIR}/cli; `\n` within
 //!                            a line begins the next line of a payload
 //! == cli columns NAME...     only these columns of tables are compared
-//! == cli lines WORD...       only lines that begin so are compared
+//! == cli lines WORD...       only lines that begin so, behind blanks, are compared
 //! == differs answers|origin|log|cli|exit     why the two programs may differ there
 //! ```
 //! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.

@@ -37,7 +37,8 @@ pub fn shown(answer: &str, shown: &Shown) -> String {
     match shown {
         Shown::All => answer,
         Shown::Lines(beginnings) => {
-            let wanted = |line: &&str| beginnings.iter().any(|beginning| line.starts_with(&**beginning));
+            let wanted =
+                |line: &&str| beginnings.iter().any(|beginning| line.trim_start().starts_with(&**beginning));
             answer.lines().filter(wanted).map(|line| format!("{line}\n")).collect()
         }
         Shown::Columns(names) => columns(&answer, names),

@@ -17,6 +17,7 @@ sockets! {
     mod flow;
     pub mod generation;
     mod http;
+    pub mod invalid;
     mod log;
     pub mod pace;
     pub mod pages;

@@ -1,6 +1,7 @@
 //! The commands: one table of words, levels and helps; who runs each is in the files beside.
 
 pub(crate) mod columns;
+mod errors;
 mod help;
 pub(crate) mod info;
 mod lanes;
@@ -102,6 +103,7 @@ enum Action {
     ShowCliSockets,
     ShowContention,
     ShowEnv,
+    ShowErrors,
     ShowEvents,
     ShowInfo,
     ShowLanes,
@@ -180,6 +182,7 @@ static TABLE: &[Row] = &[
     row("show cli sockets", "", Level::User, Action::ShowCliSockets, "sockets of this interface"),
     row("show contention", "", Level::User, Action::ShowContention, "locks that made lanes wait, by class"),
     row("show env", "[var]", Level::Operator, Action::ShowEnv, "the process's environment"),
+    row("show errors", "[<px>] [request|response]", Level::Operator, Action::ShowErrors, "the last messages that broke the protocol"),
     row("show events", "[<ring>]", Level::Operator, Action::ShowEvents, "the rings, or what one holds"),
     row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
@@ -286,6 +289,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         }
         Action::ShowContention => lanes::contention(call),
         Action::ShowEnv => env(call).await?,
+        Action::ShowErrors => errors::show(call).await?,
         Action::ShowEvents => events(call),
         Action::ShowInfo => info::show(call),
         Action::ShowLanes => lanes::show(call).await?,

@@ -25,7 +25,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show anon", "answers are not made anonymous"),
     ("show cache", "the cache is not built yet"),
     ("show dev", "it is not built yet"),
-    ("show errors", "messages that were refused are not kept yet"),
     ("show fd", "it is not built yet"),
     ("show libs", "the program is one file"),
     ("show peers", TABLES),

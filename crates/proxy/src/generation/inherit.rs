@@ -22,6 +22,7 @@ impl Generation {
         for frontend in &mut self.frontends {
             let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode) else { continue };
             frontend.counts = was.counts.clone();
+            frontend.invalid = was.invalid.clone();
             share(&mut frontend.places, &was.places, &mut self.bounds);
             let mut heirs = vec![false; was.listeners.len()];
             for listener in &mut frontend.listeners {
@@ -34,6 +35,7 @@ impl Generation {
         for backend in &mut self.backends {
             let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) else { continue };
             backend.counts = was.counts.clone();
+            backend.invalid = was.invalid.clone();
             for server in &mut backend.servers {
                 if let Some(was) = was.server_like(server) {
                     server.counts = was.counts.clone();

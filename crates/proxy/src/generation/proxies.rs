@@ -10,6 +10,7 @@ use super::process::Process;
 use super::refuse::Refuse;
 use super::rules::{Captures, Directory, Expressions, RuleReader, Rules};
 use super::server::{self, Server};
+use crate::invalid::LastInvalid;
 use crate::counts::{BackendStats, FrontendStats};
 use crate::places::Places;
 use crate::rate::Rate;
@@ -60,6 +61,8 @@ pub struct Frontend {
     pub common: Common,
     /// What happened.
     pub counts: Arc<FrontendStats>,
+    /// The last request that broke the protocol.
+    pub invalid: Arc<LastInvalid>,
 }
 
 /// Times of a frontend; none waits for ever.
@@ -124,6 +127,8 @@ pub struct Backend {
     pub events: EventLog,
     /// What happened.
     pub counts: Arc<BackendStats>,
+    /// The last response that broke the protocol.
+    pub invalid: Arc<LastInvalid>,
 }
 
 impl Backend {
@@ -334,6 +339,7 @@ fn one<'c>(
             rate: Rate::new(settings.rate_limit.map_or(0, |set| set.value)),
             common,
             counts: Arc::default(),
+            invalid: Arc::default(),
         });
     }
     if kind.is_backend() {
@@ -402,6 +408,7 @@ fn one<'c>(
             common,
             events: logs.events(proxy, targets),
             counts: Arc::default(),
+            invalid: Arc::default(),
         });
     }
 }

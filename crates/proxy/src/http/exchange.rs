@@ -677,10 +677,17 @@ impl Session<'_> {
                 // The manual has it with junk, HAProxy with empty ones.
                 return Err(or_again(on.junk || on.empty, 502, server_failed(Cause::ServerLeft)));
             }
-            Ok(Ok(Err(NoHead::Junk(status)))) => {
+            Ok(Ok(Err(NoHead::Junk(error)))) => {
+                let (frontend, server, source) = (self.frontend, hold.server(), self.client.source);
+                backend.invalid.keep(&from_server, error, source, |invalid| {
+                    invalid.other = Some((frontend.name.clone(), frontend.id));
+                    invalid.server = Some((server.name.clone(), server.id));
+                });
+                let status = error.status;
                 observe(local, backend, index, Seen::BadHead);
                 return Err(or_again(on.junk, status, server_failed(Cause::Refused)));
             }
+            Ok(Ok(Err(NoHead::Memory))) => return Err(memory()),
             Ok(Ok(Err(NoHead::Client))) => {
                 return Err(Failed::Client(Phase::Headers));
             }
@@ -1050,8 +1057,10 @@ enum NoHead {
     Nothing,
     /// It closed amid the head.
     Cut,
-    /// It is none; what the client is told.
-    Junk(u16),
+    /// It is none.
+    Junk(manylane_h1::Error),
+    /// There is no memory to pass on what came before it.
+    Memory,
     /// The client does not take what came before it.
     Client,
 }
@@ -1072,7 +1081,7 @@ async fn receive(
                 let mut head = response.head;
                 if version >= Version::HTTP_11 {
                     let mut out = Chain::new();
-                    head.emit(&mut out, None).map_err(|_| NoHead::Junk(500))?;
+                    head.emit(&mut out, None).map_err(|_| NoHead::Memory)?;
                     client.send(&mut out).await.map_err(|_| NoHead::Client)?;
                 }
             }
@@ -1085,7 +1094,7 @@ async fn receive(
                 Ok(false) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
                 Ok(false) | Err(_) => return Err(NoHead::Cut),
             },
-            Err(error) => return Err(NoHead::Junk(error.status)),
+            Err(error) => return Err(NoHead::Junk(error)),
         }
     }
 }

@@ -65,6 +65,7 @@ impl Session<'_> {
                     }
                     Ok(None) => {}
                     Err(error) => {
+                        self.frontend.invalid.keep(&self.client.received, error, self.client.source, |_| {});
                         self.refuse(error.status, Cause::Refused).await;
                         return Err(NoMore::Refused);
                     }

@@ -1,0 +1,147 @@
+//! `show errors`: the last messages that broke the protocol.
+
+use super::Call;
+use crate::reply::Gone;
+use manylane_expr::{Civil, Timestamp, Zone};
+use manylane_proxy::invalid::{Invalid, LastInvalid};
+use std::fmt::Write;
+
+/// Letters of a line at most, behind its position.
+const WIDTH: usize = 70;
+
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let generation = call.generation;
+    let (word, kind) = (call.word(0).to_owned(), call.word(1).to_owned());
+    let names = || {
+        let fronts = generation.frontends.iter().map(|own| (&own.name, own.id));
+        fronts.chain(generation.backends.iter().map(|own| (&own.name, own.id)))
+    };
+    let wanted = match &*word {
+        "" | "-1" => None,
+        word => {
+            let own = names().find(|(name, id)| ***name == *word || word.parse() == Ok(*id));
+            let Some((_, id)) = own else {
+                call.error("No such proxy.");
+                return Ok(());
+            };
+            Some(id)
+        }
+    };
+    let total: u64 = generation.frontends.iter().map(|own| own.invalid.last().0).sum::<u64>()
+        + generation.backends.iter().map(|own| own.invalid.last().0).sum::<u64>();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp { seconds: now.as_secs().cast_signed(), micros: now.subsec_micros() };
+    let _ = writeln!(call.reply, "Total events captured on [{}] : {total}", date(now, &generation.zone));
+    // A proxy is concerned by what came to it, and by what its clients were not given.
+    let last = |id: u32, invalid: &LastInvalid| {
+        let concerns = |invalid: &Invalid| {
+            wanted.is_none_or(|wanted| {
+                wanted == id || invalid.other.as_ref().is_some_and(|(_, other)| *other == wanted)
+            })
+        };
+        invalid.last().1.filter(concerns)
+    };
+    for frontend in generation.frontends.iter().filter(|_| kind != "response") {
+        if let Some(invalid) = last(frontend.id, &frontend.invalid) {
+            let head = format!("frontend {} (#{}): invalid request", frontend.name, frontend.id);
+            one(call, &head, &invalid, "backend");
+            call.reply.breathe().await?;
+        }
+    }
+    for backend in generation.backends.iter().filter(|_| kind != "request") {
+        if let Some(invalid) = last(backend.id, &backend.invalid) {
+            let head = format!("backend {} (#{}): invalid response", backend.name, backend.id);
+            one(call, &head, &invalid, "frontend");
+            call.reply.breathe().await?;
+        }
+    }
+    Ok(())
+}
+
+/// `22/Nov/2026:04:04:16.767`
+fn date(time: Timestamp, zone: &Zone) -> String {
+    let civil = Civil::new(time.seconds, zone.offset(time.seconds));
+    format!(
+        "{:02}/{}/{:04}:{:02}:{:02}:{:02}.{:03}",
+        civil.day,
+        civil.month_name(),
+        civil.year,
+        civil.hour,
+        civil.minute,
+        civil.second,
+        time.micros / 1000
+    )
+}
+
+fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str) {
+    let named = |named: &Option<(Box<str>, u32)>| match named {
+        Some((name, id)) => format!("{name} (#{id})"),
+        None => "<NONE> (#-1)".to_owned(),
+    };
+    let source = invalid.source.map_or("unix".to_owned(), |source| source.to_string());
+    let zone = &call.generation.zone;
+    let _ = write!(
+        call.reply,
+        " \n[{}] {head}\n  {other} {}, server {}, event #{}, src {source}\n  len {}, error at position {}: {}\n  \n",
+        date(invalid.date, zone),
+        named(&invalid.other),
+        named(&invalid.server),
+        invalid.number,
+        invalid.received,
+        invalid.position,
+        invalid.why,
+    );
+    dump(call.reply, &invalid.bytes);
+}
+
+/// All bytes, a line of the message on a line, broken where it is too long.
+fn dump(out: &mut impl Write, bytes: &[u8]) {
+    let mut at = 0;
+    while at < bytes.len() {
+        let continues = at > 0 && bytes[at - 1] != b'\n';
+        let _ = write!(out, "  {at:05}{} ", if continues { '+' } else { ' ' });
+        let mut width = 0;
+        while let Some(&byte) = bytes.get(at) {
+            let shown = shown(byte);
+            if width + shown.len() > WIDTH {
+                break;
+            }
+            width += shown.len();
+            let _ = out.write_str(&shown);
+            at += 1;
+            if byte == b'\n' {
+                break;
+            }
+        }
+        let _ = out.write_str("\n");
+    }
+}
+
+fn shown(byte: u8) -> String {
+    match byte {
+        b'\t' => "\\t".into(),
+        b'\n' => "\\n".into(),
+        b'\r' => "\\r".into(),
+        0x1b => "\\e".into(),
+        b'\\' => "\\\\".into(),
+        b' '..=b'~' => char::from(byte).into(),
+        _ => format!("\\x{byte:02X}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_message_and_long_ones_are_broken() {
+        let mut text = String::new();
+        let message = [&b"GET /\r\n"[..], &b"abc\t\x01\\".repeat(7), b"\r\n"].concat();
+        dump(&mut text, &message);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], r"  00000  GET /\r\n");
+        assert!(lines[1].starts_with("  00007  abc") && lines[1].len() <= 79, "{text}");
+        assert!(lines[2].contains("+ ") && lines[2].ends_with(r"\r\n"), "{text}");
+        assert_eq!(shown(0x7f), r"\x7F");
+    }
+}
