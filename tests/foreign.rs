@@ -372,3 +372,67 @@ fn real_servers_are_found_by_their_checks_to_work_and_to_be_gone() {
         log.wait("is DOWN");
     }
 }
+
+/// Where Debian has the programs of its PostgreSQL, whichever version.
+fn postgresql() -> Option<std::path::PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut folders: Vec<_> = versions.flatten().map(|version| version.path().join("bin")).collect();
+    folders.sort();
+    folders.into_iter().rev().find(|folder| folder.join("initdb").exists())
+}
+
+/// PostgreSQL refuses to run as root, so then it runs as nobody.
+#[test]
+fn a_real_postgresql_server_is_found_to_work_and_to_be_gone() {
+    const NOBODY: u32 = 65_534;
+    let Some(programs) = postgresql() else {
+        return eprintln!(
+            "NOT SHOWN HERE: there is no PostgreSQL: 'scripts/setup test' installs what is missing"
+        );
+    };
+    let folder = Folder::new();
+    let home = folder.0.join("postgresql");
+    std::fs::create_dir(&home).unwrap();
+    let is_root = nix::unistd::Uid::effective().is_root();
+    if is_root {
+        std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let program = |name: &str| {
+        let path = programs.join(name);
+        let mut command = if is_root { Command::new("setpriv") } else { Command::new(&path) };
+        if is_root {
+            let nobody = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".into()];
+            command.args(nobody).arg(&path);
+        }
+        command.current_dir(&home).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let data = home.join("data");
+    let made = program("initdb")
+        .arg("-D")
+        .arg(&data)
+        .args(["-A", "trust", "-U", "hap", "--no-sync"])
+        .status()
+        .unwrap();
+    assert!(made.success(), "initdb: {made}");
+    let server = Running::start(program("postgres").arg("-D").arg(&data).arg("-k").arg(&home).args([
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "fsync=off",
+    ]));
+    let socket = home.join(".s.PGSQL.5432");
+    listens(&socket);
+    let log = Syslog::new();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode tcp\n timeout check 30s\nlisten l\n bind unix@{}\n log {} local0\n option log-health-checks\n option pgsql-check user hap\n \
+         server s unix@{} check inter 50ms\n",
+        folder.0.join("front").display(),
+        log.address(),
+        socket.display(),
+    ));
+    log.wait("succeeded, reason: Layer7 check passed, code: 0, info: \"PostgreSQL server is ok\"");
+    drop(server);
+    // What is left of it answers in its own way for a moment; then nobody does.
+    log.wait("is DOWN");
+}
