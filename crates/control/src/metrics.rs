@@ -239,7 +239,8 @@ impl Pages for Metrics {
             generation: generation.clone(),
             scope,
             rows: None,
-            at: (0, 0),
+            at: (0, 0, 0),
+            told: false,
             begun: false,
         };
         Ok(Page { content_type: "text/plain; version=0.0.4", refresh: None, parts: Box::new(making) })
@@ -280,8 +281,10 @@ struct Making {
     generation: Arc<Generation>,
     scope: Scope,
     rows: Option<Rows>,
-    /// The kind of rows (0 for frontends, 1 for backends, 2 for servers), and the metric.
-    at: (usize, usize),
+    /// The kind of rows (0 for frontends, 1 for backends, 2 for servers), the metric, and the row.
+    at: (usize, usize, usize),
+    /// The metric's head was written.
+    told: bool,
     /// What is of the process was written.
     begun: bool,
 }
@@ -382,14 +385,13 @@ impl Making {
     }
 }
 
-/// Writes a metric of some rows, with its head.
-fn put(text: &mut String, kind: &str, place: usize, rows: &[Row]) {
+/// Writes a metric of rows from `begin` on, with its head unless that was told, until there is enough for a part. The first row that is left.
+fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, told: &mut bool) -> usize {
     let metric = &METRICS[place];
     let name = format!("haproxy_{kind}_{}", metric.name);
-    let mut told = false;
     let mut sample =
         |text: &mut String, labels: &str, more: Option<(&str, &str)>, value: &dyn std::fmt::Display| {
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(told, true) {
                 let help = COLUMNS[metric.column as usize].help;
                 let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", metric.kind);
             }
@@ -398,7 +400,10 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row]) {
                 Some((label, own)) => writeln!(text, "{name}{{{labels},{label}=\"{own}\"}} {value}"),
             };
         };
-    for row in rows {
+    for (number, row) in rows.iter().enumerate().skip(begin) {
+        if text.len() >= PART {
+            return number;
+        }
         let value = row.values[place];
         match metric.shape {
             Shape::Plain if value != NONE => sample(text, &row.labels, None, &value),
@@ -434,12 +439,16 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row]) {
             }
         }
     }
+    rows.len()
 }
 
 impl Parts for Making {
     fn next(&mut self, text: &mut String) -> bool {
         if !std::mem::replace(&mut self.begun, true) && self.scope.process {
             self.process(text);
+        }
+        if self.scope.of == 0 {
+            return false;
         }
         if self.rows.is_none() {
             self.rows = Some(self.read());
@@ -456,12 +465,13 @@ impl Parts for Making {
             }
             let wanted = self.scope.of & of != 0;
             match METRICS.get(self.at.1).filter(|_| wanted) {
-                None => self.at = (self.at.0 + 1, 0),
-                Some(metric) => {
-                    if metric.of & of != 0 {
-                        put(text, kind, self.at.1, rows);
+                None => self.at = (self.at.0 + 1, 0, 0),
+                Some(metric) if metric.of & of == 0 => self.at.1 += 1,
+                Some(_) => {
+                    self.at.2 = put(text, kind, self.at.1, rows, self.at.2, &mut self.told);
+                    if self.at.2 == rows.len() {
+                        (self.at.1, self.at.2, self.told) = (self.at.1 + 1, 0, false);
                     }
-                    self.at.1 += 1;
                 }
             }
         }

@@ -11,12 +11,16 @@ use manylane_sched::{BlockingPool, Class, TaskKind};
 use manylane_sync::Arc;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 static ACCEPT: TaskKind = TaskKind::new("control accept");
 static SERVE: TaskKind = TaskKind::new("control");
 
 /// Clients of all sockets together, unless `stats maxconn` says otherwise.
 pub const MOST_CLIENTS: u32 = 10;
+
+/// Changes of lists that wait for the thread that makes them.
+const CHANGES_WAITING: usize = 256;
 
 /// What commands work on.
 #[derive(Debug)]
@@ -26,8 +30,6 @@ pub struct Control {
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: Places,
-    /// Does what takes long.
-    aside: BlockingPool,
 }
 
 /// Binds all sockets of the interface. `owner` looks up users and groups by name.
@@ -55,13 +57,7 @@ impl Control {
             let process = &generation.borrow().process;
             (process.stats_maxconn.unwrap_or(MOST_CLIENTS), process.stats_sockets.clone())
         };
-        Self {
-            generation,
-            sockets,
-            process,
-            clients: Places::new(most),
-            aside: BlockingPool::new(1, most as usize),
-        }
+        Self { generation, sockets, process, clients: Places::new(most) }
     }
 
     pub(crate) fn generation(&self) -> Arc<Generation> {
@@ -76,8 +72,10 @@ impl Control {
         &self.process
     }
 
-    pub(crate) fn aside(&self) -> &BlockingPool {
-        &self.aside
+    /// Does what takes long. Of the whole process: a pool that is dropped waits for its threads, which is not for a lane to do.
+    pub(crate) fn aside() -> &'static BlockingPool {
+        static POOL: OnceLock<BlockingPool> = OnceLock::new();
+        POOL.get_or_init(|| BlockingPool::new(1, CHANGES_WAITING))
     }
 
     /// Has the calling lane serve the sockets that [`bind`] gave.

@@ -284,9 +284,9 @@ fn a_version_that_is_prepared_takes_the_place_of_all_entries_at_once() {
     map.add_all(Some(2), vec![pair("c", "3"), pair("d", "4")]).unwrap();
     assert_eq!(world.text("str(c),map_str_int(m.map)"), None);
     assert_eq!(map.summary().entries, 5);
-    assert_eq!(map.commit(3), Err(NoVersion::Future));
+    assert_eq!(map.commit(3), Err(NotAdded::Version(NoVersion::Future)));
     map.commit(2).unwrap();
-    assert_eq!(map.commit(1), Err(NoVersion::Past));
+    assert_eq!(map.commit(1), Err(NotAdded::Version(NoVersion::Past)));
     assert_eq!(map.add_all(Some(1), vec![pair("e", "5")]), Err(NotAdded::Version(NoVersion::Past)));
     assert_eq!(world.text("str(c),map_str_int(m.map)").as_deref(), Some("3"));
     assert_eq!(world.text("str(a),map_str_int(m.map)"), None);

@@ -1,7 +1,7 @@
 //! The task that sends one outbox's batches, each in as few calls as there can be.
 
 use crate::outbox::{Batch, Outbox};
-use crate::target::Way;
+use crate::target::{Patience, Way};
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
 use manylane_io::{Datagrams, Io, Stream, tcp_socket};
 use manylane_sched::{BlockingPool, Here};
@@ -32,23 +32,9 @@ pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<Blocki
                 let open = || fd.try_clone().map_err(|_| Errno::MFILE);
                 send_datagrams(&mut datagrams, open, None, &batch, &io).await
             }
-            Way::Tcp(address) => match connected(&mut stream, async || {
-                within(here, patience.connect, io.connect(tcp_socket(address).ok()?, *address)).await?.ok()
-            })
-            .await
-            {
-                Some(stream) => within(here, patience.server, send_stream(stream, &batch)).await.flatten(),
-                None => None,
-            },
-            Way::UnixStream(address) => match connected(&mut stream, async || {
-                let socket = socket(AddressFamily::UNIX, SocketType::STREAM).ok()?;
-                within(here, patience.connect, io.connect(socket, address.clone())).await?.ok()
-            })
-            .await
-            {
-                Some(stream) => within(here, patience.server, send_stream(stream, &batch)).await.flatten(),
-                None => None,
-            },
+            way @ (Way::Tcp(_) | Way::UnixStream(_)) => {
+                send_to_server(&mut stream, way, patience, &batch, here, &io).await
+            }
             Way::File(file) => write(file, &mut batch, &pool).await,
             Way::Ring(ring) => Some(ring.put(&batch)),
         };
@@ -64,13 +50,8 @@ pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<Blocki
     }
 }
 
-/// What `work` gives, if it does so in time.
-async fn within<T>(here: Here, time: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
-    match time {
-        None => Some(work.await),
-        Some(time) => here.timeout(time, work).await.ok(),
-    }
-}
+/// Longer than anybody waits.
+const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
 
 fn is_stream(way: &Way) -> bool {
     matches!(way, Way::Tcp(_) | Way::UnixStream(_))
@@ -80,14 +61,35 @@ fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
     socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
-async fn connected(
-    stream: &mut Option<Stream>,
-    connect: impl AsyncFnOnce() -> Option<Stream>,
-) -> Option<&Stream> {
-    if stream.is_none() {
-        *stream = connect().await;
+/// A socket for the server of a stream, and its address.
+fn server(way: &Way) -> Option<(OwnedFd, SocketAddrAny)> {
+    match way {
+        Way::Tcp(address) => Some((tcp_socket(address).ok()?, (*address).into())),
+        Way::UnixStream(address) => {
+            Some((socket(AddressFamily::UNIX, SocketType::STREAM).ok()?, address.clone().into()))
+        }
+        _ => None,
     }
-    stream.as_ref()
+}
+
+/// As [`send_datagrams`]; `None`: there is no connection, or it is of no more use.
+async fn send_to_server(
+    stream: &mut Option<Stream>,
+    way: &Way,
+    patience: Patience,
+    batch: &Batch,
+    here: Here,
+    io: &Io,
+) -> Option<usize> {
+    if stream.is_none() {
+        let time = patience.connect.unwrap_or(FOR_EVER);
+        let (fd, address) = server(way)?;
+        *stream = here.timeout(time, io.connect(fd, address)).await.ok()?.ok();
+    }
+    here.timeout(patience.server.unwrap_or(FOR_EVER), send_stream(stream.as_ref()?, batch))
+        .await
+        .ok()
+        .flatten()
 }
 
 /// Lines that were sent; none when the target cannot be reached. One that is too long for its way is left out alone.

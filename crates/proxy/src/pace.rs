@@ -94,13 +94,15 @@ impl<C: Paced> Counted<C> {
     pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
         let looks = self.looks.lock();
         let cleared = looks.cleared.iter().copied().chain(std::iter::repeat(0));
-        sums.iter().zip(cleared).map(|(sum, cleared)| sum.wrapping_sub(cleared)).collect()
+        sums.iter().zip(cleared).map(|(sum, cleared)| sum.saturating_sub(cleared)).collect() // they may have been cleared since
     }
 
     /// From now on only what comes is told.
     pub fn clear(&self) {
-        let sums = self.counts.read_cheap();
-        self.looks.lock().cleared = sums;
+        let mut looks = self.looks.lock();
+        looks.cleared = self.counts.read_cheap();
+        looks.figures.last = None;
+        looks.figures.means.fill(0.0);
     }
 
     /// The most of a second is forgotten.

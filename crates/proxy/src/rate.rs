@@ -18,8 +18,8 @@ const SECOND: u64 = 1_000_000_000;
 /// So many events in a second.
 #[derive(Debug)]
 pub struct Rate {
-    /// Nanoseconds of an event; 0: there is no limit.
-    share: AtomicU64,
+    /// Events in a second; 0: there is no limit.
+    most: AtomicU64,
     /// Nanoseconds since an epoch of the caller's.
     until: CachePadded<AtomicU64>,
 }
@@ -27,19 +27,17 @@ pub struct Rate {
 impl Rate {
     /// `most` events in a second; 0 for no limit.
     pub fn new(most: u32) -> Self {
-        let rate = Self { share: AtomicU64::new(0), until: CachePadded::new(AtomicU64::new(0)) };
-        rate.set_most(most);
-        rate
+        Self { most: AtomicU64::new(most.into()), until: CachePadded::new(AtomicU64::new(0)) }
     }
 
     /// How many in a second; 0 for no limit.
     pub fn most(&self) -> u64 {
-        SECOND.checked_div(self.share.load(Ordering::Relaxed)).unwrap_or(0)
+        self.most.load(Ordering::Relaxed)
     }
 
     /// Changes the limit, for what comes from now on.
     pub fn set_most(&self, most: u32) {
-        self.share.store(SECOND.checked_div(most.into()).unwrap_or(0), Ordering::Relaxed);
+        self.most.store(most.into(), Ordering::Relaxed);
     }
 
     /// Lets an event in at `now`, a time since any epoch that is the same in all calls.
@@ -47,10 +45,7 @@ impl Rate {
     /// # Errors
     /// How long to wait before the next try.
     pub fn enter(&self, now: Duration) -> Result<(), Duration> {
-        let share = self.share.load(Ordering::Relaxed);
-        if share == 0 {
-            return Ok(());
-        }
+        let Some(share) = SECOND.checked_div(self.most.load(Ordering::Relaxed)) else { return Ok(()) };
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2);
         let moved = self.until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
             let next = until.max(now) + share;

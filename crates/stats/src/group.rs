@@ -75,6 +75,13 @@ impl<T: Counters> CounterGroup<T> {
         self.slots.own()
     }
 
+    /// Does something with the calling lane's counters, if it has counted anything.
+    pub fn if_own(&self, work: impl FnOnce(&T)) {
+        if let Some(own) = self.slots.get(manylane_sync::lane::current()) {
+            work(own);
+        }
+    }
+
     /// The sums in order of [`Counters::NAMES`], while the lanes go on: for each the bounds of
     /// [`Counter::read_cheap`](crate::Counter::read_cheap) hold; no promise binds one to another.
     pub fn read_cheap(&self) -> Vec<u64> {

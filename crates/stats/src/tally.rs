@@ -2,7 +2,7 @@
 
 use manylane_sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows: one lane adds, anyone reads.
+/// A number that only grows, or a peak that its lane may forget: one lane writes, anyone reads.
 ///
 /// It differs from [`OwnedU64`](manylane_sync::atomic::OwnedU64) in one thing: a reader that sees an
 /// addition also sees whatever the owner saw before it (store with release, load with acquire). The

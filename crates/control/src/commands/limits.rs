@@ -1,7 +1,10 @@
 //! Limits that are changed at run time, and counters that begin anew.
 
 use super::Call;
-use manylane_sched::{Class, Remote, TaskKind};
+use manylane_proxy::Places;
+use manylane_proxy::counts::{BackendCounts, FrontendCounts, ServerCounts};
+use manylane_sched::{Class, Here, Remote, TaskKind};
+use manylane_sync::Arc;
 
 static FORGET: TaskKind = TaskKind::new("clear counters");
 
@@ -69,9 +72,12 @@ pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
     }
 }
 
+/// Servers that are cleared before others have their turn.
+const AT_ONCE: usize = 64;
+
 /// `clear counters`: peaks; with `all` everything that was counted.
-pub(super) fn clear(call: &mut Call<'_, '_>, all: bool) {
-    let generation = call.generation;
+pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
+    let (generation, here) = (call.generation, call.here);
     for frontend in &generation.frontends {
         frontend.counts.forget_most();
         if all {
@@ -80,24 +86,41 @@ pub(super) fn clear(call: &mut Call<'_, '_>, all: bool) {
     }
     for backend in &generation.backends {
         backend.counts.forget_most();
-        backend.servers.iter().for_each(|server| server.counts.forget_most());
         if all {
             backend.counts.clear();
-            backend.servers.iter().for_each(|server| server.counts.clear());
+        }
+        for servers in backend.servers.chunks(AT_ONCE) {
+            for server in servers {
+                server.counts.forget_most();
+                if all {
+                    server.counts.clear();
+                }
+            }
+            here.yield_now().await;
         }
     }
     // Peaks are each lane's own, and only that lane may write them.
+    let done = Arc::new(Places::new(1));
     for lane in manylane_sched::report() {
-        let generation = call.control.generation();
-        let forget = async move {
-            generation.frontends.iter().for_each(|frontend| frontend.counts.own().forget_peaks());
+        done.enter().await; // the lane before is done
+        let (generation, done_here) = (call.control.generation(), done.clone());
+        let make = move |here: Here| async move {
+            generation
+                .frontends
+                .iter()
+                .for_each(|frontend| frontend.counts.if_own(FrontendCounts::forget_peaks));
             for backend in &generation.backends {
-                backend.counts.own().forget_peaks();
-                backend.servers.iter().for_each(|server| server.counts.own().forget_peaks());
+                backend.counts.if_own(BackendCounts::forget_peaks);
+                for servers in backend.servers.chunks(AT_ONCE) {
+                    servers.iter().for_each(|server| server.counts.if_own(ServerCounts::forget_peaks));
+                    here.yield_now().await;
+                }
             }
+            done_here.leave();
         };
-        if Remote::new(lane.lane).spawn(&FORGET, Class::Bulk, forget).is_err() {
+        if Remote::new(lane.lane).spawn_with(&FORGET, Class::Bulk, make).is_err() {
             return call.error("A lane has no memory left for one more task: not all peaks are cleared.");
         }
     }
+    done.enter().await;
 }

@@ -1,9 +1,11 @@
 //! ACLs and maps: their entries, and versions that take the place of all entries at once.
 //!
-//! A change of a long list, or a search for one of its entries, takes as long as the list is long: a thread of the blocking pool does it.
+//! A change of a long list, or a search for one of its entries, takes as long as the list is long: a thread of the blocking pool does it, and whatever
+//! else waits for the list's lock.
 
 use super::Call;
 use crate::reply::Gone;
+use crate::serve::Control;
 use manylane_expr::{Entry, Lane, NoVersion, NotAdded, Pair, Reference, Which, split};
 use manylane_sync::Arc;
 use std::borrow::Cow;
@@ -78,7 +80,7 @@ async fn aside<T: Send + 'static>(
     work: impl FnOnce(&Reference) -> T + Send + 'static,
 ) -> Option<T> {
     let list = list.clone();
-    match call.control.aside().run(move || work(&list)) {
+    match Control::aside().run(move || work(&list)) {
         Ok(working) => Some(working.await),
         Err(refused) => {
             call.error(&format!("Nothing was done: {refused}."));
@@ -97,7 +99,8 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
         return overview(call, kind).await;
     }
     let Some(Named { version, list }) = named(call, kind, true) else { return Ok(()) };
-    for entry in list.entries(version).iter() {
+    let Some(entries) = aside(call, &list, move |list| list.entries(version)).await else { return Ok(()) };
+    for entry in entries.iter() {
         let _ = write!(call.reply, "{:#x} {}", entry.id(), text(entry.pattern()));
         if kind == Kind::Map {
             let _ = write!(call.reply, " {}", text(entry.value()));
@@ -110,11 +113,14 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
 
 async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
     call.reply.put("# id (file) description\n");
-    for (number, list) in call.generation.expressions.references.numbered() {
+    let all = call.generation.expressions.references.numbered();
+    let lists: Vec<(u32, Arc<Reference>)> =
+        all.into_iter().map(|(number, list)| (number, list.clone())).collect();
+    for (number, list) in lists {
         if list.is_map() != (kind == Kind::Map) {
             continue;
         }
-        let summary = list.summary();
+        let Some(summary) = aside(call, &list, Reference::summary).await else { return Ok(()) };
         let users = summary.users.join(", ");
         let _ = match list.name().map(text) {
             Some(name) => {
@@ -173,6 +179,11 @@ fn pairs(kind: Kind, payload: &str) -> Result<Vec<Pair>, String> {
     let mut pairs = Vec::new();
     for line in payload.lines() {
         let line = line.trim_start_matches([' ', '\t']).as_bytes();
+        if line.is_empty() {
+            return Err(
+                "The payload has a line of blanks, which is no pattern; nothing was added.".to_owned()
+            );
+        }
         let (pattern, value) = if kind == Kind::Map { split(line) } else { (line, &b""[..]) };
         if kind == Kind::Map && value.is_empty() {
             return Err(format!("Missing value for key '{}'; nothing was added.", text(pattern)));
@@ -225,9 +236,9 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, kind: Kind) {
 }
 
 /// `prepare acl`, `prepare map`
-pub(super) fn prepare(call: &mut Call<'_, '_>, kind: Kind) {
-    if let Some(Named { list, .. }) = named(call, kind, false) {
-        let version = list.prepare();
+pub(super) async fn prepare(call: &mut Call<'_, '_>, kind: Kind) {
+    let Some(Named { list, .. }) = named(call, kind, false) else { return };
+    if let Some(version) = aside(call, &list, Reference::prepare).await {
         call.info(&format!("New version created: {version}"));
     }
 }
@@ -238,8 +249,10 @@ pub(super) async fn commit(call: &mut Call<'_, '_>, kind: Kind) {
         return call.error("Missing version number.");
     }
     let Some(Named { version: Some(version), list }) = named(call, kind, true) else { return };
-    if let Some(Err(_)) = aside(call, &list, move |list| list.commit(version)).await {
-        call.error("Version number out of range.");
+    match aside(call, &list, move |list| list.commit(version)).await {
+        Some(Err(NotAdded::Version(_))) => call.error("Version number out of range."),
+        Some(Err(NotAdded::Refused(sentence))) => call.error(&format!("{sentence}; all is as before.")),
+        Some(Ok(())) | None => {}
     }
 }
 

@@ -123,10 +123,11 @@ impl Sums {
         self.of_name(&self.all, began).saturating_sub(self.of_name(&self.all, ended))
     }
 
-    /// The most that there was at once, of a limit if there is one: what lanes had at different times is more than that.
-    fn peak(&self, name: &str, limit: u64) -> u64 {
+    /// The most that there was at once. What lanes had at different times may be more than that: no more than the limit, if there is one, unless that was
+    /// larger before, which what there is `now` shows.
+    fn peak(&self, name: &str, limit: u64, now: u64) -> u64 {
         let sum = self.of_name(&self.all, name);
-        if limit > 0 { sum.min(limit) } else { sum }
+        if limit > 0 { sum.min(limit).max(now) } else { sum }
     }
 
     fn fill(&self, line: &mut Line, columns: &[(Column, &str)]) {
@@ -178,7 +179,7 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     let own = frontend.places.most();
     let limit = if own == 0 { process_most } else { own };
     line.gauge(Column::Slim, limit);
-    line.gauge(Column::Smax, sums.peak("peak_sessions", limit));
+    line.gauge(Column::Smax, sums.peak("peak_sessions", limit, sums.now("connections", "connections_ended")));
     let Figures { rates, most, .. } = &sums.figures;
     line.gauge(Column::Rate, rates[0]);
     line.gauge(Column::RateMax, most[0]);
@@ -313,7 +314,7 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     let streams = sums.now("streams", "streams_ended");
     line.gauge(Column::Qmax, sums.largest("peak_waiting"));
     line.gauge(Column::Scur, streams);
-    line.gauge(Column::Smax, sums.peak("peak_streams", state.maxconn().into()));
+    line.gauge(Column::Smax, sums.peak("peak_streams", state.maxconn().into(), streams));
     line.gauge(Column::Rate, sums.figures.rates[0]);
     line.gauge(Column::RateMax, sums.figures.most[0]);
     line.gauge(Column::UsedConnCur, streams);
@@ -408,7 +409,7 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
     line.gauge(Column::Qcur, backend.balancer.waiting_for_any());
     line.gauge(Column::Qmax, sums.largest("peak_waiting"));
     line.gauge(Column::Scur, sums.now("streams", "streams_ended"));
-    line.gauge(Column::Smax, sums.peak("peak_streams", 0));
+    line.gauge(Column::Smax, sums.peak("peak_streams", 0, 0));
     line.gauge(Column::Rate, sums.figures.rates[0]);
     line.gauge(Column::RateMax, sums.figures.most[0]);
     sums.last(&mut line);

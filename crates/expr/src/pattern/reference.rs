@@ -21,7 +21,7 @@ use manylane_sync::{Arc, LockClass, Mutex, Published, Reader};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Bytes of one file at most.
+/// Bytes of one file, and of a reference's entries, at most.
 pub const MAX_REFERENCE_BYTES: usize = 256 << 20;
 /// Entries of one reference at most, those of versions that are prepared included: numbers of entries have 32 bits.
 pub const MAX_ENTRIES: usize = 16 << 20;
@@ -156,6 +156,12 @@ impl State {
     /// Entries of all versions.
     fn count(&self) -> usize {
         self.entries.len() + self.pending.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// Bytes of all versions.
+    fn bytes(&self) -> usize {
+        let of = |entry: &Arc<Entry>| entry.pattern.len() + entry.value.len();
+        self.entries.iter().chain(self.pending.values().flatten()).map(of).sum()
     }
 
     /// Whether something can be added to that version; none stands for the one that is matched.
@@ -402,6 +408,11 @@ impl Reference {
             let sentence = format!("it would have more than {MAX_ENTRIES} entries, which is the most");
             return Err(NotAdded::Refused(sentence));
         }
+        let new: usize = pairs.iter().map(|(pattern, value)| pattern.len() + value.len()).sum();
+        if state.bytes() + new > MAX_REFERENCE_BYTES {
+            let sentence = format!("it would have more than {MAX_REFERENCE_BYTES} bytes, which is the most");
+            return Err(NotAdded::Refused(sentence));
+        }
         self.check(&state, &pairs).map_err(NotAdded::Refused)?;
         let added = state.entries_of(pairs);
         match version {
@@ -479,20 +490,19 @@ impl Reference {
     /// Has a version take the place of the one that is matched; those between are gone.
     ///
     /// # Errors
-    /// When it was not prepared, or another one was committed after that.
-    pub fn commit(&self, version: u64) -> Result<(), NoVersion> {
+    /// [`NotAdded`]: it was not prepared, another one was committed after that, or its entries are too much together for one of the users. Nothing has
+    /// changed then.
+    pub fn commit(&self, version: u64) -> Result<(), NotAdded> {
         let mut state = self.state.lock();
         match version {
-            version if version > state.prepared => return Err(NoVersion::Future),
-            version if version <= state.version => return Err(NoVersion::Past),
+            version if version > state.prepared => return Err(NotAdded::Version(NoVersion::Future)),
+            version if version <= state.version => return Err(NotAdded::Version(NoVersion::Past)),
             _ => {}
         }
-        let newer = state.pending.split_off(&(version + 1));
-        let entries = state.pending.remove(&version).unwrap_or_default();
-        state.pending = newer;
+        let entries = state.pending.get(&version).cloned().unwrap_or_default();
+        self.publish(&mut state, entries).map_err(NotAdded::Refused)?;
+        state.pending = state.pending.split_off(&(version + 1));
         state.version = version;
-        // All views took each of its patterns when it was added, or when the view was made.
-        let _ = self.publish(&mut state, entries);
         Ok(())
     }
 
@@ -501,6 +511,7 @@ impl Reference {
         let mut state = self.state.lock();
         match version {
             Some(version) if version != state.version => drop(state.pending.remove(&version)),
+            // An empty list is nobody too much.
             _ => drop(self.publish(&mut state, Vec::new())),
         }
     }

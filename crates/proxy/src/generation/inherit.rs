@@ -78,9 +78,7 @@ impl Generation {
 /// The same places, where both are bounded: without a bound nobody counts. A bound that changes is noted.
 fn share(own: &mut Arc<Places>, before: &Arc<Places>, bounds: &mut Vec<(Arc<Places>, u64)>) {
     if own.most() > 0 && before.most() > 0 {
-        if own.most() != before.most() {
-            bounds.push((before.clone(), own.most()));
-        }
+        bounds.push((before.clone(), own.most())); // also if it is the same: an operator may change it meanwhile
         *own = before.clone();
     }
 }

@@ -375,6 +375,12 @@ impl Session<'_> {
                     return After::Close;
                 }
                 Err(Failed::Client(phase)) => {
+                    backend.counts.own().client_aborts.add(1);
+                    if phase == Phase::Headers
+                        && let Some(server) = self.last_server(backend)
+                    {
+                        server.counts.own().client_aborts.add(1);
+                    }
                     self.note(|record| record.ended = Termination::new(Cause::ClientLeft, phase));
                     self.frontend.counts.own().request_errors.add(1);
                     return After::Close;
@@ -534,9 +540,6 @@ impl Session<'_> {
                     return Ok(self.redirect(asking, backend, answer, ended, up.is_done()).await);
                 }
                 let left = ended.cause == Cause::ClientLeft;
-                if left {
-                    backend.counts.own().client_aborts.add(1);
-                }
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
             }
         };
@@ -884,7 +887,7 @@ impl Session<'_> {
             Ok(_) => Termination::new(Cause::ServerLeft, Phase::Data),
             Err(cause) => Termination::new(*cause, Phase::Data),
         };
-        if !complete {
+        if !complete && !termination.cause.is_order() {
             let (b, s) = (backend.counts.own(), backend.servers[index.get()].counts.own());
             let by_client = matches!(termination.cause, Cause::ClientLeft | Cause::ClientSilent);
             let aborts = if by_client { [&b.client_aborts, &s.client_aborts] } else { [&b.server_aborts, &s.server_aborts] };

@@ -285,9 +285,6 @@ impl Session<'_> {
             self.frontend.counts.own().internal_errors.add(1);
             if let Some(backend) = backend {
                 backend.counts.own().internal_errors.add(1);
-                if let Some(server) = self.last_server(backend) {
-                    server.counts.own().internal_errors.add(1);
-                }
             }
         }
         self.answer(asking, backend, status, bodyless).await
