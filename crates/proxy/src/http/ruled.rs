@@ -317,7 +317,10 @@ impl Session<'_> {
     ) -> After {
         if let Answer::Metrics(query) = &answer {
             let generation = &self.local.generation;
-            let page = generation.pages.as_ref().ok_or(503).and_then(|pages| pages.metrics(generation, query));
+            let page = match (&generation.pages, self.local.begin_page()) {
+                (Some(pages), Some(served)) => pages.metrics(generation, query).map(|page| (served, page)),
+                _ => Err(503),
+            };
             match page {
                 Ok(page) => return self.serve_page(asking, backend, page, bodyless).await,
                 Err(status) => answer = Answer::Usual(status),

@@ -5,6 +5,7 @@ use super::exchange::{After, Asking};
 use super::{Session, count_status, edit};
 use crate::generation::{Backend, StatsPage};
 use crate::pages::{PART, Page};
+use crate::run::PageServed;
 use crate::rules::{Moment, challenge};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -29,10 +30,12 @@ impl Session<'_> {
             return self.give(asking, backend, challenge(&page.realm, false), bodyless).await;
         }
         let generation = self.local.generation.clone();
-        let Some(pages) = &generation.pages else { return self.answer(asking, backend, 503, bodyless).await };
+        let (Some(pages), Some(served)) = (&generation.pages, self.local.begin_page()) else {
+            return self.answer(asking, backend, 503, bodyless).await;
+        };
         let asked = request.head.target().strip_prefix(&*page.uri).unwrap_or_default();
         let made = pages.statistics(&generation, page, asked);
-        self.serve_page(asking, backend, made, bodyless).await
+        self.serve_page(asking, backend, (served, made), bodyless).await
     }
 
     fn may_see(&self, page: &StatsPage, head: &Head) -> bool {
@@ -44,7 +47,13 @@ impl Session<'_> {
     }
 
     /// Serves a page, whose head says that it is not to be kept.
-    pub(super) async fn serve_page(&mut self, asking: &Asking, backend: Option<&Backend>, page: Page, bodyless: bool) -> After {
+    pub(super) async fn serve_page(
+        &mut self,
+        asking: &Asking,
+        backend: Option<&Backend>,
+        (_served, page): (PageServed, Page),
+        bodyless: bool,
+    ) -> After {
         let Page { content_type, refresh, mut parts } = page;
         let persist = if asking.keep && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
@@ -60,7 +69,7 @@ impl Session<'_> {
                 let more = parts.next(&mut text);
                 (parts, text, more)
             }) else {
-                return After::Close; // too many pages at once
+                return After::Close; // there is no thread: the system gave none
             };
             let text;
             (parts, text, more) = making.await;

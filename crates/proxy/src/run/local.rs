@@ -58,6 +58,8 @@ pub struct Local {
     spread: Cell<Option<Spread>>,
     /// What hashing passwords has told.
     pub(crate) passwords: Passwords,
+    /// Pages that are served.
+    pages: Cell<u32>,
     /// Requests so far, of all generations.
     numbers: Rc<Cell<u64>>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
@@ -96,15 +98,34 @@ fn blocking() -> Arc<BlockingPool> {
     POOL.get_or_init(|| Arc::new(BlockingPool::default())).clone()
 }
 
-/// Threads that make pages, and pages that wait for one: of the whole process.
+/// Threads that make pages, of the whole process.
 const PAGE_THREADS: usize = 2;
-const PAGES_WAITING: usize = 256;
+/// Pages that a lane serves at once: each remembers what it shows until its client has read it.
+const PAGES_AT_ONCE: u32 = 16;
+
+/// A page that is served.
+pub(crate) struct PageServed(Rc<Local>);
+
+impl Drop for PageServed {
+    fn drop(&mut self) {
+        self.0.pages.set(self.0.pages.get() - 1);
+    }
+}
 
 impl Local {
     /// Where pages are made, which takes long.
     pub(crate) fn aside(&self) -> &'static BlockingPool {
         static POOL: OnceLock<BlockingPool> = OnceLock::new();
-        POOL.get_or_init(|| BlockingPool::new(PAGE_THREADS, PAGES_WAITING))
+        POOL.get_or_init(|| BlockingPool::new(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
+    }
+
+    /// A page more is served; nothing when there are as many as may be.
+    pub(crate) fn begin_page(self: &Rc<Self>) -> Option<PageServed> {
+        let pages = self.pages.get();
+        (pages < PAGES_AT_ONCE).then(|| {
+            self.pages.set(pages + 1);
+            PageServed(self.clone())
+        })
     }
 
     /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
@@ -139,6 +160,7 @@ impl Local {
             spread: Cell::new(None),
             passwords: Passwords::default(),
             numbers,
+            pages: Cell::new(0),
             sessions: Cell::new(0),
             emptied: Box::new(emptied),
             _presence: Presence::new(), // counted by lane

@@ -20,6 +20,7 @@ pub(crate) use idle::Idle;
 pub use listen::{Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener};
 pub(crate) use listen::Ticket;
 pub use local::Local;
+pub(crate) use local::PageServed;
 pub(crate) use observe::{Seen, observe};
 pub use streams::end_streams;
 pub(crate) use passwords::hashing;
