@@ -348,6 +348,48 @@ fn words_and_columns_are_those_of_haproxy() {
 }
 
 #[test]
+fn peaks_are_forgotten_when_the_answer_is_there() {
+    let program = Controlled::new("level admin");
+    let peak = || {
+        let stat = program.ask("show stat");
+        let line = stat.lines().find(|line| line.starts_with("back,a,")).unwrap();
+        line.split(',').nth(5).unwrap().to_owned()
+    };
+    let _ = program.get();
+    assert_ne!(peak(), "0");
+    assert_eq!(program.ask("clear counters"), "\n");
+    assert_eq!(peak(), "0");
+    assert!(
+        program
+            .ask("show stat")
+            .lines()
+            .any(|line| line.starts_with("back,a,") && line.split(',').nth(7) != Some("0"))
+    );
+    assert_eq!(program.ask("clear counters all"), "\n");
+    assert!(
+        program
+            .ask("show stat")
+            .lines()
+            .any(|line| line.starts_with("back,a,") && line.split(',').nth(7) == Some("0"))
+    );
+}
+
+#[test]
+fn what_was_said_of_the_files_can_be_asked_for() {
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let (web, address) = listener();
+    let program = Manylane::start(&format!(
+        "global\n stats socket {}\n tune.idletimer 5s\n{DEFAULTS} mode http\nlisten l\n bind {}\n",
+        socket.display(),
+        fd(&web),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    let said = program.ask("show startup-logs");
+    assert!(said.starts_with("[WARNING]") && said.contains("tune.idletimer"), "{said}");
+}
+
+#[test]
 fn an_operator_ends_what_a_server_serves() {
     let (asked, is_asked) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{DEFAULTS, Manylane, connect, fd, listener, origin, read_all};
+use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin, read_all};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
@@ -74,6 +74,36 @@ fn a_proxy_header_passes_the_authority_on_with_an_id_of_the_stream() {
     for mode in ["tcp", "http"] {
         let (_, bytes) = seen(mode, more, options, before, "");
         assert_eq!(tlvs(&bytes), [(2, b"host".to_vec()), (5, b"id-7".to_vec())], "{mode}");
+    }
+}
+
+/// What a header tells of one request is not told of the client's next one.
+#[test]
+fn a_connection_whose_header_is_of_one_request_serves_no_other() {
+    let (told, headers) = channel();
+    let server = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        let Ok(length) = stream.read(&mut bytes) else { return };
+        let _ = told.send(bytes[..length].to_vec()); // the test may have ended
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let _ = stream.read(&mut bytes); // until the proxy leaves it
+    });
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server} send-proxy-v2 set-proxy-v2-tlv-fmt(0xEE) %[req.hdr(x-user)]\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    for user in ["ann", "bob"] {
+        client.write_all(format!("GET / HTTP/1.1\r\nHost: x\r\nX-User: {user}\r\n\r\n").as_bytes()).unwrap();
+        let seen = headers.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(tlvs(&seen), [(0xee, user.as_bytes().to_vec())]);
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nok") {
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
     }
 }
 

@@ -176,7 +176,11 @@ impl Stream {
         if !chain.is_empty() {
             self.send(chain).await?;
         }
-        self.shutdown(Shutdown::Write).await
+        match self.shutdown(Shutdown::Write).await {
+            // The peer has taken all of it, and reset the connection behind that.
+            Err(error) if error.errno() == Some(rustix::io::Errno::NOTCONN) => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Bytes that were handed over and are not the kernel's yet. While a task waits in [`send`](Self::send), it is woken whenever there are

@@ -111,7 +111,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
         no_splice: arguments.no_splice,
         no_reuse_port: arguments.no_reuse_port,
     };
-    let generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
+    let mut generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
     for (name, is_group) in [(&loaded.config.global.user, false), (&loaded.config.global.group, true)] {
         if let Some(name) = name
             && let Err(error) = system::owner(is_group, &String::from_utf8_lossy(name.value.bytes()))
@@ -124,6 +124,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     let pid = std::process::id();
     let verdict = loaded.found.verdict(&sources, pid, check);
     let (said, alerts) = (loaded.found.render(&sources, pid), loaded.found.count(Severity::Alert));
+    generation.said = said.as_str().into();
     Ok(Read { generation, verdict, said, alerts })
 }
 

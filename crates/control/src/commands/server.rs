@@ -113,6 +113,21 @@ pub(super) fn enable_health(call: &mut Call<'_, '_>, on: bool) {
     }
 }
 
+/// `set maxconn server`
+pub(super) fn set_maxconn(call: &mut Call<'_, '_>) {
+    let (word, most) = (call.word(0).to_owned(), call.word(1).to_owned());
+    let Some((backend, _, index)) = find(call, &word) else { return };
+    if most.is_empty() {
+        return call.error("Require <maxconn>.");
+    }
+    let Ok(most) = most.parse() else { return call.error("maxconn string empty or preceded by garbage") };
+    if !backend.balancer.set_maxconn(index, most, call.here.now()) {
+        call.error(
+            "What the server serves is not counted, since the file gives it no 'maxconn': give it one there.",
+        );
+    }
+}
+
 /// `shutdown sessions server`
 pub(super) fn shutdown_sessions(call: &mut Call<'_, '_>) {
     let word = call.word(0).to_owned();

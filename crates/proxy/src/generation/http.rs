@@ -3,7 +3,7 @@
 use super::bind::text;
 use super::process::Process;
 use super::refuse::Refuse;
-use super::rules::Reply;
+use super::rules::{Reply, mentioned_by};
 use super::stats_page::{StatsPage, stats_page};
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
@@ -42,6 +42,8 @@ pub struct Http {
     pub spells: bool,
     /// `monitor-uri`
     pub monitor: Option<Box<[u8]>>,
+    /// Rules may ask for the password of a request.
+    pub asks_for_passwords: bool,
     /// `stats uri` and the others.
     pub stats: Option<Arc<StatsPage>>,
     /// `option http-restrict-req-hdr-names`
@@ -81,6 +83,12 @@ pub(super) enum Side {
     Front,
     /// It has servers.
     Back,
+}
+
+/// Whether something of a proxy, or of the section that it begins with, may look at passwords.
+fn asks_for_passwords(proxy: &Proxy, config: &Config) -> bool {
+    let defaults = proxy.defaults.map(|index| &config.proxies[index]);
+    defaults.into_iter().chain([proxy]).any(|proxy| mentioned_by(proxy, b"http_auth"))
 }
 
 impl Http {
@@ -233,6 +241,7 @@ pub(super) fn http<'c>(
             Side::Back => Toggle::H1_ADJUST_SERVER,
         }),
         monitor: settings.monitor_uri.as_ref().map(|set| set.value.bytes().into()),
+        asks_for_passwords: asks_for_passwords(proxy, config),
         stats: stats_page(proxy).map(Arc::new),
         names: match settings.restrict_header_names.map(|set| set.value) {
             Some("delete") => NamePolicy::Delete,

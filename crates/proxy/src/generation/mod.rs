@@ -99,6 +99,8 @@ pub struct Generation {
     pub session_rate: Rate,
     /// `maxconn` as it was at the start.
     pub hard_maxconn: u64,
+    /// What was said of its files, a line each.
+    pub said: Box<str>,
     /// Who makes the program's own pages: set by the program before the generation serves.
     pub pages: Option<Arc<dyn Pages>>,
     /// What becomes of places that are shared with the generation before.
@@ -164,6 +166,7 @@ impl Generation {
         let expressions = proxies.expressions.take().expect("the proxies were read");
         let generation = Self {
             process,
+            said: Box::default(),
             pages: None,
             bounds: Vec::new(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),

@@ -91,6 +91,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// Whether what its connections begin with is of one request: another one may have other fields.
+    pub(crate) fn tells_of_requests(&self) -> bool {
+        !self.tlvs.is_empty() || self.header.is_some_and(|header| header.unique_id)
+    }
+
     /// Whether anybody says whether it works.
     pub(super) fn is_looked_after(&self) -> bool {
         self.check.is_some() || self.agent.is_some()

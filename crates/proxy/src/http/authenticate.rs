@@ -4,20 +4,39 @@ use super::Session;
 use crate::rules::Moment;
 use crate::run::hashing;
 use manylane_http::Head;
+use std::time::Duration;
 
 /// Too many passwords wait to be hashed.
 #[derive(Debug)]
-pub(super) struct Busy;
+struct Busy;
 
 /// Lists by number, a user and a password.
-pub(super) type Open = (Vec<usize>, Vec<u8>, Vec<u8>);
+type Open = (Vec<usize>, Vec<u8>, Vec<u8>);
+
+/// How long a request waits for its password to be hashed.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl Session<'_> {
+    /// Finds out whether the password of a request is right, if that takes time and nobody knows; rules ask for it soon. Whether it is known now, or
+    /// there was nothing to find out: else too many wait for the same.
+    pub(super) async fn finds_out(&self, head: &Head) -> bool {
+        if !self.local.generation.hashes_passwords {
+            return true;
+        }
+        match self.unknown(head) {
+            None => true,
+            Some(open) => {
+                let hashing = Box::pin(self.authenticate(open));
+                matches!(self.local.here().timeout(LONGEST_WAIT, hashing).await, Ok(Ok(())))
+            }
+        }
+    }
+
     /// Finds out whether the password of a request is right, for each list that has its user with a hash.
     ///
     /// # Errors
     /// [`Busy`].
-    pub(super) async fn authenticate(&self, (lists, user, password): Open) -> Result<(), Busy> {
+    async fn authenticate(&self, (lists, user, password): Open) -> Result<(), Busy> {
         for list in lists {
             let (generation, name, secret) = (self.local.generation.clone(), user.clone(), password.clone());
             let right = move || generation.userlists[list].knows(&name, &secret, None, || None);
@@ -28,7 +47,7 @@ impl Session<'_> {
     }
 
     /// What is to be found out of a request's `Authorization: Basic`: nothing, where it is known or takes no time.
-    pub(super) fn unknown(&self, head: &Head) -> Option<Open> {
+    fn unknown(&self, head: &Head) -> Option<Open> {
         let local = self.local;
         let moment = Moment { request: Some(head), ..Moment::default() };
         self.facts().with(moment, |_, scratch| {

@@ -137,12 +137,6 @@ impl Session<'_> {
             ignored: false,
         };
         self.begin(&request.head);
-        if self.local.generation.hashes_passwords
-            && let Some(open) = self.unknown(&request.head)
-            && Box::pin(self.authenticate(open)).await.is_err()
-        {
-            return self.fail(&asking, None, 503, Termination::new(Cause::Resource, Phase::Request), bodyless).await;
-        }
         let rules = &*frontend.rules;
         if rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
             return self.fail(&asking, None, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
@@ -156,6 +150,9 @@ impl Session<'_> {
             let moment = Moment { request: Some(&request.head), ..Moment::default() };
             let fails = any_holds(&self.facts(), moment, &rules.monitor_fail);
             return self.answer(&asking, None, if fails { 503 } else { 200 }, bodyless).await;
+        }
+        if frontend.http.asks_for_passwords && !self.finds_out(&request.head).await {
+            return self.fail(&asking, None, 503, Termination::new(Cause::Resource, Phase::Request), bodyless).await;
         }
         if frontend.http.buffer_request {
             if let Err(not) = self.await_body(request, &mut up, frontend.timeouts.request, 0).await {
@@ -213,6 +210,11 @@ impl Session<'_> {
         }
         let fine = restrict_names(&mut request.head, frontend.http.names)
             && restrict_names(&mut request.head, backend.http.names);
+        if !listens && backend.http.asks_for_passwords && !self.finds_out(&request.head).await {
+            self.leave(backend, begun);
+            let ended = Termination::new(Cause::Resource, Phase::Request);
+            return self.fail(&asking, Some(backend), 503, ended, bodyless).await;
+        }
         let ruled = if !listens && !backend.rules.request.is_empty() {
             let after = self.ruled(&asking, request, &mut up, Some(backend), &backend.rules.request).await;
             bodyless = up.is_done();
@@ -579,6 +581,7 @@ impl Session<'_> {
             match key.filter(|_| backend.http.reuse != Reuse::Never) {
                 Some(key) => local.keep(backend, index, key, idle),
                 None if packets != Packets::default() || readdressed => {} // the next request's may be others
+                None if backend.servers[index.get()].tells_of_requests() => {}
                 None => self.private = Some((backend.number, index, idle)),
             }
         }

@@ -36,7 +36,8 @@ pub(super) fn heard(local: &Local, backend: &Backend, index: Index, own: &Server
     }
     change(local, backend, index, &why, |standing| match standing.is_in_maintenance() {
         true => standing,
-        false => Standing { operation: operation(found), ..standing },
+        // Looked up again where nobody else can change the server.
+        false => Standing { operation: operation(backend.servers[index.get()].found()), ..standing },
     });
 }
 

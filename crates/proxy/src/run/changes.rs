@@ -33,7 +33,13 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
         return;
     }
     if before.is_in_maintenance() != after.is_in_maintenance() {
-        server.paused(after.is_in_maintenance());
+        let number = backend.number_of(index);
+        while let Some(now) = local.generation.standing(number) {
+            server.paused(now.is_in_maintenance());
+            if local.generation.standing(number).is_some_and(|then| then.is_in_maintenance() == now.is_in_maintenance()) {
+                break; // else somebody else has changed it meanwhile
+            }
+        }
     }
     if (before.serves(), before.operation) != (after.serves(), after.operation) || before.is_in_maintenance() != after.is_in_maintenance() {
         server.past.change(after.serves(), now.since(Time::ZERO));

@@ -246,8 +246,8 @@ pub(super) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, c
     if !log {
         reason(&mut why, &report.verdict, report.took); // else it was said already
     }
-    let operation = operation(server.found());
-    super::change(local, backend, index, &why, |standing| Standing { operation, ..standing });
+    // Looked up again where nobody else can change the server, so that the last one who does has what was found last.
+    super::change(local, backend, index, &why, |standing| Standing { operation: operation(server.found()), ..standing });
 }
 
 /// A line for `option log-health-checks`.
