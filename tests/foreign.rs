@@ -431,7 +431,11 @@ fn a_real_postgresql_server_is_found_to_work_and_to_be_gone() {
         log.address(),
         socket.display(),
     ));
-    log.wait("succeeded, reason: Layer7 check passed, code: 0, info: \"PostgreSQL server is ok\"");
+    // Where the first check came too early the server is down, and has to come up first.
+    let up = |line: String| line.contains(" UP.");
+    while !up(log.wait("succeeded, reason: Layer7 check passed, code: 0, info: \"PostgreSQL server is ok\""))
+    {
+    }
     drop(server);
     // What is left of it answers in its own way for a moment; then nobody does.
     log.wait("is DOWN");
