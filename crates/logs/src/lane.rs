@@ -7,13 +7,11 @@ use crate::sender;
 use crate::target::Target;
 use jiff::tz::TimeZone;
 use manylane_io::Io;
-use manylane_sched::{BlockingPool, Class, Here, TaskKind};
+use manylane_sched::{BlockingPool, Here};
 use manylane_sync::Arc;
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
-
-static SENDER: TaskKind = TaskKind::new("log sender");
 
 /// The logs of one lane, for the targets of one generation. Dropped, it lets what waits be sent while the lane runs.
 pub struct LaneLogs {
@@ -52,11 +50,9 @@ impl LaneLogs {
     /// When there is no such target.
     pub fn log(&self, target: usize, line: &Line<'_>) {
         let outbox = &self.outboxes[target];
-        if outbox.put(line, &mut self.clock.borrow_mut(), &mut self.scratch.borrow_mut()) {
-            let task = sender::run(outbox.clone(), self.here, self.io.clone(), self.pool.clone());
-            if self.here.spawn(&SENDER, Class::Normal, task).is_err() {
-                outbox.unserved();
-            }
+        let begins = outbox.put(line, &mut self.clock.borrow_mut(), &mut self.scratch.borrow_mut());
+        if begins && !sender::start(outbox, self.here, &self.io, &self.pool) {
+            outbox.unserved();
         }
     }
 

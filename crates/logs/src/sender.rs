@@ -1,10 +1,10 @@
 //! The task that sends one outbox's batches, each in as few calls as there can be.
 
 use crate::outbox::{Batch, Outbox};
-use crate::target::{Patience, Way};
+use crate::target::{Target, Way};
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
 use manylane_io::{Datagrams, Io, Stream, tcp_socket};
-use manylane_sched::{BlockingPool, Here};
+use manylane_sched::{BlockingPool, Class, Here, TaskKind};
 use manylane_sync::{Arc, Mutex};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, socket_with};
@@ -14,14 +14,24 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+static SENDER: TaskKind = TaskKind::new("log sender");
+
 /// How long a target that could not be reached is left alone. Lines wait meanwhile, as far as there is room.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Sends until the outbox is closed and empty.
-pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPool>) {
-    let patience = outbox.target.patience;
+/// Starts the task that sends an outbox's batches until that is closed and empty. Servers of streams have a kind of their own: what it takes to connect, and to
+/// wait for no longer than is allowed, is no part of the others' tasks. Whether there was room for it.
+pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<BlockingPool>) -> bool {
+    let (outbox, io) = (outbox.clone(), io.clone());
+    let started = match outbox.target.way {
+        Way::Tcp(_) | Way::UnixStream(_) => here.spawn(&SENDER, Class::Normal, to_server(outbox, here, io)),
+        _ => here.spawn(&SENDER, Class::Normal, to_others(outbox, io, pool.clone())),
+    };
+    started.is_ok()
+}
+
+async fn to_others(outbox: Rc<Outbox>, io: Io, pool: Arc<BlockingPool>) {
     let mut datagrams = None;
-    let mut stream = None;
     while let Some(mut batch) = outbox.next().await {
         let sent = match &outbox.target.way {
             Way::Datagrams(address) => {
@@ -32,15 +42,22 @@ pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<Blocki
                 let open = || fd.try_clone().map_err(|_| Errno::MFILE);
                 send_datagrams(&mut datagrams, open, None, &batch, &io).await
             }
-            way @ (Way::Tcp(_) | Way::UnixStream(_)) => {
-                send_to_server(&mut stream, way, patience, &batch, here, &io).await
-            }
             Way::File(file) => write(file, &mut batch, &pool).await,
             Way::Ring(ring) => Some(ring.put(&batch)),
+            Way::Tcp(_) | Way::UnixStream(_) => None, // they are `to_server`'s
         };
         let lines = batch.ends.len();
         outbox.done(batch, lines - sent.unwrap_or(0));
-        if sent.is_none() && stream.take().is_none() && !outbox.is_closed() && is_stream(&outbox.target.way) {
+    }
+}
+
+async fn to_server(outbox: Rc<Outbox>, here: Here, io: Io) {
+    let mut stream = None;
+    while let Some(batch) = outbox.next().await {
+        let sent = send_to_server(&mut stream, &outbox.target, &batch, here, &io).await;
+        let lines = batch.ends.len();
+        outbox.done(batch, lines - sent.unwrap_or(0));
+        if sent.is_none() && stream.take().is_none() && !outbox.is_closed() {
             here.sleep(RETRY).await;
         }
     }
@@ -52,10 +69,6 @@ pub(crate) async fn run(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<Blocki
 
 /// Longer than anybody waits.
 const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
-
-fn is_stream(way: &Way) -> bool {
-    matches!(way, Way::Tcp(_) | Way::UnixStream(_))
-}
 
 fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
     socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
@@ -75,15 +88,15 @@ fn server(way: &Way) -> Option<(OwnedFd, SocketAddrAny)> {
 /// As [`send_datagrams`]; `None`: there is no connection, or it is of no more use.
 async fn send_to_server(
     stream: &mut Option<Stream>,
-    way: &Way,
-    patience: Patience,
+    target: &Target,
     batch: &Batch,
     here: Here,
     io: &Io,
 ) -> Option<usize> {
+    let patience = &target.patience;
     if stream.is_none() {
         let time = patience.connect.unwrap_or(FOR_EVER);
-        let (fd, address) = server(way)?;
+        let (fd, address) = server(&target.way)?;
         *stream = here.timeout(time, io.connect(fd, address)).await.ok()?.ok();
     }
     here.timeout(patience.server.unwrap_or(FOR_EVER), send_stream(stream.as_ref()?, batch))
