@@ -177,6 +177,8 @@ impl Shared {
     }
 
     fn work(&self) {
+        #[cfg(not(any(loom, manylane_sim)))]
+        crate::placement::unbind(); // a lane may have started it, which `cpu-map` binds
         let this = thread::current().id();
         loop {
             let job = {

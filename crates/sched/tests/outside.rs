@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
 use manylane_sched::{
-    BlockingPool, Class, Config, Here, Lane, Profiling, Refused, TaskKind, ThreadPoller, Time, profile,
-    set_profiling,
+    BlockingPool, Class, Config, Here, Lane, Profiling, Refused, TaskKind, ThreadPoller, Time, keep_to,
+    parse_cpus, profile, set_profiling,
 };
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -40,6 +40,29 @@ fn a_blocking_job_gives_its_result_to_the_task_that_waits() {
         })
     });
     assert_eq!(sum.unwrap(), 140);
+}
+
+#[test]
+fn a_blocking_job_may_use_processors_that_the_lane_which_asks_is_kept_from() {
+    let allowed = || {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap();
+        parse_cpus(line.split_whitespace().nth(1).unwrap()).unwrap()
+    };
+    let all = allowed();
+    let kept = all[0];
+    let (lane, job) = std::thread::spawn(move || {
+        keep_to(&[kept]).unwrap();
+        let mut lane = Lane::new(Config::new()).unwrap();
+        // The pool is made here, and so is its thread, as with the pools of the program.
+        let pool = BlockingPool::new(1, 8);
+        let job = lane.block_on(&mut ThreadPoller::new(), pool.run(allowed).unwrap()).unwrap();
+        (allowed(), job)
+    })
+    .join()
+    .unwrap();
+    assert_eq!(lane, [kept]);
+    assert_eq!(job, all);
 }
 
 #[test]

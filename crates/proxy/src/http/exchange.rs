@@ -182,6 +182,7 @@ impl Session<'_> {
             return self.fail(&asking, None, 503, none, bodyless).await;
         };
         self.note(|record| record.backend = Some(backend.number));
+        self.persist(request, &up, &mut asking, backend);
         asking.mode = asking.mode.max(backend.http.close);
         asking.keep &= asking.mode != CloseMode::Both;
         let counts = backend.counts.own();
@@ -303,11 +304,10 @@ impl Session<'_> {
         backend: &Backend,
         up: &Pump,
     ) -> Result<(), EditError> {
-        asking.ruled = self.by_rule(request, up, backend);
+        asking.ruled = self.by_rule(request, asking, up, backend);
         let head = &mut request.head;
         if let Some(cookie) = &backend.http.cookie {
             asking.told = edit::told(head, cookie, backend, now().seconds);
-            self.persist(head, asking, backend);
             // What the line says of cookies as long as no server answers.
             let obeyed = |named| backend.balancer.servers()[named].state().serves_its_own();
             let usual = match (asking.told.there, asking.told.server) {
@@ -392,17 +392,14 @@ impl Session<'_> {
     }
 
     /// The server that `use-server` chooses.
-    fn by_rule(&self, request: &Request, up: &Pump, backend: &Backend) -> Option<Index> {
+    fn by_rule(&self, request: &Request, asking: &Asking, up: &Pump, backend: &Backend) -> Option<Index> {
         if backend.rules.use_server.is_empty() {
             return None;
         }
-        let servers = backend.balancer.servers();
         let request_data = data(request, up);
         let moment = Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
-        let named = |name: &[u8]| servers.by_name(std::str::from_utf8(name).ok()?).map(Index::get);
-        Target::choose(&backend.rules.use_server, &self.facts(), moment, named)
-            .and_then(|number| servers.index(number))
-            .filter(|index| servers[*index].state().serves_its_own())
+        let obeyed = backend.http.persist || asking.forced;
+        Target::server(&backend.rules.use_server, &self.facts(), moment, backend.balancer.servers(), obeyed)
     }
 
     /// Which server the request goes to.

@@ -54,18 +54,10 @@ impl Session<'_> {
     }
 
     /// `force-persist` and `ignore-persist`
-    pub(super) fn persist(&self, head: &Head, asking: &mut Asking, backend: &Backend) {
-        let rules = &backend.rules.persist;
-        if rules.is_empty() {
-            return;
-        }
-        let facts = self.facts();
-        let moment = Moment { request: Some(head), backend: Some(backend), ..Moment::default() };
-        let applies = |rule: &&Rule<Obeyed>| match &rule.condition {
-            None => true,
-            Some(condition) => any_holds(&facts, moment, std::slice::from_ref(condition)),
-        };
-        let first = rules.iter().find(applies).map(|rule| rule.action);
+    pub(super) fn persist(&self, request: &Request, up: &Pump, asking: &mut Asking, backend: &Backend) {
+        let request_data = data(request, up);
+        let moment = Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
+        let first = Obeyed::first(&backend.rules.persist, &self.facts(), moment);
         asking.forced = first == Some(Obeyed::Force);
         asking.ignored = first == Some(Obeyed::Ignore);
     }

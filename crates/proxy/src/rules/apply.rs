@@ -5,8 +5,9 @@ use super::facts::{Facts, Moment, backend_named};
 use super::normalize::NoTarget;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
-use crate::generation::{Action, Change, ConnectionAction, NameMatch, Replaced, Rule, Target};
+use crate::generation::{Action, Change, ConnectionAction, NameMatch, Persist, Replaced, Rule, Target};
 use crate::log::Record;
+use manylane_balance::{Index, Servers};
 use manylane_expr::{Condition, Format, Writer};
 use manylane_http::{EditError, Head, Version};
 use std::time::Duration;
@@ -130,6 +131,13 @@ pub(crate) fn connection(facts: &Facts<'_>, rules: &[Rule<ConnectionAction>]) ->
     Entrance::Accepted { greeted }
 }
 
+impl Persist {
+    /// The first of `rules` that applies.
+    pub(crate) fn first(rules: &[Rule<Self>], facts: &Facts<'_>, moment: Moment<'_>) -> Option<Self> {
+        rules.iter().find(|rule| holds(facts, moment, &rule.condition)).map(|rule| rule.action)
+    }
+}
+
 impl Target {
     /// The first of `rules` that applies: a number, if the name that it makes is there.
     pub(crate) fn choose(
@@ -143,6 +151,27 @@ impl Target {
             Self::Fixed(number) => Some(*number),
             Self::Named(format) => facts.text(moment, format, |name| find(name?)),
         }
+    }
+
+    /// The server that `use-server` chooses. A rule whose server is down leaves the choice to the next one, unless servers are taken
+    /// down or not (`obeyed`: `option persist`, `force-persist`). One that makes a name that no server has ends the search, as in HAProxy.
+    pub(crate) fn server(
+        rules: &[Rule<Self>],
+        facts: &Facts<'_>,
+        moment: Moment<'_>,
+        servers: &Servers,
+        obeyed: bool,
+    ) -> Option<Index> {
+        for rule in rules.iter().filter(|rule| holds(facts, moment, &rule.condition)) {
+            let index = match &rule.action {
+                Self::Fixed(number) => servers.index(*number),
+                Self::Named(format) => facts.text(moment, format, |name| servers.by_name(std::str::from_utf8(name?).ok()?)),
+            }?;
+            if obeyed || servers[index].state().serves_its_own() {
+                return Some(index);
+            }
+        }
+        None
     }
 
     /// The number of the backend that a rule chooses.

@@ -5,7 +5,7 @@ mod forward;
 pub(crate) use forward::Pair;
 
 use crate::flow::{Patience, Splicing};
-use crate::generation::{Backend, ContentAction, Frontend, Listener, Rule, Server, Target};
+use crate::generation::{Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target};
 use crate::log::Record;
 use crate::rules::{Content, Facts, Moment, Scopes, key};
 use crate::run::Local;
@@ -143,18 +143,24 @@ impl Stream<'_> {
     }
 
     /// The server that a rule names, if it takes streams.
-    fn by_rule(&self, backend: &Backend, client: &Client) -> Option<Index> {
+    fn by_rule(&self, backend: &Backend, client: &Client, forced: bool) -> Option<Index> {
         let rules = &backend.rules.use_server;
-        let servers = backend.balancer.servers();
         let head = self.head(!rules.is_empty(), client);
         let moment = Moment { backend: Some(backend), ..moment(head.as_ref(), client) };
-        let named = |name: &[u8]| servers.by_name(std::str::from_utf8(name).ok()?).map(Index::get);
-        let index = Target::choose(rules, self.facts, moment, named).and_then(|number| servers.index(number))?;
-        Some(index).filter(|index| servers[*index].state().serves_its_own())
+        Target::server(rules, self.facts, moment, backend.balancer.servers(), forced || backend.http.persist)
+    }
+
+    /// Whether `force-persist` is what holds.
+    fn forced(&self, backend: &Backend, client: &Client) -> bool {
+        let rules = &backend.rules.persist;
+        let head = self.head(!rules.is_empty(), client);
+        let moment = Moment { backend: Some(backend), ..moment(head.as_ref(), client) };
+        Persist::first(rules, self.facts, moment) == Some(Persist::Force)
     }
 
     async fn serve(&mut self, backend: &Backend, client: &mut Client) -> Termination {
         let (local, frontend, listener) = (self.local, self.frontend, self.listener);
+        let forced = self.forced(backend, client);
         if !std::ptr::eq(&*backend.rules, &*frontend.rules)
             && let Err(ended) =
                 self.inspect(&backend.rules.content, backend.common.inspect_request, Some(backend), client).await
@@ -167,7 +173,7 @@ impl Stream<'_> {
         } else {
             backend.key.of_connection(client.source)
         };
-        let server = self.by_rule(backend, client);
+        let server = self.by_rule(backend, client, forced);
         let memory = &self.facts.scopes.memory;
         let priority = Priority { class: memory.priority_class.get(), offset: memory.priority_offset.get() };
         let packets = memory.server_packets.get();

@@ -13,6 +13,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A processor that a lane may run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +123,7 @@ pub fn pin_to(cpu: usize) -> Result<(), PinError> {
     }
     let mut set = CpuSet::new();
     set.set(cpu);
-    sched_setaffinity(None, &set).map_err(|error| PinError { cpu, error: error.into() })
+    bind(&set).map_err(|error| PinError { cpu, error })
 }
 
 /// Keeps the calling thread, and threads that it starts from here on, on those of `cpus` that there are.
@@ -134,7 +135,27 @@ pub fn keep_to(cpus: &[usize]) -> io::Result<()> {
     for &cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
         set.set(cpu);
     }
-    Ok(sched_setaffinity(None, &set)?)
+    bind(&set)
+}
+
+/// What threads of this process could run on before the first of them was bound here.
+static UNBOUND: OnceLock<CpuSet> = OnceLock::new();
+
+/// Binds the calling thread. Before the first time, what it may use is kept: nobody has bound it, nor the thread that started it.
+fn bind(set: &CpuSet) -> io::Result<()> {
+    if UNBOUND.get().is_none() {
+        let all = sched_getaffinity(None)?;
+        UNBOUND.get_or_init(|| all);
+    }
+    Ok(sched_setaffinity(None, set)?)
+}
+
+/// Lets the calling thread, whose processors are those of the thread that started it, use all that the process may use.
+pub(crate) fn unbind() {
+    if let Some(all) = UNBOUND.get() {
+        // What the system refuses, as where all of them were taken from the process meanwhile, leaves the thread where it is.
+        let _ = sched_setaffinity(None, all);
+    }
 }
 
 /// The NUMA nodes and their processors.

@@ -76,7 +76,7 @@ pub struct Rules {
 impl Rules {
     /// Whether a backend with these looks at streams of TCP mode.
     pub fn looks_at_streams(&self) -> bool {
-        !(self.content.is_empty() && self.response_content.is_empty() && self.use_server.is_empty())
+        !(self.content.is_empty() && self.response_content.is_empty() && self.use_server.is_empty() && self.persist.is_empty())
             || self.balance.is_some()
     }
 }
