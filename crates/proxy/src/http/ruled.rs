@@ -7,7 +7,7 @@ use super::look::Incoming;
 use super::pump::Pump;
 use super::{Session, count_status, edit};
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
-use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply, any_holds};
+use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
