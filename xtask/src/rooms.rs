@@ -43,6 +43,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("proxy",     Refused,  ThroughSync),
     room("balance",   Refused,  ThroughSync),
     room("check",     Refused,  ThroughSync),
+    room("resolve",   Refused,  ThroughSync),
     room("stick",     Refused,  ThroughSync),
     room("logs",      Refused,  ThroughSync),
     room("config",    Refused,  ThroughSync),

@@ -1,0 +1,528 @@
+//! A `resolvers` section: names that somebody wants to know, and the questions that are asked for them.
+//!
+//! ```text
+//!          due              all name servers have failed: the other family
+//!  Idle ─────────► Asking ◄──────┐
+//!   ▲                │ ├─────────┘   `timeout retry`: the next try
+//!   └────────────────┘
+//!     an answer, or no tries are left: settled; due again after `timeout resolve`
+//! ```
+
+use crate::message::{self, Answer, Code, Kind, Wrong};
+use crate::{Name, Records};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Names of a section at once: those of servers, of services with their targets, and of rules.
+pub const MOST_NAMES: usize = 65_536;
+
+/// A section asks no more often for a name, whatever its timeouts say.
+pub const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// `hold`: how long the last good answer counts after one of another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holds {
+    /// There is no such name.
+    pub nx: Duration,
+    /// Name servers refused to answer.
+    pub refused: Duration,
+    /// Nobody answered.
+    pub timeout: Duration,
+    /// Any other.
+    pub other: Duration,
+    /// How long a good one is good for who asks next.
+    pub valid: Duration,
+    /// How long a record is kept that answers do not have any more.
+    pub obsolete: Duration,
+}
+
+/// What the file says of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Name servers.
+    pub servers: usize,
+    /// `hold`
+    pub holds: Holds,
+    /// `resolve_retries`
+    pub retries: u32,
+    /// `timeout resolve`
+    pub resolve: Duration,
+    /// `timeout retry`
+    pub retry: Duration,
+    /// `accepted_payload_size`
+    pub payload: u16,
+}
+
+impl Settings {
+    /// What holds where the file says nothing; without name servers.
+    pub const USUAL: Self = Self {
+        servers: 0,
+        holds: Holds {
+            nx: Duration::from_secs(30),
+            refused: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
+            other: Duration::from_secs(30),
+            valid: Duration::from_secs(10),
+            obsolete: Duration::ZERO,
+        },
+        retries: 3,
+        resolve: Duration::from_secs(1),
+        retry: Duration::from_secs(1),
+        payload: 512,
+    };
+}
+
+/// What asking for a name came to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing yet.
+    New,
+    /// There was an answer.
+    Valid,
+    /// There is no such name.
+    Nx,
+    /// Name servers refused.
+    Refused,
+    /// Nobody answered.
+    Timeout,
+    /// Anything else.
+    Other,
+}
+
+/// A name that somebody wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id(usize);
+
+/// What an answer is matched with beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    name: Id,
+    /// Of the round of asking.
+    round: u64,
+    /// Which name server is asked.
+    pub server: usize,
+    id: u16,
+}
+
+/// A question to be asked: from a port that nobody can guess, of one name server, whose answers alone are given back.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// For [`Section::handle_answer`].
+    pub ticket: Ticket,
+    /// What is sent.
+    pub bytes: Rc<[u8]>,
+    /// Nobody waits for the answer any more from then on.
+    pub until: Duration,
+}
+
+/// Something was found out about a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The name.
+    pub name: Id,
+    /// The name server whose answer it was; none where all have failed.
+    pub server: Option<usize>,
+}
+
+/// What becomes of bytes that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// They are not the answer: it may still come.
+    Not,
+    /// The answer did not fit: it is to be asked for over TCP, with the same ticket and bytes.
+    Truncated,
+    /// There is nothing more to wait for.
+    Over,
+}
+
+/// What came of questions to one name server, as `show resolvers` has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // names of HAProxy's
+pub struct Counters {
+    pub sent: u64,
+    pub snd_error: u64,
+    pub valid: u64,
+    pub update: u64,
+    pub cname: u64,
+    pub cname_error: u64,
+    pub any_err: u64,
+    pub nx: u64,
+    pub timeout: u64,
+    pub refused: u64,
+    pub other: u64,
+    pub invalid: u64,
+    pub too_big: u64,
+    pub truncated: u64,
+    pub outdated: u64,
+}
+
+#[derive(Debug)]
+struct Asking {
+    round: u64,
+    /// Tries after this one.
+    left: u32,
+    /// Who has answered, or failed.
+    answered: Vec<bool>,
+    /// What the last of them said.
+    failure: Status,
+}
+
+#[derive(Debug)]
+struct Known {
+    name: Name,
+    /// What is asked for first.
+    preferred: Kind,
+    /// What is asked for now, or was.
+    kind: Kind,
+    users: u32,
+    asking: Option<Asking>,
+    status: Status,
+    /// The last good answer; the beginning before there was one.
+    last_valid: Duration,
+    /// The last time that it was settled.
+    settled: Option<Duration>,
+    /// When something is to be done.
+    due: Duration,
+    records: Records,
+}
+
+/// One section at work, in the hands of one lane.
+#[derive(Debug)]
+pub struct Section {
+    settings: Settings,
+    names: Vec<Option<Known>>,
+    free: Vec<usize>,
+    by_name: HashMap<(Name, Kind), usize>,
+    due: BTreeSet<(Duration, usize)>,
+    rounds: u64,
+    asks: VecDeque<Ask>,
+    news: VecDeque<Settled>,
+    counters: Vec<Counters>,
+}
+
+impl Section {
+    /// Nothing is asked yet.
+    pub fn new(mut settings: Settings) -> Self {
+        settings.resolve = settings.resolve.max(SHORTEST_TIMEOUT);
+        settings.retry = settings.retry.max(SHORTEST_TIMEOUT);
+        Self {
+            counters: vec![Counters::default(); settings.servers],
+            settings,
+            names: Vec::new(),
+            free: Vec::new(),
+            by_name: HashMap::new(),
+            due: BTreeSet::new(),
+            rounds: 0,
+            asks: VecDeque::new(),
+            news: VecDeque::new(),
+        }
+    }
+
+    /// Somebody wants to know about a name; it is asked for from now on, once for all who want the same. None when there are
+    /// [`MOST_NAMES`].
+    pub fn want(&mut self, name: Name, kind: Kind, now: Duration) -> Option<Id> {
+        if let Some(&at) = self.by_name.get(&(name.clone(), kind)) {
+            self.known_mut(Id(at))?.users += 1;
+            return Some(Id(at));
+        }
+        if self.by_name.len() == MOST_NAMES {
+            return None;
+        }
+        let known = Known {
+            name: name.clone(),
+            preferred: kind,
+            kind,
+            users: 1,
+            asking: None,
+            status: Status::New,
+            last_valid: now,
+            settled: None,
+            due: now,
+            records: Records::default(),
+        };
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.names.push(None);
+            self.names.len() - 1
+        });
+        self.names[at] = Some(known);
+        self.by_name.insert((name, kind), at);
+        self.due.insert((now, at));
+        Some(Id(at))
+    }
+
+    /// One of those who wanted to know does not any more.
+    pub fn forget(&mut self, name: Id) {
+        let Some(known) = self.known_mut(name) else { return };
+        known.users -= 1;
+        if known.users > 0 {
+            return;
+        }
+        let key = (known.name.clone(), known.preferred);
+        let due = known.due;
+        self.by_name.remove(&key);
+        self.due.remove(&(due, name.0));
+        self.names[name.0] = None;
+        self.free.push(name.0);
+    }
+
+    /// Asks at once, unless it is asking, or what is known is still good.
+    pub fn hurry(&mut self, name: Id, now: Duration) {
+        if self.known(name).is_some_and(|known| known.asking.is_none()) && !self.is_fresh(name, now) {
+            self.set_due(name.0, now);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// It is `now`: asks what is to be asked, and gives up what nobody answered.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        while let Some(&(due, at)) = self.due.first() {
+            if due > now {
+                return;
+            }
+            self.step(at, now);
+        }
+    }
+
+    /// The next question to be asked.
+    pub fn poll_ask(&mut self) -> Option<Ask> {
+        self.asks.pop_front()
+    }
+
+    /// The next name about which something was found out.
+    pub fn poll_news(&mut self) -> Option<Settled> {
+        self.news.pop_front()
+    }
+
+    /// Bytes came from the name server that was asked.
+    pub fn handle_answer(&mut self, now: Duration, ticket: &Ticket, over_tcp: bool, bytes: &[u8]) -> Heard {
+        let Some((name, kind)) = self.waits_for(ticket) else {
+            self.counters[ticket.server].outdated += 1;
+            return Heard::Over;
+        };
+        let answer = message::read(bytes, ticket.id, &name, kind);
+        let counters = &mut self.counters[ticket.server];
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(Wrong::Id) => {
+                counters.outdated += 1;
+                return Heard::Not;
+            }
+            Err(Wrong::Garbage | Wrong::NotAnAnswer | Wrong::Question) => {
+                counters.invalid += 1;
+                return Heard::Not;
+            }
+        };
+        if answer.truncated {
+            counters.truncated += 1;
+            if !over_tcp {
+                return Heard::Truncated;
+            }
+        }
+        self.answered(now, ticket, answer);
+        Heard::Over
+    }
+
+    /// The question did not reach the name server, or its connection broke.
+    pub fn handle_failure(&mut self, ticket: &Ticket) {
+        self.counters[ticket.server].snd_error += 1;
+    }
+
+    /// What is known of a name.
+    pub fn records(&self, name: Id) -> Option<&Records> {
+        self.known(name).map(|known| &known.records)
+    }
+
+    /// The same, to take something from it.
+    pub fn records_mut(&mut self, name: Id) -> Option<&mut Records> {
+        self.known_mut(name).map(|known| &mut known.records)
+    }
+
+    /// What asking came to last.
+    pub fn status(&self, name: Id) -> Status {
+        self.known(name).map_or(Status::New, |known| known.status)
+    }
+
+    /// Whether what is known is so new that nobody has to ask (`hold valid`).
+    pub fn is_fresh(&self, name: Id, now: Duration) -> bool {
+        self.known(name).is_some_and(|known| {
+            known.status == Status::Valid
+                && known.settled.is_some_and(|then| now < then + self.settings.holds.valid)
+        })
+    }
+
+    /// Whether asking has failed for as long as the last good answer counts: nothing is known then.
+    pub fn is_lost(&self, name: Id, now: Duration) -> bool {
+        self.known(name).is_some_and(|known| {
+            let holds = &self.settings.holds;
+            let hold = match known.status {
+                Status::New | Status::Valid => return false,
+                Status::Nx => holds.nx,
+                Status::Refused => holds.refused,
+                Status::Timeout => holds.timeout,
+                Status::Other => holds.other,
+            };
+            now >= known.last_valid + hold
+        })
+    }
+
+    /// What came of the questions, by name server.
+    pub fn counters(&self) -> &[Counters] {
+        &self.counters
+    }
+
+    /// A server has another address by the answer of that name server.
+    pub fn count_update(&mut self, server: usize) {
+        if let Some(counters) = self.counters.get_mut(server) {
+            counters.update += 1;
+        }
+    }
+
+    fn known(&self, name: Id) -> Option<&Known> {
+        self.names.get(name.0)?.as_ref()
+    }
+
+    fn known_mut(&mut self, name: Id) -> Option<&mut Known> {
+        self.names.get_mut(name.0)?.as_mut()
+    }
+
+    fn set_due(&mut self, at: usize, due: Duration) {
+        let Some(known) = self.names[at].as_mut() else { return };
+        self.due.remove(&(known.due, at));
+        known.due = due;
+        self.due.insert((due, at));
+    }
+
+    /// What is asked under that ticket, as long as its answer is waited for.
+    fn waits_for(&self, ticket: &Ticket) -> Option<(Name, Kind)> {
+        let known = self.known(ticket.name)?;
+        let asking = known.asking.as_ref().filter(|asking| asking.round == ticket.round)?;
+        (!asking.answered[ticket.server]).then(|| (known.name.clone(), known.kind))
+    }
+
+    /// A name whose time has come.
+    fn step(&mut self, at: usize, now: Duration) {
+        let retries = self.settings.retries;
+        let Some(known) = self.names[at].as_mut() else { return };
+        let Some(asking) = &known.asking else {
+            known.kind = known.preferred;
+            return self.ask(at, now, retries);
+        };
+        for (answered, counters) in asking.answered.iter().zip(&mut self.counters) {
+            counters.timeout += u64::from(!answered);
+        }
+        let (left, silent, failure) = (asking.left, !asking.answered.contains(&true), asking.failure);
+        match known.kind.other_family() {
+            // Some have none of the first family, and others said nothing: so what they say of the other one counts.
+            Some(other) if !silent && known.kind == known.preferred => {
+                known.kind = other;
+                self.ask(at, now, left);
+            }
+            _ if left == 0 => {
+                let status = if silent { Status::Timeout } else { failure };
+                self.settle(at, now, None, status);
+            }
+            _ => {
+                known.kind = known.preferred;
+                self.ask(at, now, left - 1);
+            }
+        }
+    }
+
+    /// Asks all name servers, each under a number of its own.
+    fn ask(&mut self, at: usize, now: Duration, left: u32) {
+        self.rounds += 1;
+        let Some(known) = self.names[at].as_mut() else { return };
+        let until = now + self.settings.retry;
+        let round = self.rounds;
+        known.asking = Some(Asking {
+            round,
+            left,
+            answered: vec![false; self.settings.servers],
+            failure: Status::Timeout,
+        });
+        for server in 0..self.settings.servers {
+            let id = rand::random();
+            let bytes = message::query(id, &known.name, known.kind, self.settings.payload).into();
+            self.counters[server].sent += 1;
+            self.asks.push_back(Ask { ticket: Ticket { name: Id(at), round, server, id }, bytes, until });
+        }
+        self.set_due(at, until);
+    }
+
+    /// The answer of one name server. A good one is enough; others count when all have answered.
+    fn answered(&mut self, now: Duration, ticket: &Ticket, answer: Answer) {
+        let counters = &mut self.counters[ticket.server];
+        counters.cname += u64::from(answer.aliases);
+        let failure = match answer.code {
+            _ if answer.truncated => Status::Other, // cut over TCP, too
+            Code::Found => {
+                counters.valid += 1;
+                let Some(known) = self.known_mut(ticket.name) else { return };
+                known.last_valid = now;
+                let obsolete = self.settings.holds.obsolete;
+                if let Some(known) = self.known_mut(ticket.name) {
+                    known.records.merge(answer.items, now, obsolete);
+                }
+                return self.settle(ticket.name.0, now, Some(ticket.server), Status::Valid);
+            }
+            Code::NoName => {
+                counters.nx += 1;
+                Status::Nx
+            }
+            Code::NoRecord => {
+                counters.any_err += 1;
+                Status::Other
+            }
+            Code::NoAlias => {
+                counters.cname_error += 1;
+                Status::Other
+            }
+            Code::Refused => {
+                counters.refused += 1;
+                Status::Refused
+            }
+            Code::Failed => {
+                counters.other += 1;
+                Status::Other
+            }
+        };
+        let Some(known) = self.known_mut(ticket.name) else { return };
+        let Some(asking) = &mut known.asking else { return };
+        asking.answered[ticket.server] = true;
+        asking.failure = failure;
+        if asking.answered.contains(&false) {
+            return;
+        }
+        let left = asking.left;
+        match known.kind.other_family() {
+            Some(other) if known.kind == known.preferred => {
+                known.kind = other;
+                self.ask(ticket.name.0, now, left);
+            }
+            // SRV has no other family; tries are what it has left, too.
+            _ if left == 0 => self.settle(ticket.name.0, now, None, failure),
+            _ => {} // the next try comes in its time
+        }
+    }
+
+    /// That is it, for now.
+    fn settle(&mut self, at: usize, now: Duration, server: Option<usize>, status: Status) {
+        let due = now + self.settings.resolve;
+        let Some(known) = self.names[at].as_mut() else { return };
+        known.asking = None;
+        known.status = status;
+        known.settled = Some(now);
+        self.set_due(at, due);
+        if self.is_lost(Id(at), now)
+            && let Some(known) = self.names[at].as_mut()
+        {
+            known.records.clear();
+        }
+        self.news.push_back(Settled { name: Id(at), server });
+    }
+}

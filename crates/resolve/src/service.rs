@@ -1,0 +1,108 @@
+//! Which servers of a template stand for which servers of a service.
+
+use crate::{Name, Service};
+use std::collections::HashMap;
+
+/// Whom a server of a template stands for: a name and a port.
+pub type Seat = Option<(Name, u16)>;
+
+/// What changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// The server of that place stands for nobody any more.
+    Leave(usize),
+    /// It stands for this one now.
+    Take(usize, Service),
+    /// It stands for the same, whose weight and address may be others.
+    Stay(usize, Service),
+}
+
+/// A weight of an SRV record, 0 to 65,535, as a server has it: 1 to 256.
+pub fn weight(of_record: u16) -> u16 {
+    of_record / 256 + 1
+}
+
+/// What the servers of a template, `taken` by those that they stand for, do when the service has these: those who are gone leave, those who stay keep
+/// their places, and the new ones take the first that are free, as long as there are some.
+pub fn seats(taken: &[Seat], services: &[Service]) -> Vec<Move> {
+    let wanted: HashMap<(&Name, u16), &Service> =
+        services.iter().map(|service| ((&service.target, service.port), service)).collect();
+    let mut moves = Vec::new();
+    let mut seated = std::collections::HashSet::new();
+    let mut free = Vec::new();
+    for (place, seat) in taken.iter().enumerate() {
+        match seat {
+            None => free.push(place),
+            Some((name, port)) => match wanted.get(&(name, *port)) {
+                Some(service) if seated.insert((name, *port)) => {
+                    moves.push(Move::Stay(place, (*service).clone()))
+                }
+                _ => {
+                    moves.push(Move::Leave(place));
+                    free.push(place);
+                }
+            },
+        }
+    }
+    let mut free = free.into_iter();
+    for service in services {
+        if !seated.insert((&service.target, service.port)) {
+            continue;
+        }
+        let Some(place) = free.next() else { break };
+        moves.push(Move::Take(place, service.clone()));
+    }
+    moves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn weights_of_records_become_weights_of_servers() {
+        for (record, own) in [(0, 1), (1, 1), (255, 1), (256, 2), (512, 3), (32_768, 129), (65_535, 256)] {
+            assert_eq!(weight(record), own, "{record}");
+        }
+    }
+
+    fn service(number: u8) -> Service {
+        let target = Name::parse(&format!("s{}.test", number / 2)).unwrap();
+        Service { target, port: 80 + u16::from(number % 2), weight: 0, priority: 0, address: None }
+    }
+
+    proptest! {
+        #[test]
+        fn each_service_has_one_place_as_long_as_there_are_some(
+            answers in prop::collection::vec(prop::collection::vec(0_u8..12, 0..12), 1..8),
+            places in 0_usize..8,
+        ) {
+            let mut taken: Vec<Seat> = vec![None; places];
+            for answer in answers {
+                let services: Vec<Service> = answer.iter().map(|&number| service(number)).collect();
+                let before = taken.clone();
+                for step in seats(&taken, &services) {
+                    match step {
+                        Move::Leave(place) => taken[place] = None,
+                        Move::Take(place, service) => {
+                            prop_assert!(taken[place].is_none());
+                            taken[place] = Some((service.target, service.port));
+                        }
+                        Move::Stay(place, service) => prop_assert_eq!(&taken[place], &Some((service.target, service.port))),
+                    }
+                }
+                let mut distinct = answer.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                let seated: std::collections::HashSet<_> = taken.iter().flatten().collect();
+                prop_assert_eq!(taken.iter().flatten().count(), seated.len());
+                prop_assert_eq!(seated.len(), distinct.len().min(places));
+                for (was, is) in before.iter().zip(&taken) {
+                    let stays = was.as_ref().is_some_and(|was| services.iter().any(|one| (&one.target, one.port) == (&was.0, was.1)));
+                    prop_assert!(!stays || was == is);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Who is asked when, and what follows from what they say.
+
+#![allow(clippy::unwrap_used)] // helpers of tests
+
+mod common;
+
+use common::{Message, a, id_of, srv};
+use manylane_resolve::{Ask, Entry, Heard, Holds, Id, Item, Kind, Name, Section, Settings, Settled, Status};
+use std::time::Duration;
+
+const NAME: &str = "www.example.test";
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn section(servers: usize) -> Section {
+    let holds = Holds {
+        nx: ms(5000),
+        refused: ms(6000),
+        timeout: ms(7000),
+        other: ms(8000),
+        valid: ms(3000),
+        obsolete: ms(0),
+    };
+    Section::new(Settings { servers, holds, retries: 1, resolve: ms(10_000), retry: ms(1000), payload: 512 })
+}
+
+fn want(section: &mut Section, kind: Kind) -> Id {
+    section.want(Name::parse(NAME).unwrap(), kind, ms(0)).unwrap()
+}
+
+/// The family that a question is about.
+fn kind(ask: &Ask) -> Kind {
+    let at = ask.bytes.len() - 11 - 3;
+    match ask.bytes[at] {
+        1 => Kind::A,
+        28 => Kind::Aaaa,
+        33 => Kind::Srv,
+        other => panic!("{other}"),
+    }
+}
+
+fn asks(section: &mut Section) -> Vec<Ask> {
+    std::iter::from_fn(|| section.poll_ask()).collect()
+}
+
+fn answer(section: &mut Section, now: u64, ask: &Ask, message: impl FnOnce(Message) -> Message) -> Heard {
+    let message = message(Message::to(id_of(&ask.bytes), NAME, kind(ask), vec![]));
+    section.handle_answer(ms(now), &ask.ticket, false, &message.bytes())
+}
+
+fn with(address: &'static str) -> impl FnOnce(Message) -> Message {
+    move |message| Message { answers: vec![a(NAME, address)], ..message }
+}
+
+fn known(section: &Section, name: Id) -> Vec<String> {
+    let shown = |entry: &Entry| match &entry.item {
+        Item::Address(address) => address.to_string(),
+        Item::Service(service) => format!("{}:{}", service.target, service.port),
+    };
+    section.records(name).unwrap().iter().map(shown).collect()
+}
+
+#[test]
+fn the_first_good_answer_counts_and_the_name_is_asked_for_again_in_its_time() {
+    let mut section = section(2);
+    let name = want(&mut section, Kind::A);
+    section.handle_timeout(ms(0));
+    let both = asks(&mut section);
+    assert_eq!(both.iter().map(|ask| ask.ticket.server).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(answer(&mut section, 3, &both[0], |message| message.code(3)), Heard::Over);
+    assert_eq!((section.poll_news(), section.status(name)), (None, Status::New), "the other one may know it");
+    assert_eq!(answer(&mut section, 5, &both[1], with("192.0.2.1")), Heard::Over);
+    assert_eq!(section.poll_news(), Some(Settled { name, server: Some(1) }));
+    assert_eq!((section.status(name), known(&section, name)), (Status::Valid, vec!["192.0.2.1".into()]));
+    assert_eq!(section.next_timeout(), Some(ms(10_005)));
+    assert!(section.is_fresh(name, ms(3004)) && !section.is_fresh(name, ms(3005)));
+    // What comes later is not looked at.
+    assert_eq!(answer(&mut section, 6, &both[1], with("192.0.2.6")), Heard::Over);
+    assert_eq!((known(&section, name), section.counters()[1].outdated), (vec!["192.0.2.1".into()], 1));
+    section.handle_timeout(ms(10_005));
+    assert_eq!(asks(&mut section).len(), 2);
+    assert_eq!(section.counters()[0].nx, 1);
+}
+
+#[test]
+fn both_families_are_tried_and_then_as_often_as_the_file_says() {
+    let mut section = section(1);
+    let name = want(&mut section, Kind::Aaaa);
+    let mut seen = Vec::new();
+    let mut now = 0;
+    while section.poll_news().is_none() {
+        section.handle_timeout(ms(now));
+        while let Some(ask) = section.poll_ask() {
+            seen.push((now, kind(&ask)));
+            answer(&mut section, now, &ask, |message| message.code(3));
+        }
+        now += 1000;
+    }
+    assert_eq!(seen, [(0, Kind::Aaaa), (0, Kind::A), (1000, Kind::Aaaa), (1000, Kind::A)]);
+    assert_eq!(section.status(name), Status::Nx);
+    assert_eq!(section.next_timeout(), Some(ms(11_000)));
+}
+
+#[test]
+fn silence_is_tried_again_in_the_first_family_and_then_given_up() {
+    let mut section = section(2);
+    let name = want(&mut section, Kind::Aaaa);
+    let mut seen = Vec::new();
+    for now in [0, 1000, 2000] {
+        section.handle_timeout(ms(now));
+        seen.extend(asks(&mut section).iter().map(|ask| (now, ask.ticket.server, kind(ask))));
+    }
+    assert_eq!(seen, [(0, 0, Kind::Aaaa), (0, 1, Kind::Aaaa), (1000, 0, Kind::Aaaa), (1000, 1, Kind::Aaaa)]);
+    assert_eq!(
+        (section.poll_news(), section.status(name)),
+        (Some(Settled { name, server: None }), Status::Timeout)
+    );
+    assert_eq!(section.counters()[1].timeout, 2);
+}
+
+#[test]
+fn one_that_is_silent_does_not_keep_the_other_family_from_being_asked_for() {
+    let mut section = section(2);
+    let name = want(&mut section, Kind::A);
+    section.handle_timeout(ms(0));
+    let both = asks(&mut section);
+    answer(&mut section, 1, &both[0], |message| message); // nothing of the kind
+    section.handle_timeout(ms(1000));
+    let both = asks(&mut section);
+    assert_eq!(both.iter().map(kind).collect::<Vec<_>>(), [Kind::Aaaa, Kind::Aaaa]);
+    answer(&mut section, 1001, &both[0], with("2001:db8::1"));
+    assert_eq!((section.status(name), known(&section, name)), (Status::Valid, vec!["2001:db8::1".into()]));
+}
+
+/// R-G9: the errors of SRV queries have their own way: no other family, and their tries.
+#[test]
+fn services_have_one_family_and_the_same_tries() {
+    let mut section = section(1);
+    let name = want(&mut section, Kind::Srv);
+    for now in [0, 1000] {
+        section.handle_timeout(ms(now));
+        let all = asks(&mut section);
+        assert_eq!(all.iter().map(kind).collect::<Vec<_>>(), [Kind::Srv], "{now}");
+        assert_eq!(section.poll_news(), None);
+        answer(&mut section, now, &all[0], |message| message.code(3));
+    }
+    assert_eq!(
+        (section.poll_news(), section.status(name)),
+        (Some(Settled { name, server: None }), Status::Nx)
+    );
+    assert_eq!(section.next_timeout(), Some(ms(11_000)));
+}
+
+#[test]
+fn records_hold_after_errors_for_as_long_as_their_kind_says() {
+    for (code, status, hold) in [(3, Status::Nx, 5000), (5, Status::Refused, 6000), (2, Status::Other, 8000)]
+    {
+        let mut section = section(1);
+        let name = want(&mut section, Kind::Srv);
+        section.handle_timeout(ms(0));
+        let first = asks(&mut section).remove(0);
+        let records = |message| Message { answers: vec![srv(NAME, 1, 80, "a.test")], ..message };
+        answer(&mut section, 0, &first, records);
+        section.poll_news().unwrap();
+        section.hurry(name, ms(2999)); // fresh: nobody asks
+        assert_eq!(section.next_timeout(), Some(ms(10_000)));
+        section.hurry(name, ms(3000));
+        let mut now = 3000;
+        while section.poll_news().is_none() {
+            section.handle_timeout(ms(now));
+            for ask in asks(&mut section) {
+                answer(&mut section, now, &ask, |message| message.code(code));
+            }
+            now += 500;
+        }
+        assert_eq!(section.status(name), status);
+        assert_eq!(known(&section, name), ["a.test:80"], "it was known at 0, and it is 4000");
+        assert!(!section.is_lost(name, ms(hold - 1)) && section.is_lost(name, ms(hold)), "{status:?}");
+        section.hurry(name, ms(hold));
+        while section.poll_news().is_none() {
+            section.handle_timeout(ms(hold + now));
+            for ask in asks(&mut section) {
+                answer(&mut section, hold + now, &ask, |message| message.code(code));
+            }
+            now += 500;
+        }
+        assert!(known(&section, name).is_empty(), "{status:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_cut_is_asked_for_over_tcp_and_lies_are_waited_past() {
+    let mut section = section(1);
+    let name = want(&mut section, Kind::A);
+    section.handle_timeout(ms(0));
+    let ask = asks(&mut section).remove(0);
+    let now = ms(1);
+    assert_eq!(section.handle_answer(now, &ask.ticket, false, b"garbage"), Heard::Not);
+    assert_eq!(
+        section.handle_answer(now, &ask.ticket, false, &ask.bytes),
+        Heard::Not,
+        "its own question is no answer"
+    );
+    assert_eq!(
+        answer(&mut section, 1, &ask, |message| Message { id: message.id ^ 1, ..message }),
+        Heard::Not
+    );
+    let other = |message: Message| Message { question: ("other.test".into(), 1, 1), ..message };
+    assert_eq!(answer(&mut section, 1, &ask, other), Heard::Not);
+    assert_eq!(
+        answer(&mut section, 1, &ask, |message| Message { flags: 0x8380, ..message }),
+        Heard::Truncated
+    );
+    assert_eq!((section.poll_news(), section.poll_ask().is_none()), (None, true));
+    let whole = Message::to(id_of(&ask.bytes), NAME, Kind::A, vec![a(NAME, "192.0.2.1")]);
+    assert_eq!(section.handle_answer(now, &ask.ticket, true, &whole.bytes()), Heard::Over);
+    assert_eq!(section.poll_news(), Some(Settled { name, server: Some(0) }));
+    let counters = section.counters()[0];
+    assert_eq!((counters.invalid, counters.outdated, counters.truncated, counters.valid), (3, 1, 1, 1));
+}
+
+#[test]
+fn a_name_is_asked_for_once_for_all_and_no_more_when_nobody_wants_it() {
+    let mut section = section(1);
+    let name = want(&mut section, Kind::A);
+    assert_eq!(want(&mut section, Kind::A), name);
+    let other = want(&mut section, Kind::Aaaa);
+    assert_ne!(other, name);
+    section.handle_timeout(ms(0));
+    let all = asks(&mut section);
+    assert_eq!(all.len(), 2);
+    section.forget(name);
+    assert!(section.records(name).is_some());
+    section.forget(name);
+    section.forget(other);
+    assert_eq!((section.records(name).is_none(), section.next_timeout()), (true, None));
+    // What comes now is of nobody, also when somebody else has the place.
+    let again = want(&mut section, Kind::A);
+    section.handle_timeout(ms(1));
+    for ask in &all {
+        assert_eq!(answer(&mut section, 2, ask, with("192.0.2.6")), Heard::Over);
+    }
+    assert!(known(&section, again).is_empty());
+}
+
+#[test]
+fn numbers_of_queries_are_not_in_a_row() {
+    let mut section = section(1);
+    let mut all = std::collections::HashSet::new();
+    for n in 0..100 {
+        section.want(Name::parse(&format!("n{n}.test")).unwrap(), Kind::A, ms(0)).unwrap();
+    }
+    section.handle_timeout(ms(0));
+    let ids: Vec<u16> = asks(&mut section).iter().map(|ask| id_of(&ask.bytes)).collect();
+    let steps = ids.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+    all.extend(steps);
+    assert!(all.len() > 80, "{ids:?}"); // by chance a few steps are alike; a counter has one
+}
+
+#[test]
+fn timeouts_of_zero_do_not_ask_without_end() {
+    let mut section = Section::new(Settings { servers: 1, resolve: ms(0), retry: ms(0), ..Settings::USUAL });
+    want(&mut section, Kind::A);
+    section.handle_timeout(ms(0));
+    assert_eq!(asks(&mut section).len(), 1);
+    assert!(section.next_timeout() > Some(ms(0)));
+}
