@@ -55,6 +55,8 @@ struct Contestant {
     base: bool,
     program: Program,
     samples: Vec<f64>,
+    /// Of each round, what 999 of 1,000 requests do not exceed, in microseconds.
+    slowest: Vec<f64>,
     used: Usage,
     requests: u64,
     last: Phase,
@@ -70,6 +72,8 @@ struct Figures {
     base: bool,
     median: f64,
     least: f64,
+    /// The median of the rounds' p99.9, in microseconds.
+    slowest: f64,
     user_share: f64,
     calls: Option<f64>,
     /// Instructions of a request: the program's own, and the kernel's.
@@ -118,7 +122,7 @@ fn in_folder(
         let figures = measure(arguments, scenario, &programs, &load, &sink)?;
         let host = before.max(empty_loop());
         print!("{}", table(scenario, host, &figures));
-        overview.push_str(&line(scenario, host, &figures));
+        overview.push_str(&lines(scenario, host, &figures));
     }
     println!("{overview}");
     Ok(())
@@ -172,12 +176,13 @@ fn measure(
             &folder,
         );
         let program = programs.start(kind, port, &text)?;
-        let (samples, used, last) = (Vec::new(), Usage::default(), Phase::default());
+        let (used, last) = (Usage::default(), Phase::default());
         contestants.push(Contestant {
             kind,
             base,
             program,
-            samples,
+            samples: Vec::new(),
+            slowest: Vec::new(),
             used,
             requests: 0,
             last,
@@ -251,6 +256,7 @@ fn round(
         Unit::Latency => f64::from(phase.percentile(99.0)),
         Unit::Request | Unit::Idle => used.nanos as f64 / 1e3 / requests as f64,
     });
+    contestant.slowest.push(f64::from(phase.percentile(99.9)));
     contestant.used.nanos += used.nanos;
     contestant.used.user += used.user;
     contestant.used.system += used.system;
@@ -284,13 +290,18 @@ fn calls(
 
 impl Contestant {
     fn figures(self) -> Figures {
-        let mut samples = self.samples;
-        samples.sort_by(f64::total_cmp);
+        let sorted = |mut samples: Vec<f64>| {
+            samples.sort_by(f64::total_cmp);
+            samples
+        };
+        let median = |samples: &[f64]| samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN);
+        let (samples, slowest) = (sorted(self.samples), sorted(self.slowest));
         Figures {
             kind: self.kind,
             base: self.base,
-            median: samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN),
+            median: median(&samples),
             least: samples.first().copied().unwrap_or(f64::NAN),
+            slowest: median(&slowest),
             user_share: self.used.user_share(),
             calls: self.calls,
             instructions: self.instructions,
@@ -299,22 +310,25 @@ impl Contestant {
     }
 }
 
-/// How one of ours stands: its ratio, what it may be at most, and with whom it was compared.
-fn verdict(scenario: &Scenario, all: &[Figures], ours: &Figures) -> Option<(f64, f64, String)> {
+/// How one of ours stands in what `of` tells: its ratio, what it may be at most, and with whom it was compared.
+fn verdict(
+    scenario: &Scenario,
+    all: &[Figures],
+    ours: &Figures,
+    of: fn(&Figures) -> f64,
+) -> Option<(f64, f64, String)> {
     let find =
         |kind: Kind, base: bool| all.iter().find(|figures| figures.kind == kind && figures.base == base);
     match scenario.target {
         Target::Peers(epoll, uring) => {
             let peers = all.iter().filter(|figures| !figures.kind.is_ours());
-            let best = peers.min_by(|a, b| a.median.total_cmp(&b.median))?;
+            let best = peers.min_by(|a, b| of(a).total_cmp(&of(b)))?;
             let most = if ours.kind == Kind::Uring { uring } else { epoll };
-            Some((ours.median / best.median, most, best.kind.to_string()))
+            Some((of(ours) / of(best), most, best.kind.to_string()))
         }
-        Target::Own(most) => {
-            Some((ours.median / find(ours.kind, true)?.median, most, "ours without".to_string()))
-        }
+        Target::Own(most) => Some((of(ours) / of(find(ours.kind, true)?), most, "ours without".to_string())),
         Target::Hop(most) => {
-            let hop = |kind| Some(find(kind, false)?.median - find(kind, true)?.median);
+            let hop = |kind| Some(of(find(kind, false)?) - of(find(kind, true)?));
             Some((hop(ours.kind)? / hop(Kind::Haproxy)?, most, "haproxy's hop".to_string()))
         }
     }
@@ -349,6 +363,9 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
                 last.percentile(99.9)
             );
         }
+        if scenario.unit == Unit::Latency {
+            let _ = write!(text, "  median of p99.9 {:.0}", figures.slowest);
+        }
         if let Some(calls) = figures.calls {
             let _ = write!(text, "  calls {calls:.2}");
         }
@@ -357,7 +374,7 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
         }
         if figures.kind.is_ours()
             && !figures.base
-            && let Some((ratio, most, whom)) = verdict(scenario, all, figures)
+            && let Some((ratio, most, whom)) = verdict(scenario, all, figures, MEDIAN)
         {
             let _ = write!(text, "  {ratio:.2} of {whom}, at most {most}: {}", met(ratio, most));
         }
@@ -366,20 +383,32 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
     text
 }
 
-/// A line of the overview.
-fn line(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
+/// What most rows are about, and what the one with a fixed rate is about, too.
+const MEDIAN: fn(&Figures) -> f64 = |figures| figures.median;
+const SLOWEST: fn(&Figures) -> f64 = |figures| figures.slowest;
+
+/// The lines of the overview.
+fn lines(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
+    let first = line(scenario, scenario.words, host, all, MEDIAN);
+    if scenario.unit != Unit::Latency {
+        return first;
+    }
+    first + &line(scenario, "the same, p99.9", host, all, SLOWEST)
+}
+
+fn line(scenario: &Scenario, words: &str, host: f64, all: &[Figures], of: fn(&Figures) -> f64) -> String {
     let find = |kind| all.iter().find(|figures| figures.kind == kind && !figures.base);
-    let mut text = format!("| {} | {host:.2} |", scenario.words);
+    let mut text = format!("| {words} | {host:.2} |");
     for kind in [Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring] {
-        let _ = match find(kind) {
-            Some(figures) if figures.median >= 100.0 => write!(text, " {:.0} |", figures.median),
-            Some(figures) if figures.median >= 1.0 => write!(text, " {:.1} |", figures.median),
-            Some(figures) => write!(text, " {:.3} |", figures.median),
+        let _ = match find(kind).map(of) {
+            Some(figure) if figure >= 100.0 => write!(text, " {figure:.0} |"),
+            Some(figure) if figure >= 1.0 => write!(text, " {figure:.1} |"),
+            Some(figure) => write!(text, " {figure:.3} |"),
             None => write!(text, " – |"),
         };
     }
     for kind in [Kind::Epoll, Kind::Uring] {
-        let _ = match find(kind).and_then(|ours| verdict(scenario, all, ours)) {
+        let _ = match find(kind).and_then(|ours| verdict(scenario, all, ours, of)) {
             Some((ratio, most, whom)) => {
                 write!(text, " {ratio:.2} of {whom}, at most {most}: {} |", met(ratio, most))
             }
@@ -422,7 +451,17 @@ mod tests {
 
     fn figures(kind: Kind, base: bool, median: f64) -> Figures {
         let last = Phase::default();
-        Figures { kind, base, median, least: median, user_share: 0.5, calls: None, instructions: None, last }
+        Figures {
+            kind,
+            base,
+            median,
+            least: median,
+            slowest: 2.0 * median,
+            user_share: 0.5,
+            calls: None,
+            instructions: None,
+            last,
+        }
     }
 
     #[test]
@@ -434,16 +473,17 @@ mod tests {
             figures(Kind::Epoll, true, 10.0),
             figures(Kind::Epoll, false, 12.0),
         ];
-        let (ratio, most, _) = verdict(find("hop"), &all, &all[3]).expect("both are there");
+        let (ratio, most, _) = verdict(find("hop"), &all, &all[3], MEDIAN).expect("both are there");
         assert_eq!((ratio, met(ratio, most)), (0.2, "met"));
-        let (ratio, most, _) = verdict(find("log"), &all, &all[3]).expect("both are there");
+        let (ratio, most, _) = verdict(find("log"), &all, &all[3], MEDIAN).expect("both are there");
         assert_eq!((ratio, met(ratio, most)), (1.2, "MISSED"));
         let all = [
             figures(Kind::Nginx, false, 12.0),
             figures(Kind::Haproxy, false, 10.0),
             figures(Kind::Uring, false, 6.0),
         ];
-        let (ratio, most, whom) = verdict(find("keep-alive"), &all, &all[2]).expect("there are peers");
+        let (ratio, most, whom) =
+            verdict(find("keep-alive"), &all, &all[2], MEDIAN).expect("there are peers");
         assert_eq!((ratio, most, whom.as_str()), (0.6, 0.6, "haproxy"));
     }
 

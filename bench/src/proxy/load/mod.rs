@@ -13,6 +13,9 @@ use client::{Client, Progress};
 use origin::Served;
 use rustix::event::epoll;
 use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -188,12 +191,15 @@ const BELL: u64 = 0;
 const LISTENER: u64 = 1;
 const CLIENT: u64 = 2;
 const SERVED: u64 = 3;
+const TIMER: u64 = 4;
 
 /// One thread of the load.
 struct Worker {
     epoll: OwnedFd,
     listener: TcpListener,
     bell: OwnedFd,
+    /// When the next request is due. `epoll_pwait` waits for full milliseconds, eight requests long.
+    timer: OwnedFd,
     inbox: Receiver<Order>,
     outbox: Sender<Report>,
     served: Vec<Option<Served>>,
@@ -232,10 +238,15 @@ impl Worker {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER << 32), epoll::EventFlags::IN)?;
         epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL << 32), epoll::EventFlags::IN)?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        // Edge-triggered, so that nobody has to read it back.
+        let once = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER << 32), once)?;
         Ok(Self {
             epoll,
             listener,
             bell,
+            timer,
             inbox,
             outbox,
             served: Vec::new(),
@@ -264,6 +275,7 @@ impl Worker {
                     CLIENT => self.client(index),
                     SERVED => self.serve(index),
                     LISTENER => self.accept(),
+                    TIMER => Ok(()), // below
                     _ => match self.orders() {
                         Ok(true) => Ok(()),
                         Ok(false) => return, // nobody gives orders any more
@@ -280,14 +292,21 @@ impl Worker {
         }
     }
 
-    /// Until the next request is due.
+    /// How long to wait for events. The timer is one of them when a request will be due.
     fn pause(&self) -> Option<Timespec> {
         let phase = self.phase.as_ref().filter(|phase| matches!(phase.pace, Pace::Rate(_)))?;
         if phase.idle.is_empty() {
             return None;
         }
         let time = phase.due.saturating_duration_since(Instant::now());
-        Some(Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) }) // there are many a second
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let until = Itimerspec {
+            it_interval: zero,
+            it_value: Timespec { tv_nsec: i64::from(time.subsec_nanos()), ..zero },
+        };
+        let armed =
+            !time.is_zero() && timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &until).is_ok();
+        (!armed).then_some(zero) // there are many a second
     }
 
     fn orders(&mut self) -> Result<bool, String> {
