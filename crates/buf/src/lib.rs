@@ -9,6 +9,7 @@ mod error;
 mod external;
 mod header;
 mod parcel;
+pub mod scan;
 mod segment;
 mod store;
 

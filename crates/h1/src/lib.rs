@@ -8,7 +8,6 @@ mod limits;
 mod lines;
 mod message;
 mod parse;
-mod scan;
 mod write;
 
 pub use body::{BodyReader, From, Progress};

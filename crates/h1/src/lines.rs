@@ -4,7 +4,7 @@
 
 use crate::error::Problem;
 use crate::limits::Limits;
-use crate::scan;
+use manylane_buf::scan;
 use manylane_http::{FieldLine, Fields, Known, Method, PushError, RequestLine, StatusLine, Version, syntax};
 
 /// A problem and where it is.
@@ -62,13 +62,12 @@ pub(crate) fn request_line(bytes: &[u8], limits: &Limits) -> Lines<RequestLine> 
         Some(_) => return Err((control_or(bytes, at, Problem::BadMethod), at)),
     }
     let start = at;
-    let rest = &bytes[at..];
-    let end = if limits.relaxed {
-        rest.iter().position(|&byte| byte <= b' ' || byte == 0x7f)
+    at = if limits.relaxed {
+        let end = bytes[at..].iter().position(|&byte| byte <= b' ' || byte == 0x7f);
+        end.map_or(bytes.len(), |n| at + n)
     } else {
-        rest.iter().position(|&byte| !syntax::is_target_byte(byte))
+        scan::target_end(bytes, at)
     };
-    at = end.map_or(bytes.len(), |n| at + n);
     let target = start..at;
     match bytes.get(at..) {
         Some([b' ', ..]) if !target.is_empty() => at += 1,
@@ -282,13 +281,15 @@ pub(crate) fn fields(
     mut see: impl FnMut(Known, &[u8], usize) -> Result<(), Problem>,
 ) -> Lines<usize> {
     loop {
-        match bytes.get(at..) {
-            Some([b'\r', b'\n', ..]) => return Ok(Some(at + 2)),
-            Some([b'\r'] | []) | None => return Ok(None),
-            Some([b'\r', ..]) => return Err((Problem::BareCr, at)),
-            Some([b'\n', ..]) => return Err((Problem::BareLf, at)),
-            Some([b' ' | b'\t', ..]) => return Err((Problem::Folded, at)),
-            Some(_) => {}
+        if bytes.get(at).is_none_or(|&byte| byte <= b' ') {
+            match bytes.get(at..) {
+                Some([b'\r', b'\n', ..]) => return Ok(Some(at + 2)),
+                Some([b'\r'] | []) | None => return Ok(None),
+                Some([b'\r', ..]) => return Err((Problem::BareCr, at)),
+                Some([b'\n', ..]) => return Err((Problem::BareLf, at)),
+                Some([b' ' | b'\t', ..]) => return Err((Problem::Folded, at)),
+                Some(_) => {} // no name begins with it
+            }
         }
         let colon = scan::find(bytes, at, b':');
         let name = &bytes[at..colon];

@@ -9,8 +9,7 @@ use crate::error::{Error, Problem};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
 use crate::message::{Asked, Body, Connection, Seen};
-use crate::scan;
-use manylane_buf::{Chain, External, MAX_CLUSTER, Segment};
+use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
 use manylane_http::{Fields, Head, Known, MAX_HEAD, RequestLine, StatusLine, Version};
 
 /// A request's head, and what it says about what follows.
