@@ -1,7 +1,8 @@
 //! `cpu-policy` and `cpu-set`: processors by how they are built, after what the system tells under `/sys/devices/system`.
 //!
 //! `cpu-set` leaves some of those that the process may use, and `cpu-policy` says how lanes are spread over what is left. Of HAProxy's policies
-//! those are refused that go by clusters, of which few systems tell, and `resource`, which asks for less than there is.
+//! those that go by clusters take for one what shares a cache and is equally fast: few systems tell of others. Rules of `cpu-set` by cores and by clusters are
+//! refused: what their numbers are is nowhere told.
 
 use super::cpu_map::{CpuMap, Numbers};
 use manylane_config::lex::Word;
@@ -23,6 +24,10 @@ enum Policy {
     Efficiency,
     /// So many groups of processors that share a cache together: each lane runs on those of one.
     Caches(usize),
+    /// The same of those that are equally fast, too.
+    Clusters(usize),
+    /// On the slowest of these, and of equally slow ones on the smallest.
+    Resource,
 }
 
 const POLICIES: &[(&str, Policy)] = &[
@@ -34,15 +39,11 @@ const POLICIES: &[(&str, Policy)] = &[
     ("group-by-2-ccx", Policy::Caches(2)),
     ("group-by-3-ccx", Policy::Caches(3)),
     ("group-by-4-ccx", Policy::Caches(4)),
-];
-
-/// Policies of HAProxy that are not here.
-const NO_POLICIES: &[&str] = &[
-    "resource",
-    "group-by-cluster",
-    "group-by-2-clusters",
-    "group-by-3-clusters",
-    "group-by-4-clusters",
+    ("group-by-cluster", Policy::Clusters(1)),
+    ("group-by-2-clusters", Policy::Clusters(2)),
+    ("group-by-3-clusters", Policy::Clusters(3)),
+    ("group-by-4-clusters", Policy::Clusters(4)),
+    ("resource", Policy::Resource),
 ];
 
 /// What numbers of a rule are of.
@@ -57,6 +58,8 @@ enum Of {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     policy: Policy,
+    /// `threads-per-core 1`
+    one_of_core: bool,
     /// `cpu-set`, in order: whether those with these numbers go, or all others.
     rules: Vec<(Of, bool, Vec<usize>)>,
 }
@@ -71,14 +74,20 @@ impl Choice {
         let known = POLICIES.iter().map(|(name, _)| *name);
         match POLICIES.iter().find(|(known, _)| *name == **known) {
             Some((_, policy)) => self.policy = *policy,
-            None if NO_POLICIES.iter().any(|known| *name == **known) => {
-                return wrong(name, format!("is a policy of HAProxy that is refused; there are {}", known.collect::<Vec<_>>().join(", ")));
-            }
             None => return wrong(name, format!("is none of {}", known.collect::<Vec<_>>().join(", "))),
         }
         match more {
             [] => Ok(()),
-            [option, ..] => wrong(option, "is not read; use 'cpu-set only-thread 0' for one lane of each core".into()),
+            [option] if *option == *"threads-per-core" => wrong(option, "expects 'auto', or 1 for one processor of each core".into()),
+            [option, number, rest @ ..] if *option == *"threads-per-core" => {
+                self.one_of_core = *number == *"1";
+                match rest {
+                    _ if !self.one_of_core && *number != *"auto" => wrong(number, "is neither 'auto' nor 1".into()),
+                    [] => Ok(()),
+                    [more, ..] => wrong(more, "is not read behind 'threads-per-core'".into()),
+                }
+            }
+            [option, ..] => wrong(option, "is not read; there is 'threads-per-core'".into()),
         }
     }
 
@@ -131,11 +140,14 @@ impl Choice {
             };
             places.retain(|place| numbers.contains(&number(place)) != *drops);
         }
+        if self.one_of_core {
+            places.retain(|place| place.thread == 0);
+        }
         let fastest = places.iter().map(|place| place.capacity).max().unwrap_or(0);
         // Processors of one kind differ a little where their frequency is all that is told.
         let is_fast = |place: &Place| place.capacity * 5 >= fastest * 4;
         match self.policy {
-            Policy::None | Policy::Caches(_) => {}
+            Policy::None | Policy::Caches(_) | Policy::Clusters(_) | Policy::Resource => {}
             Policy::FirstNode => {
                 let first = places.iter().map(|place| place.node).min();
                 places.retain(|place| Some(place.node) == first);
@@ -147,13 +159,20 @@ impl Choice {
         if places.is_empty() {
             return CpuMap::default(); // nothing is left: as if nothing had been said
         }
-        places.sort_by_key(|place| (place.node, place.cache, place.cpu));
-        let each = match self.policy {
-            Policy::Caches(each) => each,
-            _ => usize::MAX,
+        let (each, by_speed) = match self.policy {
+            Policy::Caches(each) => (each, false),
+            Policy::Clusters(each) => (each, true),
+            Policy::Resource => (1, true),
+            _ => (usize::MAX, false),
         };
-        let caches: Vec<&[Place]> = places.chunk_by(|a, b| (a.node, a.cache) == (b.node, b.cache)).collect();
-        let groups = caches.chunks(each.min(caches.len()));
+        let group = |place: &Place| (place.node, place.cache, by_speed && !is_fast(place));
+        places.sort_by_key(|place| (group(place), place.cpu));
+        let mut alike: Vec<&[Place]> = places.chunk_by(|a, b| group(a) == group(b)).collect();
+        if self.policy == Policy::Resource {
+            let cost = |group: &&[Place]| (is_fast(&group[0]), group.len());
+            alike = alike.into_iter().min_by_key(cost).into_iter().collect();
+        }
+        let groups = alike.chunks(each.min(alike.len()));
         let mut of_groups: Vec<Arc<[usize]>> = Vec::new();
         for group in groups {
             let cpus: Arc<[usize]> = group.iter().copied().flatten().map(|place| place.cpu).collect();
@@ -214,8 +233,38 @@ mod tests {
         let four = |n: usize| vec![all(4 * n..4 * n + 4); 4];
         assert_eq!(map("group-by-ccx", "", None), [four(0), four(1), four(2), four(3)].concat());
         assert_eq!(map("group-by-2-ccx", "", None), [vec![all(0..8); 8], vec![all(8..16); 8]].concat());
+        assert_eq!(map("group-by-2-clusters", "", None), map("group-by-2-ccx", "", None), "each cache is of one kind");
+        assert_eq!(map("group-by-cluster threads-per-core auto", "", None), map("group-by-ccx", "", None));
+        assert_eq!(map("performance threads-per-core 1", "", None), vec![vec![0, 2, 4, 6]; 4]);
+        assert_eq!(map("resource", "", None), vec![all(8..12); 4], "the first of the slow ones");
+        assert_eq!(map("resource", "drop-cpu 13", None), vec![vec![12, 14, 15]; 3], "the smallest of them");
+        assert_eq!(map("resource", "only-node 0", None), vec![all(0..4); 4], "all are alike");
         assert_eq!(map("group-by-ccx", "", Some(2)), [all(0..4), all(8..12)], "few lanes are spread over all");
         assert_eq!(map("group-by-ccx", "only-cpu 0-1", Some(3)), [vec![0, 1], vec![0, 1], vec![0, 1]]);
+    }
+
+    #[test]
+    fn a_cache_of_fast_and_slow_ones_has_two_clusters() {
+        let mixed = machine().into_iter().map(|place| Place { cache: 0, node: 0, ..place }).collect();
+        let mut choice = Choice::default();
+        choice.policy(&words("group-by-cluster")).unwrap();
+        let map = choice.of(mixed, None);
+        let lanes: Vec<_> = (0..).map_while(|lane| map.of(lane).map(<[usize]>::to_vec)).collect();
+        assert_eq!(lanes, [vec![all(0..8); 8], vec![all(8..16); 8]].concat());
+    }
+
+    #[test]
+    fn what_is_no_policy_is_refused_with_its_place() {
+        for (text, column, said) in [
+            ("fastest", 1, "'fastest' is none of none, first-usable-node"),
+            ("none threads-per-core", 1, "'threads-per-core' expects"),
+            ("none threads-per-core 2", 1, "'2' is neither"),
+            ("none threads-per-core 1 x", 1, "'x' is not read"),
+            ("none cores", 1, "'cores' is not read; there is"),
+        ] {
+            let (pos, message) = Choice::default().policy(&words(text)).unwrap_err();
+            assert!(pos.column == column && message.starts_with(said), "{text}: {message}");
+        }
     }
 
     #[test]
