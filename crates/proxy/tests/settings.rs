@@ -52,6 +52,13 @@ fn a_lane_takes_in_as_many_events_at_once_as_tune_maxpollevents_says() {
 }
 
 #[test]
+fn connections_stay_on_the_lane_that_accepts_them_where_the_file_says_so() {
+    assert!(built("").process.spreads_connections);
+    assert!(built(" tune.listener.multi-queue fair\n").process.spreads_connections);
+    assert!(!built(" tune.listener.multi-queue off\n").process.spreads_connections);
+}
+
+#[test]
 fn sockets_of_clients_and_servers_have_the_buffers_that_the_file_says() {
     let buffers = " tune.rcvbuf.client 10k\n tune.sndbuf.client 11k\n tune.notsent-lowat.client 12k\n \
         tune.rcvbuf.server 20k\n tune.sndbuf.server 21k\n tune.notsent-lowat.server 0\n";

@@ -9,6 +9,7 @@ type Row = (&'static str, &'static str, &'static str);
 const YET: &str = "it is not built yet";
 const NAMES: &str = "names are resolved at the start only";
 const DRIVER: &str = "the driver's own constant holds";
+const GLITCHES: &str = "glitches are not counted: a message that is no good HTTP/1 is refused at once";
 const PAGE: &str = "the page of counters shows only, so far";
 
 /// Refused, and why.
@@ -36,10 +37,23 @@ const IDLE: &[Row] = &[
     ("Process", "numa-cpu-mapping", "'cpu-policy first-usable-node' keeps lanes to one node"),
     ("Process", "profiling.memory", "the use of memory is always counted: see 'show pools'"),
     ("Process", "server-state-base", "no server state file is read yet"),
+    (
+        "Tuning",
+        "tune.buffers.limit",
+        "buffers of all sizes share the lanes' memory: option -m bounds that of the process",
+    ),
     ("Tuning", "tune.buffers.reserve", DRIVER),
     ("Tuning", "tune.bufsize.large", DRIVER),
     ("Tuning", "tune.bufsize.small", DRIVER),
     ("Tuning", "tune.events.max-events-at-once", DRIVER),
+    (
+        "Tuning",
+        "tune.fail-alloc",
+        "no allocation is made to fail: the tests of this program do that to itself",
+    ),
+    ("Tuning", "tune.glitches.kill.cpu-usage", GLITCHES),
+    ("Tuning", "tune.h1.be.glitches-threshold", GLITCHES),
+    ("Tuning", "tune.h1.fe.glitches-threshold", GLITCHES),
     ("Tuning", "tune.idletimer", "streams are not slowed down when they are idle"),
     ("Tuning", "tune.pattern.cache-size", "patterns are found by tables and trees that need no cache"),
     ("Tuning", "tune.rcvbuf.backend", "no datagrams are received of servers"),
@@ -62,19 +76,16 @@ const PARTLY: &[Row] = &[
         "user",
         "passwords as hashes of DES, scrypt and other methods than MD5, SHA-256, SHA-512, bcrypt and yescrypt are refused",
     ),
-    ("Process", "cpu-policy", "'resource', policies by cluster and options behind a policy are refused"),
     ("Process", "cpu-set", "rules by core and by cluster are refused"),
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
     ("Proxies", "load-server-state-from-file", "anything but 'none' is refused"),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     ("Sections", "resolvers", "such a section is refused: names are resolved at the start only"),
-    ("Server options", "namespace", "'*' is refused: the client's namespace is not known here"),
-    ("Tuning", "tune.buffers.limit", "only 0 is accepted: option -m bounds the memory of the process"),
-    ("Tuning", "tune.fail-alloc", "only 0 is accepted"),
-    ("Tuning", "tune.glitches.kill.cpu-usage", "only 0 is accepted"),
-    ("Tuning", "tune.h1.be.glitches-threshold", "only 0 is accepted"),
-    ("Tuning", "tune.h1.fe.glitches-threshold", "only 0 is accepted"),
-    ("Tuning", "tune.listener.multi-queue", "'off' is refused: connections go to the least loaded lane"),
+    (
+        "Tuning",
+        "tune.listener.multi-queue",
+        "'fair' is as 'on': connections go to the least loaded lane, and to equally loaded ones in turns",
+    ),
 ];
 
 /// A row of the table with what this list says of it.

@@ -73,6 +73,8 @@ pub struct Process {
     pub maxaccept: Option<u32>,
     /// `harden.reject-privileged-ports.tcp`
     pub reject_privileged: bool,
+    /// `tune.listener.multi-queue`: connections go to the least loaded lane, else they stay on the one that accepts them.
+    pub spreads_connections: bool,
     /// `tune.idle-pool.shared`: a lane without an idle connection asks another one.
     pub idle_shared: bool,
     /// `tune.pool-low-fd-ratio`: with more of the descriptors in use, in percent, connections are not kept.
@@ -313,7 +315,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         let message = "'warn-blocked-traffic-after' expects a time from 1 ms to 1000 ms";
         refuse.found.alert(*pos, message.to_owned());
     }
-    let tune = self::tune(tune, refuse);
+    let tune = self::tune(tune);
     let stats_sockets = self::stats_sockets(stats_sockets, global, &groups, refuse);
     let most_lanes = thread_hard_limit.map(|set| set.value as usize);
     let lanes = nbthread.map(|set| set.value as usize);
@@ -364,20 +366,20 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
 }
 
 /// `tune.*`
-fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
+fn tune(tune: &Tune) -> Process {
     let Tune {
-        buffers_limit,
+        buffers_limit: _,
         buffers_reserve: _,
         bufsize,
         bufsize_large: _,
         bufsize_small: _,
         events_max_at_once: _,
-        fail_alloc,
-        glitches_kill_cpu,
+        fail_alloc: _,
+        glitches_kill_cpu: _,
         h1_zero_copy_recv: _, // bytes are never copied
         h1_zero_copy_send: _,
-        h1_be_glitches,
-        h1_fe_glitches,
+        h1_be_glitches: _,
+        h1_fe_glitches: _,
         http_cookielen: _, // of captures
         http_logurilen,
         http_maxhdr,
@@ -417,24 +419,6 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         vars_sess,
         vars_txn,
     } = tune;
-    if let Some(Set { value: 1.., pos }) = buffers_limit {
-        refuse.keyword(*pos, "tune.buffers.limit", "buffers of all sizes share the lanes' memory; option -m bounds that of the process");
-    }
-    let yet = "it is not built yet";
-    for (set, keyword) in [
-        (fail_alloc, "tune.fail-alloc"),
-        (glitches_kill_cpu, "tune.glitches.kill.cpu-usage"),
-        (h1_be_glitches, "tune.h1.be.glitches-threshold"),
-        (h1_fe_glitches, "tune.h1.fe.glitches-threshold"),
-    ] {
-        // What asks for nothing is done.
-        if set.is_some_and(|set| set.value != 0) {
-            refuse.set(set, keyword, yet);
-        }
-    }
-    if listener_multi_queue.is_some_and(|set| set.value == "off") {
-        refuse.set(listener_multi_queue, "tune.listener.multi-queue", "connections go to the least loaded lane");
-    }
     // 0 is no bound.
     let most = |set: Option<Set<u64>>| set.map_or(0, |set| set.value as usize).checked_sub(1).map_or(usize::MAX, |n| n + 1);
     let bufsize = bufsize.map_or(BUFSIZE, |set| set.value) as usize;
@@ -449,6 +433,7 @@ fn tune(tune: &Tune, refuse: &mut Refuse<'_>) -> Process {
         }),
         bufsize,
         maxrewrite,
+        spreads_connections: listener_multi_queue.is_none_or(|set| set.value != "off"),
         idle_shared: idle_pool_shared.is_none_or(|set| set.value != "off"),
         pool_low: pool_low_fd_ratio.map_or(20, |set| set.value),
         pool_high: pool_high_fd_ratio.map_or(25, |set| set.value),

@@ -329,7 +329,10 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
         });
         for (_, socket) in own_sockets {
             let acceptor = socket.acceptor(&local.io).map_err(|error| error.to_string())?;
-            let balance = Balance::new(chosen.clone());
+            let balance = match local.generation.process.spreads_connections {
+                true => Balance::new(chosen.clone()),
+                false => Balance::new([own]),
+            };
             let task = accepting(local.clone(), acceptor, balance, listener.frontend, listener.listener, bound.clone());
             local.here().spawn(&ACCEPT, Class::Urgent, task).map_err(|error| error.to_string())?;
         }
