@@ -4,9 +4,12 @@
 
 mod common;
 
-use common::{DEFAULTS, Manylane, connect, echo, fd, listener, nobody, origin, read_all};
+use common::watch::{ask, until};
+use common::{DEFAULTS, Folder, Manylane, connect, echo, fd, listener, nobody, origin, read_all};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 /// A syslog server.
 struct Syslog(UdpSocket);
@@ -227,6 +230,94 @@ fn rules_for_connections_and_contents_log_what_is_known_by_then() {
         "b s 5 response",
     ] {
         assert_eq!(syslog.line().trim_end(), expected);
+    }
+}
+
+/// How many were served from the backend's queue while a request waited there, itself included; and which of them a rule may tell.
+#[test]
+fn a_line_tells_how_many_were_served_from_the_queue_before() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let folder = Folder::new();
+    let control = folder.0.join("cli");
+    let (go, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let server = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while matches!(stream.read(&mut bytes), Ok(1..)) {
+            gate.lock().unwrap().recv().unwrap();
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let _program = Manylane::start_ready(&format!(
+        "global\n nbthread 1\n stats socket {}\n{DEFAULTS} mode http\n log {} format raw local0\n\
+         frontend f\n bind {}\n log-format \"%sq/%bq %rc\"\n http-response set-header queue %bq\n default_backend b\n\
+         backend b\n server s {server} maxconn 1\n",
+        control.display(),
+        syslog.address(),
+        fd(&socket),
+    ));
+    let mut clients = Vec::new();
+    for waiting in 0..3 {
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        clients.push(client);
+        // It is served, or in the queue.
+        until(|| {
+            let table = ask(&control, "show stat b 2 -1");
+            let row =
+                table.lines().find(|line| line.starts_with("b,BACKEND,")).unwrap_or_default().to_owned();
+            row.starts_with(&format!("b,BACKEND,{waiting},"))
+                && row.split(',').nth(4) == Some(&(waiting + 1).to_string())
+        });
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        go.send(()).unwrap();
+        let answer = read_all(client);
+        assert!(answer.contains(&format!("\r\nqueue: {number}\r\n")), "{answer}");
+        assert_eq!(syslog.line().trim_end(), format!("0/{number} 0"));
+    }
+}
+
+/// The times of a connection's first request have that of another proxy's header, and those of the next have not.
+#[test]
+fn the_time_of_a_proxy_header_is_a_handshake() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let folder = Folder::new();
+    let control = folder.0.join("cli");
+    let _program = Manylane::start_ready(&format!(
+        "global\n stats socket {}\n{DEFAULTS} mode http\n log {} format raw local0\n\
+         listen l\n bind {} accept-proxy\n log-format \"%Th %Ti %TR %Tq %Ta %Tu %Tt\"\n server s {}\n",
+        control.display(),
+        syslog.address(),
+        fd(&socket),
+        server()
+    ));
+    let mut client = connect(address);
+    until(|| ask(&control, "show stat l 1 -1").contains("\nl,FRONTEND,,,1,"));
+    // It was accepted. Nobody sends anything, so this lasts as long as it may.
+    client.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
+    client.read_exact(&mut [0]).unwrap_err();
+    client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    client.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n").unwrap();
+    for first in [true, false] {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = [0; 43];
+        client.read_exact(&mut answer).unwrap();
+        assert!(answer.ends_with(b"hello"));
+        let line = syslog.line();
+        let times: Vec<i64> = line.split_whitespace().map(|time| time.parse().unwrap()).collect();
+        let [handshake, idle, request, until_request, active, user, total] = times[..] else {
+            panic!("{line}")
+        };
+        assert_eq!(handshake >= 39, first, "{line}");
+        assert_eq!(until_request, handshake + idle + request, "{line}");
+        // Each is cut to milliseconds by itself.
+        assert!((0..=1).contains(&(user - active - handshake)), "{line}");
+        assert!((0..=1).contains(&(total - user - idle)), "{line}");
     }
 }
 

@@ -8,6 +8,8 @@
 //!    many entries as rights that were taken and not used yet, and who has a right finds an entry.
 //! 3. Who wants to leave when all entries are claimed by others stays as an *orphan*: one of the others takes it out and finds nobody.
 //! 4. What became of a request stands in its slot: it is read under the line's lock by the one who waits, and stays until it was read.
+//! 5. Each line counts those who were taken out of it to be served, beside its first key and under its lock; so each learns how many were served
+//!    before it, as logs tell.
 //!
 //! Nothing is woken under a lock.
 //!
@@ -57,8 +59,8 @@ pub(crate) trait Claims {
 /// What became of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It may begin on this server: it counts there.
-    Granted(Index),
+    /// It may begin on this server: it counts there. With how many were served since it entered, itself included.
+    Granted(Index, u64),
     /// Its server is gone.
     Elsewhere,
 }
@@ -75,6 +77,8 @@ struct Slot<W> {
     /// Which of those who used the slot this is: entries of earlier ones are skipped.
     user: u64,
     state: State<W>,
+    /// How many had been served when it entered (rule 5).
+    entered: u64,
 }
 
 struct Line<W> {
@@ -95,6 +99,8 @@ struct Entry {
 
 struct Head<W> {
     head: AtomicU64,
+    /// Rule 5.
+    served: AtomicU64,
     line: Mutex<Line<W>>,
 }
 
@@ -153,7 +159,11 @@ impl<W: Waiter> Queue<W> {
         let line = |_| {
             let line =
                 Line { slots: Vec::new(), free: Vec::new(), order: BinaryHeap::new(), live: 0, users: 0 };
-            CachePadded::new(Head { head: AtomicU64::new(NOBODY), line: Mutex::new(&LINE, line) })
+            CachePadded::new(Head {
+                head: AtomicU64::new(NOBODY),
+                served: AtomicU64::new(0),
+                line: Mutex::new(&LINE, line),
+            })
         };
         Self { lines: (0..groups).map(line).collect() }
     }
@@ -178,10 +188,11 @@ impl<W: Waiter> Queue<W> {
     ) -> Option<Ticket> {
         let number = lane::current().index() / lanes_per_group % self.lines.len();
         let head = &self.lines[number];
+        let entered = self.served();
         let mut line = head.line.lock();
         line.users += 1;
         let user = line.users;
-        let waiting = Slot { user, state: State::Waiting(waiter) };
+        let waiting = Slot { user, state: State::Waiting(waiter), entered };
         let slot = match line.free.pop() {
             Some(slot) => {
                 line.slots[slot as usize] = waiting;
@@ -205,13 +216,19 @@ impl<W: Waiter> Queue<W> {
         None // the waiter is dropped with its slot's next use: it was never woken
     }
 
+    /// How many were taken out to be served so far (rule 5).
+    pub(crate) fn served(&self) -> u64 {
+        self.lines.iter().map(|head| head.served.load(Ordering::Relaxed)).sum()
+    }
+
     /// The key of the first of all, for comparing; it may be outdated.
     pub(crate) fn first_key(&self) -> u64 {
         self.lines.iter().map(|head| head.head.load(Ordering::SeqCst)).min().unwrap_or(NOBODY)
     }
 
-    /// Takes the first out and tells it `outcome`. For who has a right (rule 2). Gives who is to be woken; `None`: it had left (rule 3).
-    pub(crate) fn take(&self, outcome: Outcome) -> Option<W> {
+    /// Takes the first out and tells it that it may begin on a server; without one, that it must go elsewhere. For who has a right (rule 2). Gives who is to
+    /// be woken; `None`: it had left (rule 3).
+    pub(crate) fn take(&self, server: Option<Index>) -> Option<W> {
         loop {
             let first = self.lines.iter().min_by_key(|head| head.head.load(Ordering::SeqCst));
             let head = first.expect("a queue has a line");
@@ -224,8 +241,17 @@ impl<W: Waiter> Queue<W> {
             line.order.pop();
             line.live -= 1;
             let slot = &mut line.slots[entry.slot as usize];
-            let waiter = match std::mem::replace(&mut slot.state, State::Done(outcome)) {
-                State::Waiting(waiter) => Some(waiter),
+            let waiter = match std::mem::replace(&mut slot.state, State::Free) {
+                State::Waiting(waiter) => {
+                    slot.state = State::Done(match server {
+                        None => Outcome::Elsewhere,
+                        Some(index) => {
+                            head.served.store(head.served.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                            Outcome::Granted(index, self.served() - slot.entered)
+                        }
+                    });
+                    Some(waiter)
+                }
                 _ => {
                     line.free(entry.slot); // an orphan reads nothing any more
                     None

@@ -68,7 +68,7 @@ fn release_beside_waiting(any: bool) {
             // All is over, so the turn must have come.
             assert!(bell.rung(), "a wake-up was lost");
             match b.poll(ticket, bell) {
-                Turn::Granted(index) => assert_eq!(index, s),
+                Turn::Granted(index, _) => assert_eq!(index, s),
                 other => panic!("{other:?}"),
             }
             return;
@@ -141,7 +141,7 @@ fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
         b.release(s);
         leaving.join().expect("no assertion failed");
         assert!(stays.rung(), "its turn has come");
-        assert!(matches!(b.poll(ticket, stays), Turn::Granted(index) if index == s));
+        assert!(matches!(b.poll(ticket, stays), Turn::Granted(index, _) if index == s));
         b.release(s);
         all_is_back(&b, s);
     });

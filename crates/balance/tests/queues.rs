@@ -44,7 +44,7 @@ fn index(b: &Balancer<Bell>, n: usize) -> Index {
 
 fn granted(turn: Turn) -> Index {
     match turn {
-        Turn::Granted(index) => index,
+        Turn::Granted(index, _) => index,
         other => panic!("{other:?}"),
     }
 }
@@ -60,14 +60,20 @@ fn a_place_goes_to_the_first_who_waits_and_nobody_overtakes() {
     let mut tickets: Vec<Ticket> =
         bells.iter().map(|bell| b.enqueue(s, Priority::default(), NOW, bell.clone()).unwrap()).collect();
     assert_eq!((b.waiting(s), b.load(s)), (3, 4));
-    for bell in &bells {
+    for (number, bell) in (1..).zip(&bells) {
         b.release(s);
         assert_eq!(b.take(s, NOW), Err(Full), "the place was never free");
         assert_eq!(bell.rung(), 1);
-        assert_eq!(granted(b.poll(tickets.remove(0), bell.clone())), s);
+        let Turn::Granted(server, served) = b.poll(tickets.remove(0), bell.clone()) else {
+            panic!("{number}")
+        };
+        assert_eq!((server, served), (s, number), "all were there from the beginning");
     }
     b.release(s);
-    assert_eq!((b.waiting(s), b.load(s)), (0, 0));
+    assert_eq!(
+        (b.waiting(s), b.load(s), b.served_from_queue(Some(s)), b.served_from_queue(None)),
+        (0, 0, 3, 0)
+    );
     b.take(s, NOW).unwrap();
 }
 
@@ -332,7 +338,7 @@ fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
                         },
                         Err(mut ticket) => loop {
                             match b.poll(ticket, park.clone()) {
-                                Turn::Granted(server) => break server,
+                                Turn::Granted(server, _) => break server,
                                 Turn::Elsewhere => unreachable!("no server goes down"),
                                 Turn::Waiting(still) => ticket = still,
                             }
@@ -378,7 +384,7 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
     b.release(s); // to the first, who is dropped without having looked
     drop(first);
     match third.as_mut().poll(&mut context) {
-        Poll::Ready(Turn::Granted(index)) => b.release(index),
+        Poll::Ready(Turn::Granted(index, _)) => b.release(index),
         other => panic!("{other:?}"),
     }
     assert_eq!((b.load(s), b.waiting(s)), (0, 0));

@@ -158,7 +158,7 @@ fn places_are_handed_over_when_all_lanes_queue_for_one_server() {
                             loop {
                                 match b.poll(ticket, std::task::Waker::noop().clone()) {
                                     manylane_balance::Turn::Waiting(still) => ticket = still,
-                                    manylane_balance::Turn::Granted(index) => break index,
+                                    manylane_balance::Turn::Granted(index, _) => break index,
                                     manylane_balance::Turn::Elsewhere => panic!("it is up"),
                                 }
                                 relax();

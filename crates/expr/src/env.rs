@@ -69,6 +69,8 @@ pub struct ClientFacts<'a> {
     pub link_destination: Option<SocketAddr>,
     /// The frontend.
     pub frontend: ProxyFacts<'a>,
+    /// The listener: the frontend's, and its place there.
+    pub listener: Option<(ProxyId, u32)>,
     /// `id` of the `bind` line.
     pub listener_id: i64,
     /// `name` of the `bind` line; empty without.
@@ -187,8 +189,12 @@ pub enum Number {
     SrvSessRate(ServerId),
     SrvUweight(ServerId),
     SrvWeight(ServerId),
-    /// Connections of the current listener.
-    ListenerConn,
+    /// Connections of a listener, by its place in the frontend.
+    ListenerConn(ProxyId, u32),
+    /// Lines that the frontend has logged.
+    LogLines(ProxyId),
+    /// Connections of the process.
+    ProcessConn,
     /// 1 while the process ends.
     Stopping,
     /// This lane's number, from 0.

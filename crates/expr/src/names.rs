@@ -81,6 +81,10 @@ pub struct Compiler<'a> {
     pub missing: Missing,
     /// Something compiled so far looks at bytes of a body or of a TCP stream. Set here, reset by whoever wants to know.
     pub reads_data: bool,
+    /// The same of the addresses of connections to servers.
+    pub looks_at_links: bool,
+    /// The same of what a stream's log line says of its course: times, bytes, tries, its end.
+    pub looks_at_course: bool,
     /// The file and line at work, as reports name them.
     pub place: Option<(&'a [u8], u32)>,
 }
@@ -99,6 +103,8 @@ impl<'a> Compiler<'a> {
             warnings: Vec::new(),
             missing: |_, _| None,
             reads_data: false,
+            looks_at_links: false,
+            looks_at_course: false,
             place: None,
         }
     }

@@ -73,6 +73,7 @@ impl Expression {
             return Err(refused(start, "fetch", row.name, reason));
         }
         compiler.reads_data |= fetch.reads_data();
+        compiler.looks_at_links |= fetch.looks_at_link();
         let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, places: row.places };
         while text.get(end) == Some(&b',') {
             let start = end + 1;

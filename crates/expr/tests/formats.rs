@@ -26,7 +26,6 @@ fn logging() -> World {
         total: 30,
         bytes_read: 1234,
         status: 200,
-        process_connections: 4,
         frontend_connections: 3,
         backend_connections: 2,
         server_connections: 1,
@@ -40,17 +39,17 @@ fn the_lines_of_options_are_those_of_the_manual() {
     let mut world = logging();
     assert_eq!(
         world.format(HTTP_LOG, Use::Log),
-        "127.0.0.1:40000 [14/Jul/2017:02:40:01.007] f b/s1 3/1/2/5/12 200 1234 - - ---- 4/3/2/1/0 0/0 \
+        "127.0.0.1:40000 [14/Jul/2017:02:40:01.007] f b/s1 3/1/2/5/12 200 1234 - - ---- 42/3/2/1/0 0/0 \
          \"GET /a/b?x=1&y=2 HTTP/1.1\""
     );
     assert_eq!(
         world.format(TCP_LOG, Use::Log),
-        "127.0.0.1:40000 [14/Jul/2017:02:40:00.123] f b/s1 1/2/30 1234 -- 4/3/2/1/0 0/0"
+        "127.0.0.1:40000 [14/Jul/2017:02:40:00.123] f b/s1 1/2/30 1234 -- 42/3/2/1/0 0/0"
     );
     assert_eq!(
         world.format(CLF_LOG, Use::Log),
         "127.0.0.1 - - [14/Jul/2017:02:40:01 +0000] \"GET /a/b?x=1&y=2 HTTP/1.1\" 200 1234 \"\" \"\" 40000 123 \
-         \"f\" \"b\" \"s1\" 3 1 2 5 12 ---- 4 3 2 1 0 0 0 \"\" \"\" "
+         \"f\" \"b\" \"s1\" 3 1 2 5 12 ---- 42 3 2 1 0 0 0 \"\" \"\" "
     );
     assert_eq!(
         world.format(PLAIN_TCP_LOG, Use::Log),

@@ -20,6 +20,17 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Ports of a range that one connection tries. Where so many in a row are in use, the range is too small.
 pub const PORTS_TRIED: u32 = 16;
 
+/// Whom a connection is made for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Served<'a> {
+    /// Who is served, for `usesrc client` and `clientip`.
+    pub client: Option<SocketAddr>,
+    /// How its packets are marked, from the first on, where the system allows it.
+    pub packets: Packets,
+    /// The network namespace to connect from, in place of the one of the options.
+    pub namespace: Option<&'a str>,
+}
+
 /// Connects with the same options again and again, on one lane.
 #[derive(Debug)]
 pub struct Connector {
@@ -56,22 +67,21 @@ impl Connector {
         client: Option<SocketAddr>,
         deadline: Option<Time>,
     ) -> Result<Connection, SocketError> {
-        self.connect_marked(io, to, client, Packets::default(), deadline).await
+        self.connect_for(io, to, Served { client, ..Served::default() }, deadline).await
     }
 
-    /// The same; its packets are marked as `packets` says, from the first on, where the system allows it.
+    /// The same, for whom `served` says.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub async fn connect_marked(
+    pub async fn connect_for(
         &self,
         io: &Io,
         to: &Endpoint,
-        client: Option<SocketAddr>,
-        packets: Packets,
+        served: Served<'_>,
         deadline: Option<Time>,
     ) -> Result<Connection, SocketError> {
-        let attempts = self.attempts(io, to, client, packets);
+        let attempts = self.attempts(io, to, served);
         let outcome = match deadline {
             None => attempts.await,
             Some(deadline) => {
@@ -89,8 +99,7 @@ impl Connector {
         &self,
         io: &Io,
         to: &Endpoint,
-        client: Option<SocketAddr>,
-        packets: Packets,
+        served: Served<'_>,
     ) -> Result<Connection, Refused> {
         let (family, address) = match (to, to.system()?) {
             (_, Some(system)) => system,
@@ -110,8 +119,8 @@ impl Connector {
         loop {
             left -= 1;
             let attempt = async {
-                let socket = self.socket(family, client)?;
-                packets.mark(socket.as_fd());
+                let socket = self.socket(family, &served)?;
+                served.packets.mark(socket.as_fd());
                 let connected = io.connect(socket, address.clone()).await;
                 connected.map(Connection::Socket).map_err(|error| (Step::Connect, errno(error)))
             };
@@ -128,9 +137,10 @@ impl Connector {
     }
 
     /// A socket with all options, that is not connected yet.
-    fn socket(&self, family: AddressFamily, client: Option<SocketAddr>) -> Result<OwnedFd, Refused> {
+    fn socket(&self, family: AddressFamily, served: &Served<'_>) -> Result<OwnedFd, Refused> {
         let options = &self.options;
-        let socket = listen::open(family, Shape::Stream, options.namespace.as_deref())?;
+        let namespace = served.namespace.or(options.namespace.as_deref());
+        let socket = listen::open(family, Shape::Stream, namespace)?;
         let on = Options { socket: socket.as_fd(), family };
         on.packets(&options.common)?;
         on.connection(&options.common, &SERVERS)?;
@@ -147,7 +157,7 @@ impl Connector {
             on.interface(name)?;
         }
         if let Some(source) = &options.source {
-            self.source(&on, source, client)?;
+            self.source(&on, source, served.client)?;
         }
         Ok(socket)
     }

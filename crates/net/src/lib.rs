@@ -25,11 +25,11 @@ sockets! {
     mod splice;
     mod unix_file;
 
-    pub use connect::{Connector, PORTS_TRIED};
+    pub use connect::{Connector, PORTS_TRIED, Served};
     pub use connection::{Connection, Incoming, LocalStream, TransferError};
     pub use endpoint::{Endpoint, NotAnEndpoint};
     pub use error::{Purpose, SocketError, Step};
-    pub use listen::{AcceptError, Acceptor, Bound, Rest, TAKEN_AT_END, bind_datagrams, listen, listen_sharded};
+    pub use listen::{AcceptError, Acceptor, Bound, Rest, TAKEN_AT_END, bind_datagrams, is_local, listen, listen_sharded};
     pub use options::*;
     pub use serve::{Serving, Spread, SpreadReport, spread_report};
     pub use splice::{Expected, SPLICE_FROM, SplicePolicy};

@@ -13,6 +13,7 @@ use manylane_local::{Kind, Name, Socket};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A socket that listens, or that takes datagrams, of no lane yet. Dropped, it is closed, and the file of a unix socket is removed;
@@ -150,6 +151,13 @@ fn make(
     socket::bind(socket.as_fd(), &address).map_err(|errno| (Step::Bind, errno))?;
     start()?;
     Ok((socket, None))
+}
+
+/// Whether an address is one of this machine's: whether a socket could be bound to it. Three system calls.
+pub fn is_local(address: IpAddr) -> bool {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    open(family, Shape::Datagram, None)
+        .is_ok_and(|socket| socket::bind(socket.as_fd(), &SocketAddr::new(address, 0).into()).is_ok())
 }
 
 /// A new socket, in the network namespace that is named.

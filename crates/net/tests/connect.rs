@@ -9,7 +9,7 @@ use manylane_io::options::{SocketOption, congestion_control, option, reset_on_cl
 use manylane_io::{Errno, Io, socket};
 use manylane_net::{
     AcceptError, CommonOptions, ConnectOptions, Connection, Connector, Endpoint, Expected, KeepAlive,
-    ListenOptions, Packets, Present, SPLICE_FROM, SocketError, Source, SplicePolicy, Step, listen,
+    ListenOptions, Packets, Present, SPLICE_FROM, Served, SocketError, Source, SplicePolicy, Step, listen,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -83,7 +83,8 @@ fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {
         let connector = Connector::new(ConnectOptions::default());
         for to in to {
             let packets = Packets { mark: Some(7), tos: Some(0x28) };
-            let marked = connector.connect_marked(&io, &to, None, packets, None).await.unwrap();
+            let marked =
+                connector.connect_for(&io, &to, Served { packets, ..Served::default() }, None).await.unwrap();
             let marked = marked.stream().unwrap();
             let v6 = matches!(&to, Endpoint::Ip(address) if address.is_ipv6());
             let of_service = if v6 { SocketOption::TrafficClass } else { SocketOption::Tos };

@@ -10,8 +10,8 @@ use common::{Folder, assert_option, endpoint, ip, not_shown, on_lane};
 use manylane_io::options::{SocketOption, device};
 use manylane_io::socket;
 use manylane_net::{
-    CommonOptions, ConnectOptions, Connector, Endpoint, ListenOptions, Present, Source, bind_datagrams,
-    listen,
+    CommonOptions, ConnectOptions, Connector, Endpoint, ListenOptions, Present, Served, Source,
+    bind_datagrams, listen,
 };
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -177,6 +177,9 @@ fn a_socket_in_another_namespace_is_there_and_the_thread_is_not() {
         let own = socket::local_address(connection.stream().unwrap().as_fd()).unwrap();
         acceptor.accept().await.unwrap();
         assert_eq!(SocketAddr::try_from(own).unwrap().ip(), address.ip());
+        let of_client = Served { namespace: Some("other"), ..Served::default() };
+        Connector::new(ConnectOptions::default()).connect_for(&io, &to, of_client, None).await.unwrap();
+        acceptor.accept().await.unwrap();
     });
     let error =
         listen(&endpoint("127.0.0.1:1"), &ListenOptions { namespace: Some("none".into()), ..options });

@@ -45,6 +45,8 @@ counters! {
         pub internal_errors,
         /// HTTP requests.
         pub requests,
+        /// Lines that were logged.
+        pub lines,
         /// Responses with status 1xx.
         pub responses_1xx,
         /// Responses with status 2xx.

@@ -23,6 +23,8 @@ pub(crate) struct Record {
     begun: Time,
     /// How long it took until the request's head was there; none if it never was.
     pub(crate) request: Option<Duration>,
+    /// Another proxy's word before it, of the first request of a connection.
+    pub(crate) handshake: Duration,
     /// Idle before it.
     pub(crate) idle: Duration,
     pub(crate) queued: Option<Duration>,
@@ -34,6 +36,9 @@ pub(crate) struct Record {
     pub(crate) cookies: [u8; 2],
     pub(crate) retries: u32,
     pub(crate) redispatched: bool,
+    /// Served from queues while it waited there, itself included: the servers', and the backend's.
+    server_queue: u64,
+    backend_queue: u64,
     pub(crate) up: u64,
     pub(crate) down: u64,
     /// The number of the backend, and the server that was reached, or tried last.
@@ -89,6 +94,7 @@ fn send(log: &FrontendLog, facts: &Facts<'_>, level: Level, text: &[u8], structu
         time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         text,
     };
+    facts.frontend.counts.own().lines.add(1);
     for &target in &log.targets {
         facts.local.logs.log(target, &line);
     }
@@ -101,6 +107,7 @@ impl Record {
             date: session::now(),
             begun: now,
             request: None,
+            handshake: Duration::ZERO,
             idle: Duration::ZERO,
             queued: None,
             connected: None,
@@ -110,6 +117,8 @@ impl Record {
             cookies: *b"--",
             retries: 0,
             redispatched: false,
+            server_queue: 0,
+            backend_queue: 0,
             up: 0,
             down: 0,
             backend: None,
@@ -119,21 +128,25 @@ impl Record {
 
     /// What it took to get to the server.
     pub(crate) fn pains(&mut self, pains: Pains) {
-        let Pains { queued, connected, retries, redispatched } = pains;
-        self.queued = Some(queued);
-        self.connected = Some(connected);
-        self.retries = retries;
-        self.redispatched = redispatched;
+        self.queued = Some(pains.queued);
+        self.connected = Some(pains.connected);
+        self.tried(pains);
     }
 
     /// What it took to try in vain.
     pub(crate) fn not_reached(&mut self, failed: &NotReached) {
         let NotReached { ended: _, server, pains } = failed;
-        let Pains { queued, connected: _, retries, redispatched } = *pains;
-        self.queued = server.map(|_| queued);
+        self.queued = server.map(|_| pains.queued);
         self.connected = None;
+        self.tried(*pains);
+    }
+
+    fn tried(&mut self, pains: Pains) {
+        let Pains { queued: _, connected: _, retries, redispatched, server_queue, backend_queue } = pains;
         self.retries = retries;
         self.redispatched = redispatched;
+        self.server_queue += server_queue;
+        self.backend_queue += backend_queue;
     }
 
     /// Since it began.
@@ -159,16 +172,32 @@ impl Record {
         if !failed && log.only_errors {
             return;
         }
+        let level = match set {
+            LogLevel::Set(level) => level,
+            _ if failed && log.separate => Level::Err,
+            _ => Level::Info,
+        };
+        let known = LogFacts { partial: log.early, ..facts.log_facts(backend, server) };
+        self.with(facts, known, now, |log_facts| {
+            let moment = Moment { backend, server, log: Some(log_facts), ..Moment::default() };
+            say(log, facts, moment, level, &log.format);
+        });
+    }
+
+    /// Works with what log lines say of it at `now`. `known` is what they say anyway.
+    pub(crate) fn with<R>(&self, facts: &Facts<'_>, known: LogFacts<'static>, now: Time, work: impl FnOnce(&LogFacts<'_>) -> R) -> R {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let or_none = |time: Option<Duration>| time.map_or(-1, millis);
         let [cause, phase] = self.ended.letters();
         let active = now.since(self.begun);
-        let known = self.request.unwrap_or_default() + self.queued.unwrap_or_default() + self.connected.unwrap_or_default();
-        let known = known + self.response.unwrap_or_default();
-        let slots = &facts.frontend.captures;
+        let before = self.request.unwrap_or_default() + self.queued.unwrap_or_default() + self.connected.unwrap_or_default();
+        let before = before + self.response.unwrap_or_default();
+        let (slots, memory) = (&facts.frontend.captures, &facts.scopes.memory);
         let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
         let log_facts = LogFacts {
             request_date: self.date,
+            handshake: millis(self.handshake),
             idle: millis(self.idle),
             request: match (self.request, facts.frontend.mode) {
                 (None, Mode::Tcp) => 0, // there is none to wait for
@@ -177,28 +206,23 @@ impl Record {
             queue: or_none(self.queued),
             connect: or_none(self.connected),
             response: or_none(self.response),
-            data: self.response.map_or(-1, |_| millis(active.saturating_sub(known))),
+            data: self.response.map_or(-1, |_| millis(active.saturating_sub(before))),
             active: millis(active),
-            total: millis(active + self.idle),
-            user: millis(active + self.idle),
+            total: millis(active + self.idle + self.handshake),
+            user: millis(active + self.handshake),
             bytes_read: self.down,
             bytes_uploaded: self.up,
             status: self.status.map_or(-1, i64::from),
             termination: [cause, phase, self.cookies[0], self.cookies[1]],
             retries: self.retries.into(),
             redispatched: self.redispatched,
-            partial: log.early,
+            server_queue: number(self.server_queue),
+            backend_queue: number(self.backend_queue),
             request_cookie: request.get(slots.request.len()),
             response_cookie: answer.get(slots.response.len()),
-            ..facts.log_facts(backend, server)
+            ..known
         };
-        let moment = Moment { backend, server, log: Some(&log_facts), ..Moment::default() };
-        let level = match set {
-            LogLevel::Set(level) => level,
-            _ if failed && log.separate => Level::Err,
-            _ => Level::Info,
-        };
-        say(log, facts, moment, level, &log.format);
+        work(&log_facts)
     }
 
     /// Whether its line is one of an error, to `option log-separate-errors` and the like: not all was well, though answers of rules are; it took

@@ -54,8 +54,9 @@ impl std::error::Error for QueueFull {}
 /// What became of a request in a queue.
 #[derive(Debug)]
 pub enum Turn {
-    /// It may begin on this server, where it counts already: [`Balancer::release`] must follow on this lane.
-    Granted(Index),
+    /// It may begin on this server, where it counts already: [`Balancer::release`] must follow on this lane. With how many were served from the queue
+    /// since it entered, itself included.
+    Granted(Index, u64),
     /// Its server takes no requests any more: pick anew.
     Elsewhere,
     /// It still waits.
@@ -130,7 +131,7 @@ impl<W: Waiter> Balancer<W> {
         };
         match outcome {
             Some(outcome) => match self.turn(server, outcome) {
-                Turn::Granted(index) => Some(index),
+                Turn::Granted(index, _) => Some(index),
                 Turn::Elsewhere | Turn::Waiting(_) => None,
             },
             None => {
@@ -149,16 +150,21 @@ impl<W: Waiter> Balancer<W> {
     /// Counts on this lane what became of its request.
     fn turn(&self, server: Option<Index>, outcome: Outcome) -> Turn {
         match (outcome, server) {
-            (Outcome::Granted(index), Some(_)) => Turn::Granted(index), // it counted from when it entered
-            (Outcome::Granted(index), None) => {
+            (Outcome::Granted(index, served), Some(_)) => Turn::Granted(index, served), // it counted from when it entered
+            (Outcome::Granted(index, served), None) => {
                 self.core.begin(index);
-                Turn::Granted(index)
+                Turn::Granted(index, served)
             }
             (Outcome::Elsewhere, server) => {
                 server.inspect(|&index| self.core.end(index));
                 Turn::Elsewhere
             }
         }
+    }
+
+    /// Requests that were served so far from the queue of this server, or without one from that for any server.
+    pub fn served_from_queue(&self, server: Option<Index>) -> u64 {
+        self.queue_of(server).served()
     }
 
     /// Requests that wait for this server.
@@ -174,7 +180,7 @@ impl<W: Waiter> Balancer<W> {
     /// A place on `index`, which the caller holds, goes to the first of `queue`, of whom the caller has claimed one. False: that one had left,
     /// and the caller still holds the place.
     fn hand_over(&self, index: Index, queue: &Queue<W>) -> bool {
-        match queue.take(Outcome::Granted(index)) {
+        match queue.take(Some(index)) {
             Some(waiter) => {
                 waiter.wake();
                 true
@@ -272,7 +278,7 @@ impl<W: Waiter> Balancer<W> {
     /// Sends all who wait for `index` elsewhere.
     pub(super) fn dismiss(&self, index: Index) {
         while self.core.gates.of(index).dismiss() {
-            if let Some(waiter) = self.queue(index).take(Outcome::Elsewhere) {
+            if let Some(waiter) = self.queue(index).take(None) {
                 waiter.wake();
             }
         }

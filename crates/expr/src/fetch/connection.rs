@@ -2,7 +2,7 @@
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::env::Env;
+use crate::env::{Env, Number};
 use crate::error::Error;
 use crate::place::Places;
 use crate::sample::{Absent, Fetched, Type, Value, found};
@@ -32,6 +32,7 @@ pub(crate) enum Connection {
     FirstRequest,
     LastRuleFile,
     LastRuleLine,
+    ListenerConnections,
     ListenerId,
     ListenerName,
     PriorityClass,
@@ -61,6 +62,10 @@ pub(crate) enum End {
 }
 
 impl End {
+    fn is_back(self) -> bool {
+        matches!(self, Self::BackSource | Self::BackDestination)
+    }
+
     fn of(self, env: &Env<'_>) -> Option<SocketAddr> {
         match self {
             Self::Source => env.client.source,
@@ -178,6 +183,13 @@ pub(super) const ROWS: &[Row] = &[
     ),
     plain!("dst", Addr, LINK, "the address that the client connected to", C::Addr(End::Destination)),
     plain!(
+        "dst_conn",
+        Int,
+        CLIENT,
+        "connections that the listener has now, this one included",
+        C::ListenerConnections
+    ),
+    plain!(
         "dst_is_local",
         Bool,
         LINK,
@@ -259,6 +271,11 @@ fn nonempty(text: &[u8]) -> Option<&[u8]> {
 }
 
 impl Connection {
+    /// Whether it is about the connection to the server.
+    pub(super) fn looks_at_link(self) -> bool {
+        matches!(self, Self::Addr(end) | Self::Port(end) | Self::IsLocal(end) if end.is_back())
+    }
+
     pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         let (client, server, stream) = (env.client, env.server, env.stream);
         let bool = |b| found(Value::Bool(b));
@@ -289,6 +306,9 @@ impl Connection {
             Self::FirstRequest => bool(client.first_request),
             Self::LastRuleFile => some(stream.last_rule.map(|(file, _)| file)),
             Self::LastRuleLine => int(stream.last_rule.map(|(_, line)| line)),
+            Self::ListenerConnections => int(client
+                .listener
+                .and_then(|(frontend, listener)| env.host.number(Number::ListenerConn(frontend, listener)))),
             Self::ListenerId => int(Some(client.listener_id)),
             Self::ListenerName => some(nonempty(client.listener_name)),
             Self::PriorityClass => int(Some(stream.priority_class)),

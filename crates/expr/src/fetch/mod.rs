@@ -146,6 +146,11 @@ impl Fetch {
         matches!(self, Self::Data(_) | Self::Http(http::Http::BodyParam { .. }))
     }
 
+    /// Whether it looks at the addresses of the connection to the server.
+    pub(crate) fn looks_at_link(&self) -> bool {
+        matches!(self, Self::Connection(connection) if connection.looks_at_link())
+    }
+
     /// Whether the message must be complete enough for it to be known: what content rules wait for.
     pub(crate) fn is_constant(&self) -> bool {
         matches!(self, Self::Constant(constant::Constant::Value(_)))

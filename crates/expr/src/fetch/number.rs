@@ -65,15 +65,6 @@ pub(super) const ROWS: &[Row] = &[
     back("connslots", "connections and places in queues that the backend's servers still have", |args| {
         asked(Number::ConnSlots(args.proxy(0, BackSide)?))
     }),
-    row(
-        "dst_conn",
-        &[],
-        0,
-        Type::Int,
-        Places::CLIENT,
-        "connections that the listener has now, this one included",
-        |_| asked(Number::ListenerConn),
-    ),
     front("fe_conn", "connections that the frontend has now", |args| {
         asked(Number::FrontConn(args.proxy(0, FrontSide)?))
     }),

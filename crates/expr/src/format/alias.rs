@@ -2,7 +2,7 @@
 
 use super::{Flags, Use, put_code, put_int, put_text};
 use crate::clock::Civil;
-use crate::env::{Env, Timestamp};
+use crate::env::{Env, Number, Timestamp};
 use crate::scratch::{Scratch, Writer};
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,8 +45,6 @@ pub struct LogFacts<'a> {
     pub request_cookie: Option<&'a [u8]>,
     /// `capture cookie` in the response.
     pub response_cookie: Option<&'a [u8]>,
-    /// Connections of the process.
-    pub process_connections: i64,
     /// Connections of the frontend.
     pub frontend_connections: i64,
     /// Connections of the backend.
@@ -57,12 +55,10 @@ pub struct LogFacts<'a> {
     pub retries: i64,
     /// The last of them went to another server.
     pub redispatched: bool,
-    /// Before it in the server's queue.
+    /// Taken from the server's queue until it was its turn, itself included; 0 when it was not there.
     pub server_queue: i64,
-    /// Before it in the backend's queue.
+    /// The same of the backend's queue.
     pub backend_queue: i64,
-    /// Lines that the frontend has logged.
-    pub log_count: u64,
     /// Requests or sessions of the process.
     pub request_count: u64,
     /// The process's number.
@@ -91,7 +87,6 @@ impl LogFacts<'static> {
         termination: *b"----",
         request_cookie: None,
         response_cookie: None,
-        process_connections: 0,
         frontend_connections: 0,
         backend_connections: 0,
         server_connections: 0,
@@ -99,7 +94,6 @@ impl LogFacts<'static> {
         redispatched: false,
         server_queue: 0,
         backend_queue: 0,
-        log_count: 0,
         request_count: 0,
         process_id: 0,
         no_server: b"<NOSRV>",
@@ -262,6 +256,24 @@ impl Alias {
         matches!(self, A::RequestFields | A::ResponseFields | A::RequestFieldList | A::ResponseFieldList)
     }
 
+    /// Whether it is about the connection to the server.
+    pub(super) fn looks_at_link(self) -> bool {
+        matches!(self, A::BackendIp | A::BackendPort | A::ServerIp | A::ServerPort)
+    }
+
+    /// Whether it is about the course of the stream: what becomes of it while it is served.
+    pub(super) fn looks_at_course(self) -> bool {
+        let ends =
+            matches!(self, A::Termination | A::TerminationCookies | A::RequestCookie | A::ResponseCookie);
+        let counts =
+            matches!(self, A::BytesRead | A::BytesUploaded | A::Retries | A::ServerQueue | A::BackendQueue);
+        let phases = matches!(
+            self,
+            A::Connect | A::Handshake | A::Idle | A::AllRequest | A::Request | A::Response | A::Queue
+        );
+        ends || counts || phases || matches!(self, A::Active | A::Data | A::Total | A::User)
+    }
+
     /// Writes it. Outside of log lines what only they know is missing.
     pub(super) fn write(
         self,
@@ -342,7 +354,7 @@ impl Alias {
             A::Request => int(log.request, out),
             A::Response => int(log.response, out),
             A::Queue => int(log.queue, out),
-            A::ProcessConnections => int(log.process_connections, out),
+            A::ProcessConnections => int(env.host.number(Number::ProcessConn).unwrap_or(0), out),
             A::FrontendConnections => int(log.frontend_connections, out),
             A::BackendConnections => int(log.backend_connections, out),
             A::ServerConnections => int(log.server_connections, out),
@@ -354,7 +366,11 @@ impl Alias {
                 }
                 out.put_number(log.retries, 1)
             }
-            A::LogCount => int(i64::try_from(log.log_count).unwrap_or(i64::MAX), out),
+            A::LogCount => {
+                let lines =
+                    env.client.listener.and_then(|(frontend, _)| env.host.number(Number::LogLines(frontend)));
+                int(lines.unwrap_or(0), out)
+            }
             A::RequestCount => put_int(i64::try_from(log.request_count).unwrap_or(i64::MAX), flags, out),
             A::ProcessId => put_int(i64::from(log.process_id), flags, out),
             A::Frontend => text(Some(env.client.frontend.name), out),

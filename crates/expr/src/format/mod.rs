@@ -134,7 +134,11 @@ impl Format {
                         let missing = std::str::from_utf8(name)
                             .map_or(None, |name| (compiler.missing)(name, Looks::Alias));
                         match Alias::find(name).map(|known| missing.map_or(known, Err)) {
-                            Some(Ok(alias)) => parts.push(Part::Alias(alias, head.flags)),
+                            Some(Ok(alias)) => {
+                                compiler.looks_at_links |= alias.looks_at_link();
+                                compiler.looks_at_course |= alias.looks_at_course();
+                                parts.push(Part::Alias(alias, head.flags));
+                            }
                             Some(Err(reason)) => {
                                 let name = String::from_utf8_lossy(name);
                                 return Err(Error::new(

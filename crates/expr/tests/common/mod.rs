@@ -55,7 +55,7 @@ impl Host for TestHost {
             Number::SrvIsUp(ServerId(7)) => 1,
             Number::SrvQueue(ServerId(7)) => 11,
             Number::Thread | Number::Stopping => 0,
-            Number::ListenerConn => 1,
+            Number::ListenerConn(..) => 1,
             _ => 42,
         })
     }

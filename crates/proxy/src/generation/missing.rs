@@ -10,8 +10,6 @@ pub(super) fn in_rules(mode: Mode) -> Missing {
             // Log lines come too late for them.
             Looks::Data => None,
             Looks::Message if name == "req.body_param" => None,
-            // What ends a request is not known while its rules run.
-            Looks::Alias if LATE.contains(&name) => Some("it is known when the line is logged, not while rules run"),
             _ => anywhere(name, looks),
         },
         Mode::Tcp => in_tcp_rules,
@@ -25,12 +23,6 @@ pub(super) fn in_logs(mode: Mode) -> Missing {
         Mode::Tcp => in_tcp,
     }
 }
-
-const NOT_BUILT: &str = "it is not built yet";
-/// Aliases of times, bytes and ends.
-const LATE: &[&str] = &[
-    "B", "CC", "CS", "Ta", "Tc", "Td", "Ti", "Tq", "TR", "Tr", "Tt", "Tu", "Tw", "U", "bq", "rc", "sq", "ts", "tsc",
-];
 
 fn in_tcp_rules(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
@@ -47,8 +39,7 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
         }
         // Rules for contents capture, too.
         Looks::Connection if name == "capture.req.hdr" || name == "capture.res.hdr" => None,
-        Looks::Connection if name.starts_with("capture.") || name == "unique-id" => Some("there is no request in TCP mode"),
-        Looks::Alias if name == "ID" || name == "rt" => Some("there is no request in TCP mode"),
+        Looks::Connection if name.starts_with("capture.") => Some("there is no request in TCP mode"),
         _ => anywhere(name, looks),
     }
 }
@@ -56,29 +47,11 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
 /// What [`Facts`](crate::rules::Facts) leaves open.
 fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
-        Looks::Number => match name {
-            "dst_conn" => Some("connections of a listener are not counted yet"),
-            _ => None,
-        },
         Looks::Data => match name {
             "wait_end" | "req.proto_http" | "req_proto_http" => None,
             _ => Some("messages are gone when lines are logged"),
         },
-        Looks::Connection => match name {
-            "bc_dst" | "bc_dst_port" | "bc_src" | "bc_src_port" => {
-                Some("the addresses of connections to servers are not shown to expressions yet")
-            }
-            // Only loopback addresses are known to be the machine's.
-            "src_is_local" | "dst_is_local" | "fc_src_is_local" | "fc_dst_is_local" => Some(NOT_BUILT),
-            "fc_pp_authority" | "fc_pp_unique_id" | "last_rule_file" | "last_rule_line" => Some(NOT_BUILT),
-            _ => None,
-        },
         Looks::Converter if name == "debug" => Some("it would go nowhere"),
-        Looks::Alias => match name {
-            "bi" | "bp" | "si" | "sp" => Some("the addresses of connections to servers are not logged yet"),
-            "lc" => Some("lines are not numbered yet"),
-            _ => None,
-        },
-        Looks::Fixed | Looks::Message | Looks::Converter => None,
+        Looks::Fixed | Looks::Connection | Looks::Number | Looks::Message | Looks::Converter | Looks::Alias => None,
     }
 }

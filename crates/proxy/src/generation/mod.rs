@@ -87,6 +87,12 @@ pub struct Generation {
     pub makes_ids_early: bool,
     /// Some server is told what a format makes: `set-proxy-v2-tlv-fmt`.
     pub tells_formats: bool,
+    /// A format or an expression looks at the addresses of connections to servers.
+    pub looks_at_links: bool,
+    /// A rule looks at what becomes of its stream, as log lines tell it.
+    pub looks_at_course: bool,
+    /// The network namespaces that the configuration names.
+    namespaces: Vec<Arc<str>>,
     /// Where lines are logged.
     pub logs: Logs,
     /// The local time zone.
@@ -163,7 +169,11 @@ impl Generation {
         let places = Arc::new(Places::new(process.maxconn.unwrap_or(0)));
         let hard_maxconn = places.most();
         let (connection_rate, session_rate) = (Rate::new(process.connection_rate), Rate::new(process.session_rate));
-        let expressions = proxies.expressions.take().expect("the proxies were read");
+        let (expressions, looks) = proxies.expressions.take().expect("the proxies were read");
+        let named = |namespace: &Option<Box<str>>| namespace.as_deref().map(Arc::from);
+        let of_binds = proxies.frontends.iter().flat_map(|own| &own.listeners).filter_map(|listener| named(&listener.options.namespace));
+        let of_servers = proxies.backends.iter().flat_map(|own| &own.servers).filter_map(|server| named(&server.connect.namespace));
+        let namespaces = of_binds.chain(of_servers).collect();
         let generation = Self {
             process,
             said: Box::default(),
@@ -171,6 +181,9 @@ impl Generation {
             bounds: Vec::new(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
+            looks_at_links: looks.links,
+            looks_at_course: looks.course,
+            namespaces,
             tells_formats: proxies.backends.iter().flat_map(|own| &own.servers).any(|server| !server.tlvs.is_empty()),
             frontends: proxies.frontends,
             backends: proxies.backends,
@@ -189,6 +202,11 @@ impl Generation {
         };
         generation.settle_followers(Time::now());
         generation
+    }
+
+    /// The network namespace of that name, if the configuration names it: a client does not open others.
+    pub(crate) fn namespace(&self, name: &[u8]) -> Option<Arc<str>> {
+        self.namespaces.iter().find(|known| known.as_bytes() == name).cloned()
     }
 
     /// Whether anything listens.

@@ -8,7 +8,7 @@ use super::http::{self, Http, Side};
 use super::log::{EventLog, FrontendLog, Logs};
 use super::process::Process;
 use super::refuse::Refuse;
-use super::rules::{Captures, Directory, Expressions, RuleReader, Rules};
+use super::rules::{Captures, Directory, Expressions, LooksAt, RuleReader, Rules};
 use super::server::{self, Server};
 use crate::invalid::LastInvalid;
 use crate::counts::{BackendStats, FrontendStats};
@@ -212,7 +212,8 @@ pub(super) struct Proxies {
     pub(super) frontends: Vec<Frontend>,
     pub(super) backends: Vec<Backend>,
     pub(super) servers: usize,
-    pub(super) expressions: Option<Expressions>,
+    /// With what they look at.
+    pub(super) expressions: Option<(Expressions, LooksAt)>,
 }
 
 pub(super) fn proxies(

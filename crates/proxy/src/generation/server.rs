@@ -34,6 +34,8 @@ pub struct Server {
     pub place: ServerPlace,
     /// Options of connections to it.
     pub connect: ConnectOptions,
+    /// `namespace *`: connections are made from the client's network namespace.
+    pub namespace_of_client: bool,
     /// What its connections begin with.
     pub header: Option<SendHeader>,
     /// `weight`, 0 to 256.
@@ -242,9 +244,7 @@ pub(super) fn server(
         proxy_tlvs: _, // as `pool_conn_name`
         source,
     } = options;
-    if namespace.as_ref().is_some_and(|set| set.value == *"*") {
-        refuse.set(namespace, "namespace *", "the client's namespace is not known here");
-    }
+    let namespace_of_client = namespace.as_ref().is_some_and(|set| set.value == *"*");
     let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
     let header = header(send_proxy, proxy_v2_options);
     let common = CommonOptions {
@@ -266,7 +266,7 @@ pub(super) fn server(
         interface: source.and_then(|source| source.interface.as_ref()).map(text),
         mss: None,
         fast_open: on(tfo),
-        namespace: namespace.as_ref().map(|set| text(&set.value)),
+        namespace: namespace.as_ref().filter(|_| !namespace_of_client).map(|set| text(&set.value)),
         common,
     };
     let place = place(address, init_addr, refuse);
@@ -281,6 +281,7 @@ pub(super) fn server(
         },
         place,
         connect,
+        namespace_of_client,
         header,
         weight: weight.map_or(1, |set| set.value.min(256) as u16),
         backup: on(backup),

@@ -526,6 +526,9 @@ impl Session<'_> {
         let Attempt { connection, hold, reused, pains } = match attempt {
             Ok(attempt) => attempt,
             Err(failed) => {
+                if let Some(index) = failed.server {
+                    server::remember_place(local, &backend.servers[index.get()], memory);
+                }
                 self.note(|record| {
                     record.not_reached(&failed);
                     record.server = failed.server.or(record.server);
@@ -546,6 +549,7 @@ impl Session<'_> {
         // As if it had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
+        server::remember_link(local, &connection, memory);
         backend.counts.own().reached(&pains);
         hold.server().counts.own().reached(&pains);
         self.note(|record| {

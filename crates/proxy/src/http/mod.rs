@@ -131,8 +131,10 @@ impl Session<'_> {
             frontend: self.frontend,
             listener: self.listener,
             peers: self.client.peers(),
+            greeting: self.client.greeting(),
             first_request: self.requests == 0,
             scopes: &self.scopes,
+            course: Some(&self.record),
         }
     }
 

@@ -104,12 +104,14 @@ impl Session<'_> {
 
     /// A request begins, after nothing came since `waited_from`.
     fn begin_record(&mut self, waited_from: Time) {
-        if self.frontend.log.is_some() {
+        if self.frontend.log.is_some() || self.local.generation.looks_at_course {
             let now = self.local.here().now();
             let mut record = Record::new(now);
             record.idle = now.since(waited_from);
             if self.requests > 0 {
                 self.client.is_new_since(record.date, record.idle);
+            } else {
+                record.handshake = self.client.greeting().map_or(Duration::ZERO, |greeting| greeting.took);
             }
             self.record.replace(Some(record));
         }

@@ -213,8 +213,14 @@ pub(crate) fn apply(
             Ok(None) if rule.condition.is_some() && walk.hint.is_some() => {
                 return Ok(walk.hint.take().map_or(Verdict::Continue, Verdict::Hint));
             }
+            Ok(None) if matches!(rule.action, Action::Allow) => facts.scopes.memory.last_rule.set(rule.line),
             Ok(None) => {}
-            Ok(Some(verdict)) => return Ok(verdict),
+            Ok(Some(verdict)) => {
+                if matches!(verdict, Verdict::Answer(..) | Verdict::Reject | Verdict::Drop) {
+                    facts.scopes.memory.last_rule.set(rule.line);
+                }
+                return Ok(verdict);
+            }
             Err(error) if walk.strict => return Err(error),
             Err(_) => {}
         }

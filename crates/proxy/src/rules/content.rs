@@ -38,11 +38,15 @@ pub(crate) fn content(
             Verdict::Wait => return Content::Wait,
             Verdict::Pass => {}
         }
+        let end = |content| {
+            facts.scopes.memory.last_rule.set(rule.line);
+            content
+        };
         match &rule.action {
-            ContentAction::Accept => return Content::Accept,
-            ContentAction::Reject => return Content::Reject,
-            ContentAction::SilentDrop => return Content::Drop,
-            ContentAction::Close => return Content::Close,
+            ContentAction::Accept => return end(Content::Accept),
+            ContentAction::Reject => return end(Content::Reject),
+            ContentAction::SilentDrop => return end(Content::Drop),
+            ContentAction::Close => return end(Content::Close),
             ContentAction::DoLog => log(),
             ContentAction::Set(Setting::Capture(expression, _)) if may_change(facts, moment, expression) => {
                 return Content::Wait;

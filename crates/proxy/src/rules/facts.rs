@@ -4,7 +4,8 @@ use super::Memory;
 use super::memory::{LONGEST_ID, Texts, digits};
 use crate::generation::{Backend, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server};
 use crate::run::Local;
-use crate::session::{Peers, now};
+use crate::log::Record;
+use crate::session::{Greeting, Peers, now};
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine, Scratch, ServerFacts, ServerId,
@@ -86,8 +87,12 @@ pub(crate) struct Facts<'a> {
     pub(crate) frontend: &'a Frontend,
     pub(crate) listener: &'a Listener,
     pub(crate) peers: Peers,
+    /// What the header of the PROXY protocol told beside addresses, if one came.
+    pub(crate) greeting: Option<&'a Greeting>,
     pub(crate) first_request: bool,
     pub(crate) scopes: &'a Scopes,
+    /// What has become of the stream so far; none where nobody looks at that.
+    pub(crate) course: Option<&'a RefCell<Option<Record>>>,
 }
 
 /// When, and what is there by then.
@@ -156,16 +161,22 @@ impl Facts<'_> {
                 &self.frontend.name,
                 default.map_or(b"", |backend| backend.name.as_bytes()),
             ),
+            listener: Some((ProxyId(self.frontend.number as u32), self.listener.index as u32)),
             listener_id: self.listener.index as i64 + 1,
             listener_name: self.listener.name.as_deref().unwrap_or_default().as_bytes(),
             http_major: i64::from(self.frontend.mode == Mode::Http),
             proxied: self.peers.proxied,
+            proxy_authority: self.greeting.and_then(|greeting| greeting.authority.as_deref()),
+            proxy_unique_id: self.greeting.and_then(|greeting| greeting.unique_id.as_deref()),
             first_request: self.first_request,
             timeout: millis(self.frontend.timeouts.client),
             ..ClientFacts::default()
         };
         let backend = moment.backend;
+        let (link_source, link_destination) = memory.link.get();
         let server = ServerFacts {
+            source: link_source,
+            destination: link_destination,
             backend: backend.map(|backend| proxy(backend.id, &backend.name, b"")),
             server: moment.server.filter(|server| !server.stands_in).map(|server| (server.id.into(), server.name.as_bytes())),
             http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some()),
@@ -173,7 +184,6 @@ impl Facts<'_> {
             current_timeout: backend.map_or(0, |backend| millis(memory.server_timeout.get().or(backend.timeouts.server))),
             tunnel: backend.map_or(0, |backend| millis(backend.timeouts.tunnel)),
             current_tunnel: backend.map_or(0, |backend| millis(memory.tunnel_timeout.get().or(backend.timeouts.tunnel))),
-            ..ServerFacts::default()
         };
         let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
         let slots = &self.frontend.captures;
@@ -198,7 +208,10 @@ impl Facts<'_> {
             response_line: memory.response.get().map(|(version, status)| (digits(version), status)),
             priority_class: memory.priority_class.get().into(),
             priority_offset: memory.priority_offset.get().into(),
-            last_rule: None,
+            last_rule: memory.last_rule.get().and_then(|line| {
+                let (file, line) = generation.expressions.lines.get(line as usize)?;
+                Some((&**file, i64::from(*line)))
+            }),
         };
         let reader = self.local.reader();
         let env = Env {
@@ -234,14 +247,22 @@ impl Facts<'_> {
 impl Facts<'_> {
     /// Makes a text of a format. `None`: it has no room.
     pub(crate) fn text<R>(&self, moment: Moment<'_>, format: &Format, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
-        let facts;
-        let moment = if format.has_aliases() && moment.log.is_none() {
-            facts = self.log_facts(moment.backend, moment.server);
-            Moment { log: Some(&facts), ..moment }
+        let text = |env: &Env<'_>, scratch: &mut Scratch<'_>| work(format.eval(env, scratch));
+        if format.has_aliases() && moment.log.is_none() {
+            self.with_course(moment, text)
         } else {
-            moment
-        };
-        self.with(moment, |env, scratch| work(format.eval(env, scratch)))
+            self.with(moment, text)
+        }
+    }
+
+    /// The same as [`with`](Self::with), with what log lines say as far as it is known by now.
+    pub(crate) fn with_course<R>(&self, moment: Moment<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
+        let known = self.log_facts(moment.backend, moment.server);
+        let record = self.course.map(RefCell::borrow);
+        match record.as_deref() {
+            Some(Some(record)) => record.with(self, known, self.local.here().now(), |log| self.with(Moment { log: Some(log), ..moment }, work)),
+            _ => self.with(Moment { log: Some(&known), ..moment }, work),
+        }
     }
 
     /// Makes the unique id, if the frontend has them and this stream has none yet.
@@ -294,9 +315,8 @@ impl Facts<'_> {
             request_count: memory.number.get(),
             process_id: self.local.pid,
             status: memory.response.get().map_or(-1, |(_, status)| status.into()),
-            process_connections: current,
             frontend_connections: current,
-            backend_connections: backend.map_or(0, |backend| number(backend.balancer.total_load())),
+            backend_connections: backend.map_or(0, |backend| number(current_of(backend))),
             server_connections: backend.zip(server).map_or(0, |(backend, server)| {
                 let index = backend.balancer.servers().index(server.index);
                 index.map_or(0, |index| number(backend.balancer.load(index)))
@@ -385,7 +405,15 @@ impl Host for Local {
             Number::FrontSessRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(0))),
             Number::FrontReqRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(1))),
             Number::SrvSessRate(id) => server(id).map(|(_, server, _)| number(server.counts.rate(0))),
-            Number::ListenerConn => None, // connections of a listener are not counted yet
+            Number::ListenerConn(id, listener) => {
+                let counts = &frontend(id)?.listeners.get(listener as usize)?.counts;
+                let begun = counts.read_cheap_one(|counts| &counts.connections);
+                Some(number(begun.saturating_sub(counts.read_cheap_one(|counts| &counts.connections_ended))))
+            }
+            Number::LogLines(id) => frontend(id).map(|frontend| number(frontend.counts.read_cheap_one(|counts| &counts.lines))),
+            Number::ProcessConn => {
+                (0..generation.frontends.len()).map(|id| self.number(Number::FrontConn(ProxyId(id as u32)))).sum()
+            }
         }
     }
 
@@ -406,7 +434,7 @@ impl Host for Local {
     }
 
     fn is_local(&self, address: IpAddr) -> bool {
-        address.is_loopback()
+        manylane_net::is_local(address)
     }
 
     fn hostname(&self) -> &[u8] {
@@ -455,6 +483,8 @@ mod tests {
         memory.priority_offset.set(1);
         memory.retries.set(Some(1));
         memory.no_repetition.set(true);
+        memory.last_rule.set(Some(1));
+        memory.link.set((Some(([192, 0, 2, 1], 80).into()), None));
         for address in [&memory.source, &memory.destination] {
             address.set(Some(([192, 0, 2, 1], 80).into()));
         }

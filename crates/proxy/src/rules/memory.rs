@@ -110,6 +110,10 @@ pub(crate) struct Memory {
     pub(crate) source: Cell<Option<SocketAddr>>,
     /// `set-dst`, `set-dst-port`
     pub(crate) destination: Cell<Option<SocketAddr>>,
+    /// The last rule that ended its list: a number of the generation's lines.
+    pub(crate) last_rule: Cell<Option<u32>>,
+    /// The ends of the connection to the server, ours and its, where the configuration looks at them.
+    pub(crate) link: Cell<(Option<SocketAddr>, Option<SocketAddr>)>,
     /// `set-fc-mark`, `set-fc-tos`: until the connection is told.
     pub(crate) client_packets: Cell<Packets>,
     /// `set-bc-mark`, `set-bc-tos`
@@ -140,6 +144,8 @@ impl Memory {
         self.no_repetition.take();
         self.source.take();
         self.destination.take();
+        self.last_rule.take();
+        self.link.take();
         self.client_packets.take();
         self.server_packets.take();
     }

@@ -99,8 +99,7 @@ fn set_var(facts: &Facts<'_>, moment: Moment<'_>, id: VariableId, value: &Made, 
     if let Made::Format(format) = value
         && format.has_aliases()
     {
-        let log = facts.log_facts(moment.backend, moment.server);
-        return facts.with(Moment { log: Some(&log), ..moment }, |env, scratch| work(env, scratch));
+        return facts.with_course(moment, |env, scratch| work(env, scratch));
     }
     facts.with(moment, |env, scratch| work(env, scratch));
 }

@@ -90,11 +90,12 @@ impl Local {
         };
         let index = server.index as u64;
         let name = server.pool_name.and_then(|number| names[number]);
-        if from.is_none() && to.is_none() && name.is_none() && packets == Packets::default() {
+        let namespace = client.namespace_for(server);
+        if from.is_none() && to.is_none() && name.is_none() && namespace.is_none() && packets == Packets::default() {
             return Some(index);
         }
         let mut hash = hasher().build_hasher();
-        (index, from, to, name, packets).hash(&mut hash);
+        (index, from, to, name, namespace, packets).hash(&mut hash);
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
     }
 

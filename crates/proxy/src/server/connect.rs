@@ -3,12 +3,16 @@
 use super::hold::{NoPlace, Wanted};
 use super::Hold;
 use super::leaving::unless_left;
-use crate::generation::{Backend, Redispatch, ServerPlace};
+use crate::generation::{Backend, Redispatch, Server, ServerPlace};
+use crate::rules::Memory;
 use crate::run::{Idle, Local, Seen, observe};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Algorithm, Index};
-use manylane_net::{Connection, Endpoint, Packets, Step};
+use manylane_io::{SocketAddrAny, socket};
+use manylane_net::{Connection, Endpoint, Served, Step};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -37,6 +41,10 @@ pub(crate) struct Pains {
     pub(crate) retries: u32,
     /// The last of them went to another server.
     pub(crate) redispatched: bool,
+    /// How many were served from the servers' queues while it waited there, itself included.
+    pub(crate) server_queue: u64,
+    /// The same of the backend's queue.
+    pub(crate) backend_queue: u64,
 }
 
 /// What the lane has for a request that goes to a server.
@@ -186,7 +194,7 @@ async fn tries(
     let begun = here.now();
     let mut hold = match hold {
         Some(hold) => hold,
-        None => enter(local, backend, client, tried.wanted(wanted, backend)).await?,
+        None => enter(local, backend, client, tried.wanted(wanted, backend), pains).await?,
     };
     pains.queued = here.now().since(begun);
     let entered = here.now();
@@ -206,8 +214,15 @@ async fn tries(
             return Ok((connection, hold, Some(served)));
         }
         local.make_room(backend);
-        let (source, to) = (client.source_for(hold.server(), wanted.head), client.destination_of(hold.server()));
-        let trying = one(local, backend, &hold, (source, to), wanted.packets);
+        let server = hold.server();
+        let namespace = client.namespace_for(server).cloned();
+        let served = Served {
+            client: client.source_for(server, wanted.head),
+            packets: wanted.packets,
+            namespace: namespace.as_deref(),
+        };
+        let to = client.destination_of(server);
+        let trying = one(local, backend, &hold, served, to);
         let cause = match waiting(backend, client, trying).await? {
             Ok(connection) => {
                 observe(local, backend, hold.index(), Seen::Connected);
@@ -230,7 +245,7 @@ async fn tries(
         let elsewhere = tried.again(backend, hold.index(), wanted.persistent);
         if elsewhere {
             drop(hold);
-            hold = enter(local, backend, client, tried.wanted(wanted, backend)).await?;
+            hold = enter(local, backend, client, tried.wanted(wanted, backend), pains).await?;
         }
         if cause == Cause::ServerLeft && tried.last == Some(hold.index()) {
             // It was quick to refuse: time to come back.
@@ -240,14 +255,36 @@ async fn tries(
     }
 }
 
+/// Remembers where a server is that was not reached.
+pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
+    if local.generation.looks_at_links
+        && let ServerPlace::At(Endpoint::Ip(address)) = &server.place
+    {
+        memory.link.set((None, Some(*address)));
+    }
+}
+
+/// Remembers between whom a connection to a server is, where the configuration looks at that: two calls of the system.
+pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Memory) {
+    if local.generation.looks_at_links
+        && let Some(stream) = connection.stream()
+    {
+        let ip = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
+        let own = socket::local_address(stream.as_fd()).ok().and_then(ip);
+        let peer = socket::peer_address(stream.as_fd()).ok().and_then(ip);
+        memory.link.set((own, peer));
+    }
+}
+
 /// A place on a server, perhaps after some time in a queue.
 async fn enter(
     local: &Rc<Local>,
     backend: &Backend,
     client: &mut Client,
     wanted: Wanted<'_>,
+    pains: &mut Pains,
 ) -> Result<Hold, Termination> {
-    let entering = Hold::enter(local, backend, wanted);
+    let entering = Hold::enter(local, backend, wanted, pains);
     let outcome = if backend.common.abort_on_close {
         let left = Termination::new(Cause::ClientLeft, Phase::Queue);
         unless_left(client, entering).await.map_err(|_| left)?
@@ -274,8 +311,8 @@ async fn one(
     local: &Rc<Local>,
     backend: &Backend,
     hold: &Hold,
-    (source, destination): (Option<std::net::SocketAddr>, std::net::SocketAddr),
-    packets: Packets,
+    served: Served<'_>,
+    destination: SocketAddr,
 ) -> Result<Connection, Cause> {
     let server = hold.server();
     let of_client;
@@ -292,7 +329,7 @@ async fn one(
     };
     let deadline = backend.timeouts.connect.map(|time| local.here().now() + time);
     let connector = &local.connectors[server.number];
-    let connecting = connector.connect_marked(&local.io, endpoint, source, packets, deadline);
+    let connecting = connector.connect_for(&local.io, endpoint, served, deadline);
     hold.unless_ended(connecting).await?.map_err(|error| match error.step() {
         Step::Time => Cause::ServerSilent,
         Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory left

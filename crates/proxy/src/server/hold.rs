@@ -2,6 +2,7 @@
 
 use crate::generation::{Backend, Server};
 use crate::run::Local;
+use super::Pains;
 use crate::termination::Cause;
 use manylane_balance::{Algorithm, Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
@@ -74,6 +75,7 @@ impl Hold {
         local: &Rc<Local>,
         backend: &Backend,
         mut wanted: Wanted<'_>,
+        pains: &mut Pains,
     ) -> Result<Self, NoPlace> {
         let balancer = &backend.balancer;
         let here = local.here();
@@ -89,6 +91,7 @@ impl Hold {
                 None => balancer.pick(&local.reader(), &input),
             };
             let waker = || poll_fn(|context| Poll::Ready(context.waker().clone()));
+            let mut queue = None;
             let ticket = match picked {
                 Err(NoPick::NoneUsable) => return Err(NoPlace::NoServer),
                 Err(NoPick::AllFull) => balancer.enqueue_any(wanted.priority, now, waker().await),
@@ -102,6 +105,7 @@ impl Hold {
                     }
                     match balancer.enqueue(index, wanted.priority, now, waker().await) {
                         Ok(ticket) => {
+                            queue = Some(index);
                             let waiting = balancer.waiting(index).into();
                             backend.servers[index.get()].counts.own().peak_waiting.raise(waiting);
                             ticket
@@ -115,18 +119,30 @@ impl Hold {
                     }
                 }
             };
+            let before = if queue.is_some() { &mut pains.server_queue } else { &mut pains.backend_queue };
+            let entered = balancer.served_from_queue(queue);
+            let since = || balancer.served_from_queue(queue).saturating_sub(entered);
             let waiting = balancer.wait(ticket);
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             let turn = match deadline {
                 None => waiting.await,
                 Some(deadline) => {
                     let left = deadline.since(now);
-                    here.timeout(left, waiting).await.map_err(|_| NoPlace::Time)?
+                    here.timeout(left, waiting).await.map_err(|_| {
+                        *before += since();
+                        NoPlace::Time
+                    })?
                 }
             };
             match turn {
-                Turn::Granted(index) => return Ok(Self::taken(local, backend, index)),
-                Turn::Elsewhere | Turn::Waiting(_) => wanted.server = None,
+                Turn::Granted(index, served) => {
+                    *before += served;
+                    return Ok(Self::taken(local, backend, index));
+                }
+                Turn::Elsewhere | Turn::Waiting(_) => {
+                    *before += since();
+                    wanted.server = None;
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -44,10 +45,20 @@ struct Told {
 }
 
 /// What a header of the PROXY protocol told beside addresses.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting {
     /// The host name that the client asked for.
     pub(crate) authority: Option<Box<[u8]>>,
+    /// An identifier of the connection.
+    pub(crate) unique_id: Option<Box<[u8]>>,
+    /// The network namespace, if the configuration names it, too.
+    pub(crate) namespace: Option<Arc<str>>,
+    /// How long it was waited for.
+    pub(crate) took: Duration,
+}
+
+manylane_sync::lazy_static! {
+    static GREETINGS: Pool<Greeting> = Pool::new("client greeting").expect("the size is a constant below the bound");
 }
 
 manylane_sync::lazy_static! {
@@ -61,8 +72,7 @@ pub(crate) struct Resting {
     told: Option<Pooled<Told>>,
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
-    proxied: bool,
-    greeting: Option<Box<Greeting>>,
+    greeting: Option<Pooled<Greeting>>,
     accepted: Timestamp,
 }
 
@@ -79,10 +89,8 @@ pub(crate) struct Client {
     /// The connection's own ends; ours is asked for when somebody wants to know.
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
-    /// A header of the PROXY protocol came first.
-    pub(crate) proxied: bool,
-    /// What it told beside addresses, if it did.
-    pub(crate) greeting: Option<Box<Greeting>>,
+    /// The header of the PROXY protocol that came first.
+    greeting: Option<Pooled<Greeting>>,
     accepted: Timestamp,
     /// Bytes that were received and belong to what follows.
     pub(crate) received: Chain,
@@ -101,7 +109,6 @@ impl Client {
             own: None,
             link_source: source,
             link_destination: OnceCell::new(),
-            proxied: false,
             greeting: None,
             accepted: now(),
             received: Chain::new(),
@@ -111,16 +118,16 @@ impl Client {
     /// Goes on without what belongs to a request, of which nothing may be left.
     pub(crate) fn rest(self) -> Resting {
         debug_assert!(self.received.is_empty());
-        let Self { connection, source: _, told: _, own, link_source, link_destination, proxied, greeting, accepted, received: _ } = self;
-        Resting { connection, told: own, link_source, link_destination, proxied, greeting, accepted }
+        let Self { connection, source: _, told: _, own, link_source, link_destination, greeting, accepted, received: _ } = self;
+        Resting { connection, told: own, link_source, link_destination, greeting, accepted }
     }
 
     /// It asks for something again.
     pub(crate) fn wake(resting: Resting) -> Self {
-        let Resting { connection, told, link_source, link_destination, proxied, greeting, accepted } = resting;
+        let Resting { connection, told, link_source, link_destination, greeting, accepted } = resting;
         let (source, destination) = told.as_deref().map_or((link_source, None), |told| (told.source, told.destination));
         let received = Chain::new();
-        Self { connection, source, told: destination, own: told, link_source, link_destination, proxied, greeting, accepted, received }
+        Self { connection, source, told: destination, own: told, link_source, link_destination, greeting, accepted, received }
     }
 
     /// Whom it connected to. The first call costs a system call, unless the PROXY protocol told it.
@@ -142,7 +149,7 @@ impl Client {
             destination: self.destination(),
             link_source: self.link_source,
             link_destination: self.link_destination(),
-            proxied: self.proxied,
+            proxied: self.greeting.is_some(),
             accepted: self.accepted,
         }
     }
@@ -238,9 +245,23 @@ impl Client {
         Some(SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 0))
     }
 
-    /// What the header of the PROXY protocol told beside addresses.
+    /// The header of the PROXY protocol that came first told this.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn was_greeted(&mut self, greeting: Greeting) -> Result<(), AllocError> {
+        self.greeting = Some(GREETINGS.alloc(greeting)?);
+        Ok(())
+    }
+
+    /// What the header of the PROXY protocol told beside addresses, if one came.
     pub(crate) fn greeting(&self) -> Option<&Greeting> {
         self.greeting.as_deref()
+    }
+
+    /// The network namespace to reach `server` from, where that is the client's.
+    pub(crate) fn namespace_for(&self, server: &Server) -> Option<&Arc<str>> {
+        self.greeting()?.namespace.as_ref().filter(|_| server.namespace_of_client)
     }
 
     /// What takes the place of the server's host or port, where its address leaves one open.

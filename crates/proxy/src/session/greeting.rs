@@ -40,14 +40,15 @@ impl NoGreeting {
 
 /// Reads the header and takes it off; what follows stays in `client.received`.
 pub(super) async fn read(local: &Rc<Local>, frontend: &Frontend, client: &mut Client) -> Result<(), NoGreeting> {
-    let reading = header(client);
+    let reading = header(local, client);
     match frontend.timeouts.handshake {
         None => reading.await,
         Some(time) => local.here().timeout(time, reading).await.unwrap_or(Err(NoGreeting::Late)),
     }
 }
 
-async fn header(client: &mut Client) -> Result<(), NoGreeting> {
+async fn header(local: &Rc<Local>, client: &mut Client) -> Result<(), NoGreeting> {
+    let begun = local.here().now();
     loop {
         let length = client.received.len();
         // A header is bounded, and `parse` refuses longer ones.
@@ -63,15 +64,19 @@ async fn header(client: &mut Client) -> Result<(), NoGreeting> {
                     Some(Ends::Ip { source, destination, .. }) => Some((source, destination)),
                     _ => None,
                 };
-                let authority = header.tlvs.value_of(kind::AUTHORITY).map(Box::from);
-                let greeting = authority.map(|authority| Box::new(Greeting { authority: Some(authority) }));
+                let value = |kind| header.tlvs.value_of(kind);
+                let greeting = Greeting {
+                    authority: value(kind::AUTHORITY).map(Box::from),
+                    unique_id: value(kind::UNIQUE_ID).map(Box::from),
+                    namespace: value(kind::NETNS).and_then(|name| local.generation.namespace(name)),
+                    took: local.here().now().since(begun),
+                };
                 Some((told, greeting, length))
             }
         };
         match complete {
             Some((told, greeting, length)) => {
-                client.proxied = true;
-                client.greeting = greeting;
+                client.was_greeted(greeting).map_err(|_| NoGreeting::Failed)?;
                 if let Some((source, destination)) = told {
                     client.is_between(source, destination).map_err(|_| NoGreeting::Failed)?;
                 }

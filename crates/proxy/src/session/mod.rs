@@ -4,7 +4,7 @@ mod client;
 mod greeting;
 mod inspect;
 
-pub(crate) use client::{Client, Peers, Resting, now};
+pub(crate) use client::{Client, Greeting, Peers, Resting, now};
 pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
 
 use crate::generation::{ConnectionAction, Frontend, Listener, Rule};
@@ -185,7 +185,7 @@ async fn admit(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, clie
         frontend.counts.own().request_errors.add(1);
         client.reset_on_close();
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
-            let facts = Facts { local, frontend, listener, peers: client.peers(), first_request: true, scopes };
+            let facts = Facts { local, frontend, listener, peers: client.peers(), greeting: client.greeting(), first_request: true, scopes, course: None };
             crate::log::refused(log, &facts, why.words());
         }
         return None;
@@ -206,7 +206,7 @@ fn rule(
     if rules.is_empty() {
         return Some(false);
     }
-    let facts = Facts { local, frontend, listener, peers: client.peers(), first_request: true, scopes };
+    let facts = Facts { local, frontend, listener, peers: client.peers(), greeting: client.greeting(), first_request: true, scopes, course: None };
     let entrance = rules::connection(&facts, rules);
     client.mark(scopes.memory.client_packets.take());
     match entrance {

@@ -16,6 +16,7 @@ use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
 use manylane_expr::{Data, Direction};
 use manylane_http::Head;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,16 +30,27 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
         || frontend.http.unique_id.is_some()
         || local.generation.tells_formats
         || local.generation.backends.iter().any(|backend| backend.rules.looks_at_streams());
+    let mut record = Record::new(local.here().now());
+    scopes.memory.begun.set(record.date);
+    scopes.memory.number.set(local.next_number());
+    record.handshake = client.greeting().map_or(Duration::ZERO, |greeting| greeting.took);
+    let course = RefCell::new(Some(record));
+    // The connection changes while they are looked at.
+    let greeting = client.greeting().filter(|_| asked).cloned();
     let facts = Facts {
         local,
         frontend,
         listener,
         peers: if asked { client.peers() } else { Peers::default() },
+        greeting: greeting.as_ref(),
         first_request: true,
         scopes,
+        course: Some(&course),
     };
-    let mut stream =
-        Stream { local, frontend, listener, facts: &facts, record: Record::new(local.here().now()), server: None, logged: false };
+    if local.generation.makes_ids_early {
+        facts.make_id(None);
+    }
+    let mut stream = Stream { local, frontend, listener, facts: &facts, course: &course, server: None, logged: false };
     let looked = stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client).await;
     let mut backend = None;
     let ended = match looked {
@@ -66,12 +78,14 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent) {
         frontend.counts.own().request_errors.add(1);
     }
-    let Stream { mut record, server, logged, .. } = stream;
+    let Stream { server, logged, .. } = stream;
     if let Some(log) = &frontend.log
         && !logged
+        && let Some(mut record) = course.take()
         && !(log.no_null && record.up == 0)
     {
         record.ended = ended;
+        facts.make_id(None);
         let server = backend.zip(server).map(|(backend, index)| &backend.servers[index]);
         record.write(log, &facts, backend, server, local.here().now());
     }
@@ -89,7 +103,8 @@ struct Stream<'a> {
     frontend: &'a Frontend,
     listener: &'a Listener,
     facts: &'a Facts<'a>,
-    record: Record,
+    /// What its line will say.
+    course: &'a RefCell<Option<Record>>,
     /// The number of the server that was reached, or tried last.
     server: Option<usize>,
     /// Its line was written already.
@@ -99,8 +114,16 @@ struct Stream<'a> {
 impl Stream<'_> {
     /// `do-log`: a line of what is known by now.
     fn log_now(&self, backend: Option<&Backend>, server: Option<&Server>) {
-        if let Some(log) = &self.frontend.log {
-            self.record.write(log, self.facts, backend, server, self.local.here().now());
+        if let Some(log) = &self.frontend.log
+            && let Some(record) = &*self.course.borrow()
+        {
+            record.write(log, self.facts, backend, server, self.local.here().now());
+        }
+    }
+
+    fn note(&self, what: impl FnOnce(&mut Record)) {
+        if let Some(record) = &mut *self.course.borrow_mut() {
+            what(record);
         }
     }
 
@@ -182,19 +205,23 @@ impl Stream<'_> {
         let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, |_, _| Shelved::Nothing).await {
             Ok(attempt) => attempt,
             Err(failed) => {
-                self.record.not_reached(&failed);
+                self.note(|record| record.not_reached(&failed));
                 self.server = failed.server.map(Index::get);
+                if let Some(index) = self.server {
+                    server::remember_place(local, &backend.servers[index], memory);
+                }
                 client.swallow();
                 return failed.ended;
             }
         };
         let Attempt { connection, hold, reused: _, pains } = attempt;
-        self.record.pains(pains);
+        self.note(|record| record.pains(pains));
         backend.counts.own().reached(&pains);
         hold.server().counts.own().reached(&pains);
         self.server = Some(hold.server().index);
-        if let Some(log) = frontend.log.as_ref().filter(|log| log.early) {
-            self.record.write(log, self.facts, Some(backend), Some(hold.server()), local.here().now());
+        server::remember_link(local, &connection, memory);
+        if frontend.log.as_ref().is_some_and(|log| log.early) {
+            self.log_now(Some(backend), Some(hold.server()));
             self.logged = true;
         }
         let mut first = Chain::new();
@@ -267,7 +294,7 @@ impl Stream<'_> {
             backend.counts.own().responses_denied.add(1);
             server.counts.own().responses_denied.add(1);
         }
-        (self.record.up, self.record.down) = pair.bytes();
+        self.note(|record| (record.up, record.down) = pair.bytes());
         match ended.cause {
             Cause::ServerLeft | Cause::ServerSilent => {
                 backend.counts.own().response_errors.add(1);

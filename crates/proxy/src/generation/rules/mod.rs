@@ -40,6 +40,8 @@ pub struct Expressions {
     pub references: References,
     /// Variables of the process.
     pub process: ProcessVariables,
+    /// Files and lines of rules.
+    pub lines: Vec<(Box<[u8]>, u32)>,
 }
 
 /// The rules of a proxy.
@@ -88,6 +90,8 @@ pub struct Rule<A> {
     pub condition: Option<Condition>,
     /// What is done.
     pub action: A,
+    /// Where it stands: a number of [`Expressions::lines`].
+    pub line: Option<u32>,
 }
 
 /// What becomes of a cookie that names a server.
@@ -182,30 +186,44 @@ impl Names for Directory<'_> {
     }
 }
 
+/// What expressions and formats look at that costs something to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LooksAt {
+    /// At the addresses of connections to servers.
+    pub(super) links: bool,
+    /// Rules look at what becomes of their stream. (Log lines have that anyway.)
+    pub(super) course: bool,
+}
+
+impl LooksAt {
+    fn add(&mut self, compiler: &Compiler<'_>) {
+        self.links |= compiler.looks_at_links;
+        self.course |= compiler.looks_at_course;
+    }
+}
+
 /// Compiles the rules of all proxies of a configuration.
 pub(super) struct RuleReader<'c> {
     directory: Directory<'c>,
     names: VariableNames,
     references: References,
+    looks_at: LooksAt,
+    lines: Vec<(Box<[u8]>, u32)>,
 }
 
 impl<'c> RuleReader<'c> {
     pub(super) fn new(directory: Directory<'c>) -> Self {
-        Self { directory, names: VariableNames::default(), references: References::default() }
+        Self { directory, names: VariableNames::default(), references: References::default(), looks_at: LooksAt::default(), lines: Vec::new() }
     }
 
     /// What is left when all rules are read.
-    pub(super) fn finish(mut self, zone: &Zone, refuse: &mut Refuse<'_>) -> Expressions {
+    pub(super) fn finish(mut self, zone: &Zone, refuse: &mut Refuse<'_>) -> (Expressions, LooksAt) {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(Mode::Tcp);
         let set = variables::read(&self.directory.config.global.variables, &mut compiler, refuse);
         let process = ProcessVariables::new(&self.names);
         variables::set(&set, &process, zone);
-        Expressions {
-            process,
-            names: self.names,
-            references: self.references,
-        }
+        (Expressions { process, names: self.names, references: self.references, lines: self.lines }, self.looks_at)
     }
 
     /// A format of the file.
@@ -214,7 +232,9 @@ impl<'c> RuleReader<'c> {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_logs(mode);
         compiler.place = self.directory.config.place(word.pos());
-        match Format::compile(word.bytes(), Use::Log, Places::LOG, &mut compiler) {
+        let compiled = Format::compile(word.bytes(), Use::Log, Places::LOG, &mut compiler);
+        self.looks_at.links |= compiler.looks_at_links;
+        match compiled {
             Ok(format) => Some(format),
             Err(error) => {
                 refuse.found.alert(word.pos_at(error.at), format!("log format : {error}"));
@@ -230,7 +250,9 @@ impl<'c> RuleReader<'c> {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(proxy.settings.mode());
         compiler.place = self.directory.config.place(word.pos());
-        match Format::compile(word.bytes(), Use::Text, Places::FRONT_REQUEST | Places::LOG, &mut compiler) {
+        let compiled = Format::compile(word.bytes(), Use::Text, Places::FRONT_REQUEST | Places::LOG, &mut compiler);
+        self.looks_at.add(&compiler);
+        match compiled {
             Ok(format) => Some(format),
             Err(error) => {
                 refuse.found.alert(word.pos_at(error.at), format!("unique-id-format : {error}"));
@@ -274,6 +296,7 @@ impl<'c> RuleReader<'c> {
                 Err(error) => refuse.found.alert(word.pos_at(error.at), format!("'pool-conn-name' : {error}")),
             }
         }
+        self.looks_at.add(&compiler);
         names
     }
 
@@ -315,6 +338,7 @@ impl<'c> RuleReader<'c> {
             proxy_name: proxy.name.bytes(),
             front,
             back,
+            lines: &mut self.lines,
         };
         // The rules of a `listen` run for both of its sides.
         let at = |of_front: Places, of_back: Places| match (front, back) {
@@ -386,12 +410,13 @@ impl<'c> RuleReader<'c> {
         persist.sort_by_key(|(_, condition)| condition.pos);
         for (action, condition) in persist {
             let condition = reader.condition(&Some(condition.clone()), Places::USE_SERVER);
-            rules.persist.extend(condition.map(|condition| Rule { condition, action }));
+            rules.persist.extend(condition.map(|condition| Rule { condition, action, line: None }));
         }
         if back {
             rules.balance = reader.balance(&proxy.settings);
         }
         rules.reads_data = compiler.reads_data;
+        self.looks_at.add(&compiler);
         for warning in compiler.take_warnings() {
             refuse.found.warning(proxy.pos, format!("{} '{}' : {warning}", proxy.kind.name(), proxy.name.shown()));
         }
@@ -414,8 +439,11 @@ impl<'c> RuleReader<'c> {
             proxy_name: proxy.name.bytes(),
             front: proxy.kind.is_frontend(),
             back: proxy.kind.is_backend(),
+            lines: &mut self.lines,
         };
-        proxy.settings.http_errors.iter().filter_map(|statement| reader.http_error(statement)).collect()
+        let errors = proxy.settings.http_errors.iter().filter_map(|statement| reader.http_error(statement)).collect();
+        self.looks_at.add(&compiler);
+        errors
     }
 }
 
@@ -454,6 +482,7 @@ struct Reader<'r, 'c, 'f> {
     front: bool,
     /// The proxy has servers.
     back: bool,
+    lines: &'r mut Vec<(Box<[u8]>, u32)>,
 }
 
 impl Reader<'_, '_, '_> {
@@ -485,13 +514,13 @@ impl Reader<'_, '_, '_> {
     fn connection(&mut self, rule: &tree::Rule, place: Places) -> Option<Rule<ConnectionAction>> {
         let action = self.connection_action(rule, place)?;
         let condition = self.condition(&rule.condition, place)?;
-        Some(Rule { condition, action })
+        Some(Rule { condition, action, line: None })
     }
 
     fn content(&mut self, rule: &tree::Rule, place: Places) -> Option<Rule<ContentAction>> {
         let action = self.content_action(rule, place)?;
         let condition = self.condition(&rule.condition, place)?;
-        Some(Rule { condition, action })
+        Some(Rule { condition, action, line: self.line(rule) })
     }
 
     fn choice(
@@ -506,13 +535,20 @@ impl Reader<'_, '_, '_> {
         } else {
             Target::Fixed(find(choice.target.bytes())?) // a name that nobody has was reported before
         };
-        Some(Rule { condition, action })
+        Some(Rule { condition, action, line: None })
     }
 
     fn rule(&mut self, rule: &tree::Rule, place: Places) -> Option<Rule<Action>> {
         let condition = self.condition(&rule.condition, place);
         let action = self.action(rule, place)?;
-        Some(Rule { condition: condition?, action })
+        Some(Rule { condition: condition?, action, line: self.line(rule) })
+    }
+
+    /// Keeps where a rule stands.
+    fn line(&mut self, rule: &tree::Rule) -> Option<u32> {
+        let (file, line) = self.config.place(rule.pos)?;
+        self.lines.push((file.into(), line));
+        u32::try_from(self.lines.len() - 1).ok()
     }
 
     /// The expression of `balance hash`, `balance maglev` or `balance rdp-cookie`.
