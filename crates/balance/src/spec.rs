@@ -51,6 +51,8 @@ pub struct ServerSpec {
     pub slowstart: Duration,
     /// `disabled`: in maintenance from the start.
     pub disabled: bool,
+    /// Its name has no address yet.
+    pub unresolved: bool,
     /// What stands for it on the ring of consistent hashing and in Maglev's table; `None`: its id (`hash-key`).
     pub hash_key: Option<u32>,
 }
@@ -69,6 +71,7 @@ impl ServerSpec {
             maxqueue: 0,
             slowstart: Duration::ZERO,
             disabled: false,
+            unresolved: false,
             hash_key: None,
         }
     }

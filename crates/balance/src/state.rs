@@ -38,12 +38,14 @@ pub struct Standing {
     pub own: Admin,
     /// What the operator says of the server that it tracks.
     pub inherited: Admin,
+    /// Its name has no address: nobody can be sent there.
+    pub unresolved: bool,
 }
 
 impl Standing {
-    /// What holds of what the operator says: the stricter.
+    /// What holds of what the operator says: the stricter. A server without an address is in maintenance.
     pub fn admin(self) -> Admin {
-        self.own.max(self.inherited)
+        if self.unresolved { Admin::Maintenance } else { self.own.max(self.inherited) }
     }
 
     /// Nobody sends it anything, and nobody looks after it.
@@ -61,6 +63,7 @@ const OPERATION: u32 = 0b00_0011;
 const OWN_SHIFT: u32 = 2;
 const INHERITED_SHIFT: u32 = 4;
 const ADMIN: u32 = 0b11;
+const UNRESOLVED: u32 = 0b100_0000;
 
 /// The running state of one server.
 ///
@@ -70,6 +73,7 @@ const ADMIN: u32 = 0b11;
 /// | 0, 1 | [`Operation`] |
 /// | 2, 3 | [`Admin`], its own |
 /// | 4, 5 | [`Admin`], of the server that it tracks |
+/// | 6 | its name has no address |
 #[derive(Debug)]
 pub struct ServerState {
     word: AtomicU32,
@@ -86,8 +90,9 @@ pub struct ServerState {
 impl ServerState {
     pub(crate) fn new(spec: &ServerSpec) -> Self {
         let own = if spec.disabled { Admin::Maintenance } else { Admin::Ready };
+        let unresolved = if spec.unresolved { UNRESOLVED } else { 0 };
         Self {
-            word: AtomicU32::new(Operation::Up as u32 | (own as u32) << OWN_SHIFT),
+            word: AtomicU32::new(Operation::Up as u32 | (own as u32) << OWN_SHIFT | unresolved),
             weight: AtomicU32::new(u32::from(spec.weight)),
             effective: AtomicU32::new(u32::from(spec.weight) * WEIGHT_SCALE),
             maxconn: AtomicU32::new(spec.maxconn),
@@ -111,7 +116,8 @@ impl ServerState {
             1 => Operation::Stopping,
             _ => Operation::Down,
         };
-        Standing { operation, own: admin(OWN_SHIFT), inherited: admin(INHERITED_SHIFT) }
+        let unresolved = word & UNRESOLVED != 0;
+        Standing { operation, own: admin(OWN_SHIFT), inherited: admin(INHERITED_SHIFT), unresolved }
     }
 
     /// What checks say.
@@ -172,8 +178,10 @@ impl ServerState {
     // The setters are called under the backend's lock.
 
     pub(crate) fn set_standing(&self, standing: Standing) {
-        let Standing { operation, own, inherited } = standing;
-        let word = operation as u32 | (own as u32) << OWN_SHIFT | (inherited as u32) << INHERITED_SHIFT;
+        let Standing { operation, own, inherited, unresolved } = standing;
+        let unresolved = if unresolved { UNRESOLVED } else { 0 };
+        let word =
+            operation as u32 | (own as u32) << OWN_SHIFT | (inherited as u32) << INHERITED_SHIFT | unresolved;
         self.word.store(word, Ordering::Relaxed);
     }
 
