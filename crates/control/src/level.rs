@@ -50,6 +50,7 @@ impl Marks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     Error,
+    Warning,
     Info,
 }
 
@@ -58,8 +59,10 @@ impl Severity {
         match (marks, self) {
             (Marks::None, _) => "",
             (Marks::Number, Self::Error) => "[3]: ",
+            (Marks::Number, Self::Warning) => "[4]: ",
             (Marks::Number, Self::Info) => "[6]: ",
             (Marks::Word, Self::Error) => "[err]: ",
+            (Marks::Word, Self::Warning) => "[warn]: ",
             (Marks::Word, Self::Info) => "[info]: ",
         }
     }

@@ -30,7 +30,8 @@ sockets! {
 
     pub use generation::Generation;
     pub use run::{
-        Backlogs, Beside, BindFailure, BoundListener, Local, accept, administer, answer, bind, bind_beside, bind_listener, change, end_streams, find,
+        Backlogs, Beside, BindFailure, BoundListener, Local, NotRenamed, Relocated, accept, administer, answer, bind, bind_beside, bind_listener, change, end_streams, find,
+        relocate, rename,
     };
     pub use termination::{Cause, Phase, Termination};
 

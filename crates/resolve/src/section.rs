@@ -17,6 +17,8 @@ use std::time::Duration;
 /// Names of a section at once: those of servers, of services with their targets, and of rules.
 pub const MOST_NAMES: usize = 65_536;
 
+/// Names that nobody wants, of those: what rules asked for lately.
+pub const MOST_KEPT: usize = 4096;
 /// A section asks no more often for a name, whatever its timeouts say.
 pub const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
 
@@ -196,6 +198,8 @@ pub struct Section {
     by_name: HashMap<(Name, Kind), usize>,
     due: BTreeSet<(Duration, usize)>,
     rounds: u64,
+    /// Names that nobody wants now.
+    kept: usize,
     asks: VecDeque<Ask>,
     news: VecDeque<Settled>,
     counters: Vec<Counters>,
@@ -214,6 +218,7 @@ impl Section {
             by_name: HashMap::new(),
             due: BTreeSet::new(),
             rounds: 0,
+            kept: 0,
             asks: VecDeque::new(),
             news: VecDeque::new(),
         }
@@ -223,7 +228,13 @@ impl Section {
     /// [`MOST_NAMES`].
     pub fn want(&mut self, name: Name, kind: Kind, now: Duration) -> Option<Id> {
         if let Some(&at) = self.by_name.get(&(name.clone(), kind)) {
-            self.known_mut(Id(at))?.users += 1;
+            let known = self.known_mut(Id(at))?;
+            known.users += 1;
+            if known.users == 1 {
+                self.kept -= 1;
+                let settled = self.known(Id(at))?.settled.unwrap_or(now);
+                self.set_due(at, settled + self.settings.resolve);
+            }
             return Some(Id(at));
         }
         if self.by_name.len() == MOST_NAMES {
@@ -251,13 +262,26 @@ impl Section {
         Some(Id(at))
     }
 
-    /// One of those who wanted to know does not any more.
-    pub fn forget(&mut self, name: Id) {
+    /// One of those who wanted to know does not any more. What is still good is known for a while, for whoever asks next.
+    pub fn forget(&mut self, name: Id, now: Duration) {
+        let keeps = self.kept < MOST_KEPT && self.is_fresh(name, now);
+        let good = self.settings.holds.valid;
         let Some(known) = self.known_mut(name) else { return };
         known.users -= 1;
         if known.users > 0 {
             return;
         }
+        match known.settled.filter(|_| keeps && known.asking.is_none()) {
+            Some(settled) => {
+                self.kept += 1;
+                self.set_due(name.0, settled + good);
+            }
+            None => self.drop_name(name),
+        }
+    }
+
+    fn drop_name(&mut self, name: Id) {
+        let Some(known) = self.known_mut(name) else { return };
         let key = (known.name.clone(), known.preferred);
         let due = known.due;
         self.by_name.remove(&key);
@@ -408,6 +432,10 @@ impl Section {
     fn step(&mut self, at: usize, now: Duration) {
         let retries = self.settings.retries;
         let Some(known) = self.names[at].as_mut() else { return };
+        if known.users == 0 {
+            self.kept -= 1;
+            return self.drop_name(Id(at));
+        }
         let Some(asking) = &known.asking else {
             known.kind = known.preferred;
             return self.ask(at, now, retries);

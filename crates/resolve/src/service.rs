@@ -17,9 +17,9 @@ pub enum Move {
     Stay(usize, Service),
 }
 
-/// A weight of an SRV record, 0 to 65,535, as a server has it: 1 to 256.
+/// A weight of an SRV record, 0 to 65,535, as a server has it: 0 to 256, and 0 for 0 only.
 pub fn weight(of_record: u16) -> u16 {
-    of_record / 256 + 1
+    of_record.div_ceil(256)
 }
 
 /// What the servers of a template, `taken` by those that they stand for, do when the service has these: those who are gone leave, those who stay keep
@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn weights_of_records_become_weights_of_servers() {
-        for (record, own) in [(0, 1), (1, 1), (255, 1), (256, 2), (512, 3), (32_768, 129), (65_535, 256)] {
+        for (record, own) in [(0, 0), (1, 1), (255, 1), (256, 1), (257, 2), (511, 2), (513, 3), (65_535, 256)]
+        {
             assert_eq!(weight(record), own, "{record}");
         }
     }

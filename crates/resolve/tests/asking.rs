@@ -231,10 +231,10 @@ fn a_name_is_asked_for_once_for_all_and_no_more_when_nobody_wants_it() {
     section.handle_timeout(ms(0));
     let all = asks(&mut section);
     assert_eq!(all.len(), 2);
-    section.forget(name);
+    section.forget(name, ms(0));
     assert!(section.records(name).is_some());
-    section.forget(name);
-    section.forget(other);
+    section.forget(name, ms(0));
+    section.forget(other, ms(0));
     assert_eq!((section.records(name).is_none(), section.next_timeout()), (true, None));
     // What comes now is of nobody, also when somebody else has the place.
     let again = want(&mut section, Kind::A);
@@ -243,6 +243,24 @@ fn a_name_is_asked_for_once_for_all_and_no_more_when_nobody_wants_it() {
         assert_eq!(answer(&mut section, 2, ask, with("192.0.2.6")), Heard::Over);
     }
     assert!(known(&section, again).is_empty());
+}
+
+#[test]
+fn what_a_rule_asked_for_is_known_for_who_asks_next_and_not_asked_for_meanwhile() {
+    let mut section = section(1);
+    let name = want(&mut section, Kind::A);
+    section.handle_timeout(ms(0));
+    let first = asks(&mut section).remove(0);
+    answer(&mut section, 5, &first, with("192.0.2.1"));
+    section.poll_news().unwrap();
+    section.forget(name, ms(6));
+    assert_eq!(section.next_timeout(), Some(ms(3005)));
+    let again = section.want(Name::parse(NAME).unwrap(), Kind::A, ms(3000)).unwrap();
+    assert!(section.is_fresh(again, ms(3000)));
+    assert_eq!(known(&section, again), ["192.0.2.1"]);
+    section.forget(again, ms(3001));
+    section.handle_timeout(ms(3005));
+    assert_eq!((asks(&mut section).len(), section.next_timeout()), (0, None));
 }
 
 #[test]

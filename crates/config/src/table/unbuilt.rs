@@ -7,7 +7,6 @@ use super::{Keyword, Status};
 type Row = (&'static str, &'static str, &'static str);
 
 const YET: &str = "it is not built yet";
-const NAMES: &str = "names are resolved at the start only";
 const DRIVER: &str = "the driver's own constant holds";
 const GLITCHES: &str = "glitches are not counted: a message that is no good HTTP/1 is refused at once";
 const PAGE: &str = "the page of counters shows only, so far";
@@ -16,13 +15,9 @@ const PAGE: &str = "the page of counters shows only, so far";
 const REFUSED: &[Row] = &[
     ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
     ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
-    ("Process", "dns-accept-family", "names are resolved at the start only, to any family"),
+    ("Process", "dns-accept-family", "'resolve-prefer' says which family a server's name is resolved to"),
     ("Process", "server-state-file", YET),
     ("Process", "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides"),
-    ("Server options", "resolve-net", NAMES),
-    ("Server options", "resolve-opts", NAMES),
-    ("Server options", "resolve-prefer", NAMES),
-    ("Server options", "resolvers", NAMES),
     ("Statistics", "stats admin", PAGE),
     ("Statistics", "stats http-request", PAGE),
 ];
@@ -80,7 +75,6 @@ const PARTLY: &[Row] = &[
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
     ("Proxies", "load-server-state-from-file", "anything but 'none' is refused"),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
-    ("Sections", "resolvers", "such a section is refused: names are resolved at the start only"),
     (
         "Tuning",
         "tune.listener.multi-queue",

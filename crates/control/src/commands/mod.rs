@@ -7,6 +7,7 @@ pub(crate) mod info;
 mod lanes;
 mod limits;
 mod patterns;
+mod resolvers;
 mod server;
 pub(crate) mod stat;
 mod state;
@@ -110,6 +111,7 @@ enum Action {
     ShowLanes,
     ShowPools,
     ShowProfiling,
+    ShowResolvers,
     ShowServersConn,
     ShowServersState,
     ShowStartupLogs,
@@ -174,7 +176,7 @@ static TABLE: &[Row] = &[
     row("set maxconn server", "<bk>/<srv> <value>", Level::Admin, Action::SetMaxconnServer, "how many requests a server serves at once; 0: any number"),
     row("set profiling", "tasks {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of all lanes, or stop it"),
     row("set rate-limit", "{connections|sessions} global <value>", Level::Admin, Action::SetRateLimit, "how many connections or sessions a second the process takes; 0: any number"),
-    row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's state, weight, health, or where its checks go"),
+    row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's address, name, state, weight, health, or where its checks go"),
     row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before messages"),
     row("set timeout cli", "<delay>", Level::User, Action::SetTimeout, "how long this client may be silent"),
     row("set var", "<name> [fmt|expr] {<fmt>|<expr>}", Level::Admin, Action::SetVariable, "set a variable of the process (experimental)"),
@@ -192,6 +194,7 @@ static TABLE: &[Row] = &[
     row("show map", "[[@<ver>] <map>]", Level::User, Action::Show(Kind::Map), "maps, or what is in one"),
     row("show pools", "[byname|bysize|byusage]", Level::User, Action::ShowPools, "memory pools"),
     row("show profiling", "", Level::User, Action::ShowProfiling, "time of tasks by kind, if it was measured"),
+    row("show resolvers", "[<section>]", Level::User, Action::ShowResolvers, "what came of questions to name servers"),
     row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, used and idle"),
     row("show servers state", "[<backend>]", Level::User, Action::ShowServersState, "what is known of servers, one line each"),
     row("show startup-logs", "", Level::User, Action::ShowStartupLogs, "what was said of the files that are served"),
@@ -301,6 +304,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::ShowPools => lanes::pools(call),
         Action::ShowProfiling => lanes::profiling(call),
         Action::ShowServersConn => state::connections(call).await?,
+        Action::ShowResolvers => resolvers::show(call),
         Action::ShowServersState => state::states(call).await?,
         Action::ShowStartupLogs => call.reply.put(&call.generation.said),
         Action::ShowStat => stat::show(call).await?,

@@ -1,10 +1,11 @@
 //! Commands on one server.
 
 use super::Call;
+use crate::level::Severity;
 use manylane_balance::{Admin, Index, MAX_WEIGHT};
 use manylane_check::Running;
 use manylane_proxy::generation::{Backend, Server};
-use manylane_proxy::{Cause, Local};
+use manylane_proxy::{Cause, Local, NotRenamed};
 
 /// The server that `word` names as `backend/server`, by names or by numbers (`#1`). What is wrong is told.
 fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backend, &'g Server, Index)> {
@@ -221,14 +222,84 @@ fn set_health(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Ser
     }
 }
 
+/// Who changed something, in answers.
+const BY: &str = "by 'stats socket command'";
+
+/// `set server <bk>/<srv> addr`
+fn relocate(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, Index)) {
+    let word = call.word(2).to_owned();
+    if word.is_empty() {
+        return call.error("set server <b>/<s> addr requires an address and optionally a port.");
+    }
+    let Ok(ip) = word.parse() else {
+        return call.message(Severity::Warning, &format!("Invalid addr '{word}' {BY}"));
+    };
+    let (mut port, mut problem) = (None, None);
+    if call.word(3) == "port" {
+        let word = call.word(4);
+        if word.starts_with(['+', '-']) {
+            return call.error("A port that depends on the client's is for the file to say.");
+        }
+        port = word.parse().ok().filter(|port: &u16| *port != 0);
+        problem = port.is_none().then(|| format!(", problem converting port '{word}' to an int"));
+    }
+    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    let before = match manylane_proxy::relocate(&local, backend, index, ip, port) {
+        Ok(before) => before,
+        Err(why) => return call.error(&format!("Server '{}' cannot be elsewhere: {why}.", server.name)),
+    };
+    let mut text = match before.ip {
+        Some(was) if was == ip => "no need to change the addr".into(),
+        was => format!("IP changed from '{}' to '{ip}'", was.map_or("(none)".into(), |was| was.to_string())),
+    };
+    match (port, before.port) {
+        (None, _) => {}
+        (Some(port), Some(was)) if port == was => text += ", no need to change the port",
+        (Some(port), was) => text += &format!(", port changed from '{}' to '{port}'", was.unwrap_or(0)),
+    }
+    text += problem.as_deref().unwrap_or_default();
+    call.message(Severity::Warning, &format!("{text} {BY}"));
+}
+
+/// `set server <bk>/<srv> fqdn`
+fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, Index)) {
+    let word = call.word(2).to_owned();
+    if word.is_empty() {
+        return call.error("set server <b>/<s> fqdn requires a FQDN.");
+    }
+    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    match manylane_proxy::rename(&local, backend, index, &word) {
+        Ok(was) => {
+            let was = was.unwrap_or_else(|| "(null)".into());
+            let text = format!("{}/{} changed its FQDN from {was} to {word} {BY}", backend.name, server.name);
+            call.message(Severity::Warning, &text);
+        }
+        Err(NotRenamed::NoResolution) => {
+            call.error("set server <b>/<s> fqdn failed because no resolution is configured.");
+        }
+        Err(NotRenamed::Service) => {
+            call.error("set server <b>/<s> fqdn failed because SRV resolution is configured.");
+        }
+        Err(NotRenamed::Same) => {
+            call.message(Severity::Warning, &format!("no need to change the FDQN {BY}")); // as HAProxy spells it
+        }
+        Err(NotRenamed::Wrong(why)) => {
+            call.error(&format!("set server <b>/<s> fqdn failed because of '{word}': {why}."));
+        }
+        Err(NotRenamed::Busy) => call.error("The resolvers section is busy: say it again."),
+    }
+}
+
 /// `set server <bk>/<srv> health|state|weight ...`
 pub(super) fn set_server(call: &mut Call<'_, '_>) {
-    const USAGE: &str = "usage: set server <backend>/<server> agent | agent-addr | agent-port | agent-send | check-addr | check-port | health | state | weight; 'addr', 'fqdn' and 'ssl' are HAProxy's and not built yet";
+    const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | agent-send | check-addr | check-port | fqdn | health | state | weight; 'ssl' is HAProxy's and not built yet";
     let word = call.word(0).to_owned();
     let Some(found @ (backend, _, index)) = find(call, &word) else { return };
     match call.word(1) {
         "weight" => weigh(call, found, 2),
         "health" => set_health(call, found),
+        "addr" => relocate(call, found),
+        "fqdn" => rename(call, found),
         "agent" => set_agent(call, found),
         what @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "check-port") => {
             let what = what.to_owned();

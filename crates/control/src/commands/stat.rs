@@ -230,6 +230,9 @@ pub(crate) fn status(
         (Admin::Maintenance, _) if standing.inherited == Admin::Maintenance => {
             return format!("MAINT (via {})", via.unwrap_or_default());
         }
+        (Admin::Maintenance, _) if standing.unresolved && standing.own != Admin::Maintenance => {
+            return "MAINT (resolution)".into();
+        }
         (Admin::Maintenance, _) => return "MAINT".into(),
         (_, Operation::Down) if agent.is_some_and(|agent| agent.value() == 0) => {
             return "DOWN (agent)".into();
@@ -355,7 +358,7 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     line.gauge(Column::Uweight, u64::from(state.weight()));
     line.gauge(Column::Act, (!server.backup).into());
     line.gauge(Column::Bck, server.backup.into());
-    if let Some(address) = address(&server.place) {
+    if let Some(address) = address(&server.site.read().place) {
         line.set(Column::Addr, Text(address));
     }
     if let Some(cookie) = &server.cookie {

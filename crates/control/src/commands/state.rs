@@ -4,7 +4,8 @@ use super::Call;
 use crate::reply::Gone;
 use manylane_balance::{Admin, Operation};
 use manylane_check::Verdict;
-use manylane_proxy::generation::{Backend, ServerCheck, ServerPlace};
+use manylane_net::address::Port;
+use manylane_proxy::generation::{Backend, ServerCheck, ServerPlace, Whereabouts};
 use manylane_sched::Time;
 use std::fmt::Write;
 
@@ -32,11 +33,19 @@ fn place(place: &ServerPlace) -> (String, u16) {
     }
 }
 
+/// The same of a server: one without an address has its port all the same.
+fn of_server(known: &Whereabouts) -> (String, u16) {
+    match (&known.place, known.port) {
+        (ServerPlace::Nowhere, Port::One(port)) => ("-".into(), port),
+        (at, _) => place(at),
+    }
+}
+
 /// Address and port of checks, as the columns have them: an address that a line or a command has given, a port that is another than the server's, and the port of an agent.
 fn aim(check: Option<&ServerCheck>, is_agent: bool, own: &ServerPlace) -> (String, u16) {
     let Some(check) = check else { return ("-".into(), 0) };
     let aim = check.aims.read();
-    let ((file, file_port), (_, own_port)) = (place(&check.place), place(own));
+    let ((file, file_port), (_, own_port)) = (place(&check.place()), place(own));
     let address =
         aim.ip.map(|ip| ip.to_string()).or(check.has_address.then_some(file)).unwrap_or_else(|| "-".into());
     let port = aim.port.or((file_port != own_port || is_agent).then_some(file_port)).unwrap_or(0);
@@ -56,7 +65,8 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
             let state = backend.balancer.servers()[index].state();
-            let (address, port) = place(&server.place);
+            let known = server.site.read();
+            let (address, port) = of_server(&known);
             // Stopped, starting, running, stopping; and who wants it in maintenance or drained: the file, or a command.
             let operation = match (state.operation(), state.admin()) {
                 (Operation::Down, _) | (_, Admin::Maintenance) => 0,
@@ -76,7 +86,12 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                     Admin::Ready => 0,
                     Admin::Drain => 16,
                     Admin::Maintenance => 2,
-                };
+                }
+                | if standing.unresolved { 32 } else { 0 }
+                | if known.renamed { 64 } else { 0 };
+            let name = known.name.as_deref().unwrap_or("-");
+            let service = server.resolution.as_ref().and_then(|own| own.service.as_ref());
+            let service = service.map_or("-", |service| service.as_str());
             let report = server.check.as_ref().map(|check| check.board.read());
             let paused = server.disabled || report.as_ref().is_some_and(|report| report.paused);
             let paused = if paused { 8 } else { 0 };
@@ -100,11 +115,11 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 // Configured and enabled, of an agent.
                 if report.disabled { 18 } else { 22 | u8::from(report.in_progress) }
             });
-            let (check_addr, check_port) = aim(server.check.as_ref(), false, &server.place);
-            let (agent_addr, agent_port) = aim(server.agent.as_ref(), true, &server.place);
+            let (check_addr, check_port) = aim(server.check.as_ref(), false, &known.place);
+            let (agent_addr, agent_port) = aim(server.agent.as_ref(), true, &known.place);
             let _ = writeln!(
                 call.reply,
-                "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} {agent} 0 0 - {port} - 0 {check_port} {check_addr} {agent_addr} {agent_port}",
+                "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} {agent} 0 0 {name} {port} {service} 0 {check_port} {check_addr} {agent_addr} {agent_port}",
                 backend.id,
                 backend.name,
                 server.id,
@@ -126,7 +141,8 @@ pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     for backend in backends {
         for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
-            let (address, port) = place(&server.place);
+            let known = server.site.read();
+            let (address, port) = of_server(&known);
             let used = server
                 .counts
                 .read_cheap_one(|counts| &counts.streams)

@@ -29,7 +29,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show peers", TABLES),
     ("show proc", "there is no master process"),
     ("show quic", "QUIC is not built yet"),
-    ("show resolvers", "names are resolved at the start only"),
     ("show schema json", "it is not built yet"),
     ("show sess", SESSIONS),
     ("show ssl", TLS),

@@ -1,7 +1,7 @@
 //! `agent-check`: programs beside servers that say how these are, and what an operator changes of checks at run time.
 
 use super::bell::Bell;
-use super::checks::{Patience, ServerCheck};
+use super::checks::{Follows, Patience, ServerCheck};
 use super::refuse::Refuse;
 use super::server::{Server, ServerPlace};
 use manylane_check::{Board, Health, Init, Pace, agent};
@@ -50,10 +50,18 @@ impl Aims {
 }
 
 impl ServerCheck {
+    /// Where its connections go, if no command says otherwise.
+    pub fn place(&self) -> ServerPlace {
+        match &self.follows {
+            Some(follows) => follows.place(&self.place),
+            None => self.place.clone(),
+        }
+    }
+
     /// Where its connections go now.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let Aim { ip, port, .. } = self.aims.read();
-        match &self.place {
+        match &self.place() {
             ServerPlace::At(Endpoint::Ip(address)) => {
                 Some(Endpoint::Ip((ip.unwrap_or(address.ip()), port.unwrap_or(address.port())).into()))
             }
@@ -82,8 +90,11 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             }
             ip
         });
-        let own = match &server.place {
+        let known = server.site.read();
+        let own = match &known.place {
             ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
+            // Without an address nobody is asked; it has one before.
+            ServerPlace::Nowhere => Some(std::net::Ipv4Addr::UNSPECIFIED.into()),
             _ => None,
         };
         let Some(ip) = given.unwrap_or(own) else {
@@ -106,6 +117,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             script: Arc::new(agent::script(send)),
             place: ServerPlace::At(Endpoint::Ip((ip, port.value).into())),
             has_address: given.is_some(),
+            follows: given.is_none().then(|| Follows { site: server.site.clone(), port: Some(port.value) }),
             connect,
             header: None,
             pace: Pace { inter, fast: inter, down: inter, spread: process.spread_checks },

@@ -203,7 +203,8 @@ fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
 }
 
 fn spec(server: &Server) -> ServerSpec {
-    let address = || match &server.place {
+    let place = server.site.read().place;
+    let address = || match &place {
         ServerPlace::At(Endpoint::Ip(address)) => Some(*address),
         _ => None,
     };
@@ -221,7 +222,8 @@ fn spec(server: &Server) -> ServerSpec {
         minconn: server.minconn,
         maxqueue: server.maxqueue,
         slowstart: server.slowstart,
-        disabled: server.disabled || matches!(server.place, ServerPlace::Nowhere),
+        disabled: server.disabled,
+        unresolved: place == ServerPlace::Nowhere,
         hash_key: hash_key.map(|text| HashFunction::Crc32.hash(text.as_bytes())),
         ..ServerSpec::new(server.name.clone(), server.id)
     }

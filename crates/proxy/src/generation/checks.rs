@@ -3,6 +3,7 @@
 use super::bind::text;
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
+use super::site::Site;
 use super::Process;
 use super::agent::Aims;
 use super::bell::Bell;
@@ -25,8 +26,10 @@ use std::time::Duration;
 pub struct ServerCheck {
     /// What is said and expected.
     pub script: Arc<Script>,
-    /// Where its connections go.
+    /// Where its connections go, unless it follows the server.
     pub place: ServerPlace,
+    /// They go where the server is.
+    pub follows: Option<Follows>,
     /// Its line says at which address: `addr`, `agent-addr`.
     pub has_address: bool,
     /// Options of its connections.
@@ -47,6 +50,43 @@ pub struct ServerCheck {
     pub aims: Aims,
     /// Wakes who checks it: something else is to be done than to wait.
     pub bell: Bell,
+}
+
+/// A check that goes where its server is.
+#[derive(Clone, Debug)]
+pub struct Follows {
+    /// Where that is.
+    pub site: Arc<Site>,
+    /// `port`
+    pub port: Option<u16>,
+}
+
+impl PartialEq for Follows {
+    fn eq(&self, other: &Self) -> bool {
+        self.port == other.port
+    }
+}
+
+impl Follows {
+    /// There.
+    pub(crate) fn place(&self, first: &ServerPlace) -> ServerPlace {
+        if self.site.word() >> 1 == 0 {
+            return first.clone(); // it has not moved
+        }
+        let known = self.site.read();
+        let port = match known.port {
+            Port::One(port) => Some(port),
+            _ => None,
+        };
+        match (known.ip(), self.port.or(port)) {
+            (Some(ip), Some(port)) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
+            (Some(ip), None) => match first {
+                ServerPlace::At(Endpoint::Ip(was)) => ServerPlace::At(Endpoint::Ip((ip, was.port()).into())),
+                _ => ServerPlace::Nowhere,
+            },
+            (None, _) => ServerPlace::Nowhere,
+        }
+    }
 }
 
 /// How long a check may take.
@@ -92,10 +132,12 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             // There is no client whose address could be shown.
             source.present = source.present.filter(|present| matches!(present, Present::Address(_)));
         }
+        let port = port.map(|set| set.value);
         server.check = Some(ServerCheck {
             script: script.clone(),
             has_address: addr.is_some(),
-            place: place(server, addr.as_ref(), port.map(|set| set.value), &script, line.pos, refuse),
+            place: place(server, addr.as_ref(), port, &script, line.pos, refuse),
+            follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address"))).then(|| Follows { site: server.site.clone(), port }),
             connect: options,
             // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file says so.
             header: match check_send_proxy.map(|set| set.value) {
@@ -150,14 +192,11 @@ fn place(
         }
     });
     // The service's own port, where it has one.
-    let (own_ip, own_port) = match &server.place {
-        ServerPlace::At(Endpoint::Ip(address)) => (Some(address.ip()), Some(address.port()).filter(|port| *port != 0)),
-        ServerPlace::OfClient(Address { place: Place::Ip { host, .. }, .. }) => match host {
-            Host::V4(ip) => (Some((*ip).into()), None),
-            Host::V6(ip) => (Some((*ip).into()), None),
-            Host::Name { .. } => (None, None),
-        },
-        _ => (None, None),
+    let known = server.site.read();
+    let own_ip = known.ip();
+    let own_port = match known.port {
+        Port::One(port) => Some(port).filter(|port| *port != 0),
+        _ => None,
     };
     let ip = match &other {
         Some(Address { place: Place::Ip { host: Host::V4(ip), .. }, .. }) => Some((*ip).into()),
@@ -166,11 +205,14 @@ fn place(
         None => own_ip,
     };
     let Some(ip) = ip else {
+        if known.place == ServerPlace::Nowhere {
+            return known.place; // it is checked when it has an address
+        }
         if port.is_some() || script.steps().iter().any(|step| matches!(step, Step::Connect { port: Some(_), .. })) {
             let message = format!("server '{}' has no IP address, so its checks have no port; leave it out, or say 'addr'", server.name);
             refuse.found.alert(pos, message);
         }
-        return server.place.clone();
+        return known.place;
     };
     let written = match &other {
         Some(Address { place: Place::Ip { port: Port::One(port), .. }, .. }) => Some(*port),

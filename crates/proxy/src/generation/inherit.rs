@@ -4,6 +4,7 @@
 
 use super::{Backend, Frontend, Generation, Listener, Server};
 use crate::places::Places;
+use manylane_balance::Standing;
 use manylane_sched::Time;
 use manylane_sync::Arc;
 
@@ -92,10 +93,10 @@ impl Frontend {
 }
 
 impl Backend {
-    /// The server of the same name at the same place.
+    /// The server of the same name at the same place; one whose address is resolved all the time, by the same name.
     pub(crate) fn server_like(&self, other: &Server) -> Option<&Server> {
         let index = self.balancer.servers().by_name(&other.name)?;
-        Some(&self.servers[index.get()]).filter(|own| own.place == other.place)
+        Some(&self.servers[index.get()]).filter(|own| own.is_like(other))
     }
 
     /// How the servers were found.
@@ -109,6 +110,9 @@ impl Backend {
             if server.disabled == was.disabled {
                 self.balancer.set_admin(index, standing.own, now);
             }
+            if server.follow(was) {
+                self.balancer.update(index, now, |own| Standing { unresolved: standing.unresolved, ..own });
+            }
             if server.weight == was.weight && servers[index].state().weight() != state.weight() {
                 // An algorithm whose weights are fixed now has those of the file.
                 let _ = self.balancer.set_weight(index, state.weight(), now);
@@ -120,7 +124,7 @@ impl Backend {
             for (own, older) in [(&server.check, &was.check), (&server.agent, &was.agent)] {
                 if let (Some(own), Some(older)) = (own, older) {
                     own.board.disable(older.board.read().disabled);
-                    if own.place == older.place {
+                    if own.place == older.place && own.follows == older.follows {
                         let set = older.aims.read();
                         own.aims.set(|aim| *aim = set);
                     }
@@ -141,6 +145,29 @@ impl Backend {
 impl Server {
     /// Whether a connection to one is as good for the other.
     pub(crate) fn has_connections_of(&self, other: &Self) -> bool {
-        (&self.place, &self.connect, self.header) == (&other.place, &other.connect, other.header)
+        let unmoved = self.site.word() | other.site.word() == 0; // else they lie under another key
+        unmoved && self.site.read().place == other.site.read().place && (&self.connect, self.header) == (&other.connect, other.header)
+    }
+
+    /// Whether it is the same server, as the file names it.
+    fn is_like(&self, other: &Self) -> bool {
+        let (own, was) = (self.site.read(), other.site.read());
+        match (&self.resolution, &other.resolution) {
+            (Some(now), Some(then)) => match (&now.service, &then.service) {
+                (None, None) => own.port == was.port && (own.name == was.name || was.renamed),
+                (now, then) => now == then,
+            },
+            _ => own.place == was.place,
+        }
+    }
+
+    /// Goes on where another one is whose address was resolved: answers will tell whether that is right.
+    fn follow(&self, was: &Self) -> bool {
+        let known = was.site.read();
+        let moves = self.resolution.is_some() && was.resolution.is_some() && (known.ip().is_some() || known.renamed);
+        if moves {
+            self.site.change(|own| *own = known);
+        }
+        moves
     }
 }

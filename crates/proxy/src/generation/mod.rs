@@ -20,8 +20,10 @@ mod observe;
 mod process;
 mod proxies;
 mod refuse;
+mod resolvers;
 mod rules;
 mod server;
+mod site;
 mod spelling;
 mod track;
 mod users;
@@ -32,7 +34,7 @@ pub use agent::{Aim, Aims};
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
 pub(crate) use bind::has_lanes;
-pub use checks::{Patience, ServerCheck};
+pub use checks::{Follows, Patience, ServerCheck};
 pub use cpu_map::CpuMap;
 pub use groups::Groups;
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
@@ -44,10 +46,13 @@ pub(crate) use variables::set_now;
 pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};
 pub use rules::{
-    Action, Addressed, Captures, Change, ConnectionAction, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES,
+    Action, Addressed, Captures, Change, ConnectionAction, Lookup, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES,
     Made, NameMatch, Packets, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Target, TimeoutOf,
 };
 pub use users::Userlist;
+pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
+pub(crate) use resolvers::{Order, Question};
+pub use site::{Site, Whereabouts};
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 pub use track::ServerNumber;
 pub(crate) use track::{follow, operation};
@@ -77,6 +82,8 @@ pub struct Generation {
     pub servers: usize,
     /// What expressions share.
     pub expressions: Expressions,
+    /// `resolvers`, in the file's order.
+    pub resolvers: Vec<Resolvers>,
     /// Users, by the file's order of lists.
     pub userlists: Vec<Userlist>,
     /// Some of them have passwords that are hashed.
@@ -137,7 +144,7 @@ impl Generation {
             proxies: _,
             userlists,
             http_errors: _, // read where a proxy names one
-            resolvers,
+            resolvers: _, // by their own reader
             rings: _, // with the targets of logs
             files: _, // for positions in reports
             environment: _, // for programs that are started, and none are
@@ -146,9 +153,7 @@ impl Generation {
         let mut process = process::process(global, &mut refuse);
         process.no_splice |= wishes.no_splice;
         process.no_reuse_port |= wishes.no_reuse_port;
-        for section in resolvers {
-            refuse.keyword(section.name.pos(), "resolvers", "names are resolved at the start only");
-        }
+        let resolvers = resolvers::sections(config, &mut refuse);
         let userlists = users::userlists(userlists, &mut refuse);
         if userlists.iter().any(Userlist::has_hashes) {
             let bytes = |proxy: &&Proxy| proxy.kind != ProxyKind::Defaults && proxy.settings.mode() == Mode::Tcp;
@@ -189,6 +194,7 @@ impl Generation {
             backends: proxies.backends,
             servers: proxies.servers,
             expressions,
+            resolvers,
             hashes_passwords: userlists.iter().any(Userlist::has_hashes),
             userlists,
             spellings,

@@ -4,6 +4,8 @@ use super::bind::{keep_alive, text};
 use super::checks::ServerCheck;
 use super::process::Process;
 use super::refuse::Refuse;
+use super::resolvers::{self, Resolution};
+use super::site::{Site, Whereabouts};
 use super::track::ServerNumber;
 use crate::counts::ServerStats;
 use manylane_check::{Past, Running};
@@ -31,7 +33,11 @@ pub struct Server {
     /// Its name.
     pub name: Box<str>,
     /// Where it is.
-    pub place: ServerPlace,
+    pub site: Arc<Site>,
+    /// Who keeps its address up to date.
+    pub resolution: Option<Resolution>,
+    /// Why it cannot be elsewhere than the file says.
+    pub stays: Option<&'static str>,
     /// Options of connections to it.
     pub connect: ConnectOptions,
     /// `namespace *`: connections are made from the client's network namespace.
@@ -225,7 +231,7 @@ pub(super) fn server(
         pool_purge_delay,
         proto: _, // HTTP/1 is spoken anyway
         redir,
-        resolve_net: _,
+        resolve_net: _, // of the resolution, as these
         resolve_opts: _,
         resolve_prefer: _,
         resolvers: _,
@@ -269,7 +275,19 @@ pub(super) fn server(
         namespace: namespace.as_ref().filter(|_| !namespace_of_client).map(|set| text(&set.value)),
         common,
     };
-    let place = place(address, init_addr, refuse);
+    let (known, resolution) = whereabouts(address, init_addr, options, refuse);
+    let place = &known.place;
+    let dynamic = cookie.is_none() && settings.cookie.as_ref().is_some_and(|set| set.value.dynamic);
+    let by_address = matches!(hash_key, Some(Set { value: "addr" | "addr-port", .. }));
+    let stays = match place {
+        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if by_address => Some("its 'hash-key' is its address"),
+        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if dynamic => Some("its cookie is made of its address"),
+        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
+        ServerPlace::At(_) => Some("it is no IP address"),
+    };
+    if let (Some(set), Some(why), true) = (&options.resolvers, stays, resolution.is_some()) {
+        refuse.keyword(set.pos, "resolvers", &format!("the server's address cannot change, since {why}"));
+    }
     Server {
         number,
         index,
@@ -277,9 +295,11 @@ pub(super) fn server(
         name: text(name),
         cookie: match cookie {
             Some(set) => Some(set.value.bytes().into()),
-            None => dynamic_cookie(settings, &place),
+            None => dynamic_cookie(settings, place),
         },
-        place,
+        site: Arc::new(Site::new(known)),
+        resolution,
+        stays,
         connect,
         namespace_of_client,
         header,
@@ -430,10 +450,29 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
     Some(Source { address: ip, ports, present })
 }
 
+/// Where it is at the start, and who tells where it is later.
+fn whereabouts(
+    address: &Set<Address>,
+    init_addr: &Option<Set<Word>>,
+    options: &ServerOptions,
+    refuse: &mut Refuse<'_>,
+) -> (Whereabouts, Option<Resolution>) {
+    let (host, port) = match &address.value.place {
+        Place::Ip { host: Host::Name { name, .. }, port } => (Some(&**name), *port),
+        Place::Ip { port, .. } => (None, *port),
+        _ => (None, Port::Unset),
+    };
+    let resolution = host.and_then(|host| resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse));
+    let is_service = resolution.as_ref().is_some_and(|made| made.service.is_some());
+    let place = if is_service { ServerPlace::Nowhere } else { place(address, init_addr, refuse) };
+    let name = host.filter(|_| !is_service).map(Box::from);
+    (Whereabouts { place, port, name, renamed: false }, resolution)
+}
+
 /// Where it is: its name is resolved by the first method of `init-addr` that can.
 fn place(
     address: &Set<Address>,
-    init_addr: &Option<Set<manylane_config::lex::Word>>,
+    init_addr: &Option<Set<Word>>,
     refuse: &mut Refuse<'_>,
 ) -> ServerPlace {
     let settled = |address: Address| {

@@ -96,6 +96,12 @@ impl Session<'_> {
                         return Some(After::Close);
                     }
                 }
+                Ok(Verdict::Resolve { section, variable, question }) => {
+                    if let Some(address) = self.local.look_up(section, question).await {
+                        let moment = Moment { backend, request: Some(&request.head), ..Moment::default() };
+                        self.facts().learn(moment, variable, address);
+                    }
+                }
                 Ok(Verdict::Log) => self.log_now(),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {
@@ -230,7 +236,7 @@ impl Session<'_> {
                         }
                     }
                 }
-                Ok(Verdict::Hint(_) | Verdict::Bad) => {} // of requests only
+                Ok(Verdict::Hint(_) | Verdict::Bad | Verdict::Resolve { .. }) => {} // of requests only
                 Ok(Verdict::Log) => self.log_now(),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {

@@ -5,10 +5,12 @@ use super::facts::{Facts, Moment, backend_named};
 use super::normalize::NoTarget;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
-use crate::generation::{Action, Change, ConnectionAction, NameMatch, Persist, Replaced, Rule, Target};
+use crate::generation::{Question, Action, Change, ConnectionAction, NameMatch, Persist, Replaced, Rule, Target};
 use crate::log::Record;
 use manylane_balance::{Index, Servers};
-use manylane_expr::{Condition, Format, Writer};
+use manylane_expr::{Condition, Format, VariableId, Writer};
+use manylane_resolve::Name;
+use manylane_sync::Arc;
 use manylane_http::{EditError, Head, Version};
 use std::time::Duration;
 
@@ -35,6 +37,12 @@ pub(crate) enum Verdict {
     Hint(Box<Head>),
     /// The list goes on when a line was logged.
     Log,
+    /// The list goes on when the name's address is known, or that there is none.
+    Resolve {
+        section: usize,
+        variable: VariableId,
+        question: Arc<Question>,
+    },
     /// The list goes on when others had a turn: `tune.max-rules-at-once`.
     Turn,
 }
@@ -287,6 +295,19 @@ fn one(
         }
         Action::WaitForBody(time, least) => {
             return Ok(Some(Verdict::Body { time: *time, least: *least }));
+        }
+        Action::Resolve(lookup) => {
+            let text = facts.with(now, |env, scratch| {
+                let mut scratch = scratch.reborrow();
+                let bytes = lookup.name.eval_text(env, &mut scratch)?;
+                Name::parse(std::str::from_utf8(bytes).ok()?).ok()
+            });
+            // What is no name has no address.
+            return Ok(text.map(|name| Verdict::Resolve {
+                section: lookup.section,
+                variable: lookup.variable,
+                question: Arc::new(Question::new(name, lookup.kind)),
+            }));
         }
         Action::DoLog => return Ok(Some(Verdict::Log)),
         Action::StrictMode(on) => walk.strict = *on,

@@ -79,6 +79,19 @@ pub(super) fn millis(n: i64) -> Option<Duration> {
     u64::try_from(n).ok().map(Duration::from_millis)
 }
 
+impl Facts<'_> {
+    /// A rule has learnt an address.
+    pub(crate) fn learn(&self, moment: Moment<'_>, variable: VariableId, address: IpAddr) {
+        let value = match address {
+            IpAddr::V4(address) => Value::Ipv4(address),
+            IpAddr::V6(address) => Value::Ipv6(address),
+        };
+        self.with(moment, |env, _| {
+            env.variables.set(variable, Some(value));
+        });
+    }
+}
+
 /// Sets a variable, if there is a value and the conditions hold.
 fn set_var(facts: &Facts<'_>, moment: Moment<'_>, id: VariableId, value: &Made, when: When) {
     let work = |env: &Env<'_>, scratch: &mut Scratch<'_>| {

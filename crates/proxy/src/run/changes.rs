@@ -145,12 +145,14 @@ impl Told<'_> {
         };
         match (was, is) {
             (false, true) if before.operation == Operation::Down => {
-                self.say(Level::Notice, &format!("{subject} was DOWN and now enters maintenance{}.", inherited(after.own, Admin::Maintenance)));
+                let via = if after.unresolved { why } else { inherited(after.own, Admin::Maintenance) };
+                self.say(Level::Notice, &format!("{subject} was DOWN and now enters maintenance{via}."));
             }
             (false, true) => {
-                let via = inherited(after.own, Admin::Maintenance);
+                let via = if after.unresolved { why } else { inherited(after.own, Admin::Maintenance) };
                 self.counted(Level::Notice, format!("{subject} is going DOWN for maintenance{via}"), true);
             }
+            (true, true) if before.unresolved != after.unresolved => {} // it is in maintenance for another reason, too
             (true, true) => match (before.own == Admin::Maintenance, after.own == Admin::Maintenance) {
                 (true, false) => {
                     self.say(Level::Notice, &format!("{subject} is leaving forced maintenance but remains in maintenance{via}."));
@@ -160,6 +162,12 @@ impl Told<'_> {
                 }
                 _ => {}
             },
+            (true, false) if before.unresolved => {
+                let state = if down { "DOWN" } else { "UP" };
+                let ready = if drains(after) { "DRAIN" } else { "READY" };
+                let name = server.site.read().name.unwrap_or_default();
+                self.say(Level::Notice, &format!("{subject} ('{name}') is {state}/{ready} (resolves again)."));
+            }
             (true, false) => {
                 let state = if down { "DOWN" } else { "UP" };
                 let ready = if drains(after) { "DRAIN" } else { "READY" };

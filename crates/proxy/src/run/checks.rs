@@ -114,10 +114,10 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, de
 }
 
 /// A check that is made, of those that a lane makes at once (`tune.max-checks-per-thread`).
-struct Place<'a>(&'a Places);
+pub(super) struct Place<'a>(&'a Places);
 
 impl<'a> Place<'a> {
-    async fn enter(places: &'a Places) -> Self {
+    pub(super) async fn enter(places: &'a Places) -> Self {
         places.enter().await;
         Self(places)
     }
@@ -130,7 +130,7 @@ impl Drop for Place<'_> {
 }
 
 /// What `work` gives, unless the lane stops first.
-async fn unless_stopped<T>(local: &Local, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn unless_stopped<T>(local: &Local, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut stopping = local.stopping.waiter();
     poll_fn(|context| match stopping.poll(context) {

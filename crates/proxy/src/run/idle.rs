@@ -12,7 +12,7 @@
 //!    use a server in turns would hand one connection to and fro.
 
 use super::Local;
-use crate::generation::{Backend, Generation, MOST_POOL_NAMES, Server, ServerPlace};
+use crate::generation::{Backend, Generation, MOST_POOL_NAMES, Server};
 use crate::session::Client;
 use manylane_balance::{Giver, Index, hand};
 use manylane_http::Head;
@@ -84,18 +84,16 @@ impl Local {
             }),
             Some(Present::Address(_)) | None => None,
         };
-        let to = match &server.place {
-            ServerPlace::OfClient(_) => client.destination(),
-            ServerPlace::At(_) | ServerPlace::Nowhere => None,
-        };
+        let to = if server.site.is_of_client() { client.destination() } else { None };
+        let site = server.site.word() >> 1;
         let index = server.index as u64;
         let name = server.pool_name.and_then(|number| names[number]);
         let namespace = client.namespace_for(server);
-        if from.is_none() && to.is_none() && name.is_none() && namespace.is_none() && packets == Packets::default() {
+        if from.is_none() && to.is_none() && site == 0 && name.is_none() && namespace.is_none() && packets == Packets::default() {
             return Some(index);
         }
         let mut hash = hasher().build_hasher();
-        (index, from, to, name, namespace, packets).hash(&mut hash);
+        (index, site, from, to, name, namespace, packets).hash(&mut hash);
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
     }
 

@@ -303,6 +303,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
         local.here().spawn(&PACE, Class::Bulk, super::pace::watch(local.clone())).map_err(|error| error.to_string())?;
     }
     super::checks::start(local, lanes)?;
+    super::names::start(local, lanes)?;
     for listener in bound.iter() {
         let Listener { lanes: wanted, groups, .. } = &local.generation.frontends[listener.frontend].listeners[listener.listener];
         let mut chosen: Vec<LaneId> = match wanted {

@@ -258,7 +258,7 @@ async fn tries(
 /// Remembers where a server is that was not reached.
 pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
     if local.generation.looks_at_links
-        && let ServerPlace::At(Endpoint::Ip(address)) = &server.place
+        && let ServerPlace::At(Endpoint::Ip(address)) = server.site.load(&local.reader())
     {
         memory.link.set((None, Some(*address)));
     }
@@ -315,21 +315,18 @@ async fn one(
     destination: SocketAddr,
 ) -> Result<Connection, Cause> {
     let server = hold.server();
-    let of_client;
-    let endpoint: &Endpoint = match &server.place {
-        ServerPlace::At(endpoint) => endpoint,
+    let endpoint = match server.site.load(&local.reader()) {
+        ServerPlace::At(Endpoint::Ip(address)) => Endpoint::Ip(*address),
+        ServerPlace::At(endpoint) => endpoint.clone(),
         ServerPlace::OfClient(address) => match address.of_server(destination) {
-            Ok(endpoint) => {
-                of_client = endpoint;
-                &of_client
-            }
+            Ok(endpoint) => endpoint,
             Err(_) => return Err(Cause::ServerLeft),
         },
         ServerPlace::Nowhere => return Err(Cause::ServerLeft),
     };
     let deadline = backend.timeouts.connect.map(|time| local.here().now() + time);
     let connector = &local.connectors[server.number];
-    let connecting = connector.connect_for(&local.io, endpoint, served, deadline);
+    let connecting = connector.connect_for(&local.io, &endpoint, served, deadline);
     hold.unless_ended(connecting).await?.map_err(|error| match error.step() {
         Step::Time => Cause::ServerSilent,
         Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory left

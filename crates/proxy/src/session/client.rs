@@ -1,6 +1,6 @@
 //! The client's side of a session.
 
-use crate::generation::{Server, ServerPlace};
+use crate::generation::Server;
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_http::{Head, List};
@@ -266,10 +266,7 @@ impl Client {
 
     /// What takes the place of the server's host or port, where its address leaves one open.
     pub(crate) fn destination_of(&self, server: &Server) -> SocketAddr {
-        let asked = match server.place {
-            ServerPlace::OfClient(_) => self.destination(),
-            ServerPlace::At(_) | ServerPlace::Nowhere => None, // not worth a system call
-        };
+        let asked = if server.site.is_of_client() { self.destination() } else { None }; // not worth a system call
         asked.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
     }
 }

@@ -57,6 +57,7 @@ impl Reader<'_, '_, '_> {
                 };
                 Action::ReplaceTarget(part, self.regex(regex)?, self.format(value, Use::Header, place)?)
             }
+            ("do-resolve(", [_, ..]) => Action::Resolve(Box::new(self.lookup(rule, name, arguments, place)?)),
             ("normalize-uri", [name, rest @ ..]) => Action::NormalizeUri(self.normalizer(rule, name, rest)?),
             ("set-method", [value]) => Action::SetMethod(self.format(value, Use::Header, place)?),
             ("set-path", [value]) => Action::SetPath(self.format(value, Use::Header, place)?),

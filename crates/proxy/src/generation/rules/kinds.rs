@@ -1,5 +1,6 @@
 //! What rules may do.
 
+use super::lookup::Lookup;
 use crate::rules::{End, Normalizer};
 use manylane_expr::{Expression, Format, Reference, Regex, Scratch, VariableId, When, Which};
 use manylane_logs::Level;
@@ -98,6 +99,8 @@ pub enum Action {
     WaitForBody(Duration, usize),
     EarlyHint(Box<[u8]>, Format),
     DoLog,
+    /// `do-resolve`
+    Resolve(Box<Lookup>),
     ChangeList {
         reference: Arc<Reference>,
         how: Listed,

@@ -3,11 +3,13 @@
 mod action;
 mod captures;
 mod kinds;
+mod lookup;
 mod reply;
 mod setting;
 
 use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
+pub use lookup::Lookup;
 pub use kinds::{
     Action, Addressed, Change, ConnectionAction, ContentAction, Figure, Listed, Made, NameMatch, Packets, Redirect,
     RedirectKind, Replaced, Reply, ReplyBody, Setting, TimeoutOf,

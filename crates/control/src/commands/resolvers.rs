@@ -1,0 +1,60 @@
+//! `show resolvers`
+
+use super::Call;
+use manylane_resolve::Counters;
+use std::fmt::Write;
+
+pub(super) fn show(call: &mut Call<'_, '_>) {
+    let word = call.word(0).to_owned();
+    let all = &call.generation.resolvers;
+    let wanted: Vec<_> = all.iter().filter(|section| word.is_empty() || *section.name == *word).collect();
+    if wanted.is_empty() {
+        if !word.is_empty() {
+            call.error("Can't find that resolvers section");
+        }
+        return;
+    }
+    for section in wanted {
+        let _ = writeln!(call.reply, "Resolvers section {}", section.name);
+        for (server, counters) in section.servers.iter().zip(section.counters()) {
+            let Counters {
+                sent,
+                snd_error,
+                valid,
+                update,
+                cname,
+                cname_error,
+                any_err,
+                nx,
+                timeout,
+                refused,
+                other,
+                invalid,
+                too_big,
+                truncated,
+                outdated,
+            } = counters;
+            let _ = writeln!(call.reply, " nameserver {}:", server.name);
+            for (name, count) in [
+                ("sent", sent),
+                ("snd_error", snd_error),
+                ("valid", valid),
+                ("update", update),
+                ("cname", cname),
+                ("cname_error", cname_error),
+                ("any_err", any_err),
+                ("nx", nx),
+                ("timeout", timeout),
+                ("refused", refused),
+                ("other", other),
+                ("invalid", invalid),
+                ("too_big", too_big),
+                ("truncated", truncated),
+                ("outdated", outdated),
+            ] {
+                let name = format!("{name}:");
+                let _ = writeln!(call.reply, "  {name:<13}{count}");
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! `resolvers` sections, and what servers want of them.
+
+use super::bell::Bell;
+use super::bind::text;
+use super::refuse::Refuse;
+use super::track::ServerNumber;
+use manylane_config::lex::Word;
+use manylane_config::table::ServerOptions;
+use manylane_config::tree::{self, Set};
+use manylane_net::address::{Host, Place, Port, Transport};
+use manylane_resolve::{Counters, Kind, Name, Network, Settings, Wish, system_servers};
+use manylane_sync::{Arc, LockClass, Mutex};
+use std::net::{IpAddr, SocketAddr};
+use std::task::Waker;
+
+static DESKS: LockClass = LockClass::new("orders to a resolvers section", LockClass::LEAF);
+static QUESTIONS: LockClass = LockClass::new("question of a rule to name servers", LockClass::LEAF);
+
+/// The file of `parse-resolv-conf`.
+const SYSTEM: &str = "/etc/resolv.conf";
+
+/// Orders that wait for the lane that asks the name servers; more are refused, and a rule goes on without an address.
+pub const MOST_ORDERS: usize = 16_384;
+
+/// A section.
+#[derive(Debug)]
+pub struct Resolvers {
+    /// Its name.
+    pub name: Box<str>,
+    /// Whom it asks.
+    pub servers: Vec<NameServer>,
+    /// How.
+    pub settings: Settings,
+    /// What others want of it.
+    desk: Mutex<Desk>,
+    /// Wakes the lane that asks.
+    pub(crate) bell: Bell,
+}
+
+/// A name server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameServer {
+    /// Its name.
+    pub name: Box<str>,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// It is asked over TCP only: `tcp@`.
+    pub tcp: bool,
+}
+
+/// What lies between the lane that asks and the others.
+#[derive(Debug, Default)]
+struct Desk {
+    orders: Vec<Order>,
+    /// Nobody asks any more.
+    closed: bool,
+    counters: Vec<Counters>,
+}
+
+/// What another lane wants.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// A server has another name: `set server fqdn`.
+    Rename(ServerNumber),
+    /// A rule wants an address.
+    Ask(Arc<Question>),
+}
+
+/// A rule's question.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// The name.
+    pub(crate) name: Name,
+    /// The family that is asked for first.
+    pub(crate) kind: Kind,
+    state: Mutex<Reply>,
+}
+
+#[derive(Debug, Default)]
+struct Reply {
+    /// There is one: an address, or none.
+    answer: Option<Option<IpAddr>>,
+    waiter: Option<Waker>,
+}
+
+impl Question {
+    pub(crate) fn new(name: Name, kind: Kind) -> Self {
+        Self { name, kind, state: Mutex::new(&QUESTIONS, Reply::default()) }
+    }
+
+    /// Whoever waits goes on.
+    pub(crate) fn answer(&self, address: Option<IpAddr>) {
+        let waiter = {
+            let mut state = self.state.lock();
+            state.answer.get_or_insert(address);
+            state.waiter.take()
+        };
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+    }
+
+    /// Waits for the answer.
+    pub(crate) async fn answered(&self) -> Option<IpAddr> {
+        std::future::poll_fn(|context| {
+            let mut state = self.state.lock();
+            match state.answer {
+                Some(answer) => std::task::Poll::Ready(answer),
+                None => {
+                    state.waiter = Some(context.waker().clone());
+                    std::task::Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Resolvers {
+    /// Another lane wants something. Whether there is room for it.
+    pub(crate) fn order(&self, order: Order) -> bool {
+        let mut desk = self.desk.lock();
+        if desk.closed || desk.orders.len() >= MOST_ORDERS {
+            return false;
+        }
+        desk.orders.push(order);
+        drop(desk);
+        self.bell.ring();
+        true
+    }
+
+    /// What is wanted, for the lane that asks.
+    pub(crate) fn orders(&self) -> Vec<Order> {
+        std::mem::take(&mut self.desk.lock().orders)
+    }
+
+    /// Nobody asks any more. What was still wanted.
+    pub(crate) fn close(&self) -> Vec<Order> {
+        let mut desk = self.desk.lock();
+        desk.closed = true;
+        std::mem::take(&mut desk.orders)
+    }
+
+    /// What came of questions, for reports.
+    pub(crate) fn show(&self, counters: &[Counters]) {
+        let mut desk = self.desk.lock();
+        desk.counters.clear();
+        desk.counters.extend_from_slice(counters);
+    }
+
+    /// What came of questions to each name server.
+    pub fn counters(&self) -> Vec<Counters> {
+        let mut counters = self.desk.lock().counters.clone();
+        counters.resize(self.servers.len(), Counters::default());
+        counters
+    }
+}
+
+/// How a server's name becomes its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// Number of the section.
+    pub section: usize,
+    /// The service whose servers it stands for.
+    pub service: Option<Name>,
+    /// Which address it wants.
+    pub wish: Wish,
+    /// `resolve-opts ignore-weight`
+    pub ignores_weight: bool,
+}
+
+/// All sections.
+pub(super) fn sections(config: &tree::Config, refuse: &mut Refuse<'_>) -> Vec<Resolvers> {
+    config.resolvers.iter().map(|section| one(section, refuse)).collect()
+}
+
+fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
+    let tree::Resolvers { name, nameservers, system, holds, payload, retries, timeout_resolve, timeout_retry } = section;
+    let mut servers: Vec<NameServer> = Vec::new();
+    for own in nameservers {
+        let address = &own.address.value;
+        let Place::Ip { host, port: Port::One(port) } = &address.place else {
+            refuse.found.alert(own.address.pos, "'nameserver' expects an IP address and a port");
+            continue;
+        };
+        let ip: IpAddr = match host {
+            Host::V4(ip) => (*ip).into(),
+            Host::V6(ip) => (*ip).into(),
+            Host::Name { .. } => continue, // names are refused there
+        };
+        let tcp = address.transport == Some(Transport::Stream);
+        servers.push(NameServer { name: text(&own.name), address: (ip, *port).into(), tcp });
+    }
+    if *system {
+        match std::fs::read(SYSTEM) {
+            Ok(bytes) => {
+                let found = system_servers(&String::from_utf8_lossy(&bytes));
+                if found.is_empty() {
+                    let message = format!("'parse-resolv-conf' : no name server is in {SYSTEM}");
+                    refuse.found.warning(name.pos(), message);
+                }
+                for address in found {
+                    let name: Box<str> = address.ip().to_string().into();
+                    if servers.iter().all(|own| own.name != name) {
+                        servers.push(NameServer { name, address, tcp: false });
+                    }
+                }
+            }
+            Err(error) => refuse.found.alert(name.pos(), format!("'parse-resolv-conf' : {SYSTEM}: {error}")),
+        }
+    }
+    if servers.is_empty() {
+        let message = format!("resolvers '{}' has no name servers: nothing is resolved by it", name.shown());
+        refuse.found.warning(name.pos(), message);
+    }
+    let mut settings = Settings { servers: servers.len(), ..Settings::USUAL };
+    for hold in holds {
+        let of = &mut settings.holds;
+        let place = match hold.kind {
+            "nx" => &mut of.nx,
+            "obsolete" => &mut of.obsolete,
+            "refused" => &mut of.refused,
+            "timeout" => &mut of.timeout,
+            "valid" => &mut of.valid,
+            _ => &mut of.other,
+        };
+        *place = hold.time;
+    }
+    settings.payload = payload.map_or(settings.payload, |set| set.value);
+    settings.retries = retries.map_or(settings.retries, |set| set.value);
+    settings.resolve = timeout_resolve.map_or(settings.resolve, |set| set.value);
+    settings.retry = timeout_retry.map_or(settings.retry, |set| set.value);
+    Resolvers { name: text(name), servers, settings, desk: Mutex::new(&DESKS, Desk::default()), bell: Bell::default() }
+}
+
+/// What a server wants of its section, if its address is a name and it has one.
+pub(super) fn of_server(host: &str, options: &ServerOptions, at: Set<()>, refuse: &mut Refuse<'_>) -> Option<Resolution> {
+    let set = options.resolvers.as_ref()?;
+    let section = refuse.config.resolvers.iter().position(|section| section.name.bytes() == set.value.bytes())?;
+    let name = match Name::parse(host) {
+        Ok(name) => name,
+        Err(why) => {
+            refuse.found.alert(at.pos, format!("'{host}' cannot be asked for: {why}"));
+            return None;
+        }
+    };
+    let mut made = Resolution {
+        section,
+        service: name.is_service().then_some(name),
+        wish: Wish { family: Kind::Aaaa, networks: Vec::new(), shares: false },
+        ignores_weight: false,
+    };
+    if options.resolve_prefer.is_some_and(|set| set.value == "ipv4") {
+        made.wish.family = Kind::A;
+    }
+    each(&options.resolve_opts, |word| {
+        match word {
+            "allow-dup-ip" => made.wish.shares = true,
+            "prevent-dup-ip" => made.wish.shares = false,
+            "ignore-weight" => made.ignores_weight = true,
+            _ => return Err(format!("'resolve-opts' expects allow-dup-ip, ignore-weight or prevent-dup-ip and got '{word}'")),
+        }
+        Ok(())
+    }, refuse);
+    let networks = &mut made.wish.networks;
+    each(&options.resolve_net, |word| match Network::parse(word) {
+        Some(_) if networks.len() == MOST_NETWORKS => Err(format!("'resolve-net' takes at most {MOST_NETWORKS} networks")),
+        Some(network) => {
+            networks.push(network);
+            Ok(())
+        }
+        None => Err(format!("'resolve-net' expects networks, such as 10.0.0.0/8, and got '{word}'")),
+    }, refuse);
+    Some(made)
+}
+
+/// Networks of one server.
+const MOST_NETWORKS: usize = 64;
+
+/// Each word of a list with commas.
+fn each(set: &Option<Set<Word>>, mut take: impl FnMut(&str) -> Result<(), String>, refuse: &mut Refuse<'_>) {
+    let Some(set) = set else { return };
+    for word in set.value.bytes().split(|byte| *byte == b',') {
+        if let Err(why) = take(&String::from_utf8_lossy(word)) {
+            refuse.found.alert(set.value.pos(), why);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `do-resolve(variable,resolvers[,family]) expression`
+
+use super::Reader;
+use manylane_config::lex::Word;
+use manylane_config::tree;
+use manylane_expr::{Expression, Places, VariableId};
+use manylane_resolve::Kind;
+
+/// A name whose address a rule wants.
+#[derive(Debug)]
+pub struct Lookup {
+    /// Where the address goes.
+    pub variable: VariableId,
+    /// The `resolvers` section.
+    pub section: usize,
+    /// The family that is asked for first.
+    pub kind: Kind,
+    /// The name.
+    pub name: Expression,
+}
+
+impl Reader<'_, '_, '_> {
+    pub(super) fn lookup(&mut self, rule: &tree::Rule, head: &Word, words: &[Word], place: Places) -> Option<Lookup> {
+        let open = rule.action.len();
+        let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {
+            return self.wrong(rule, head.pos(), "expects a variable and a resolvers section in parentheses");
+        };
+        let parts: Vec<&[u8]> = inside.split(|&byte| byte == b',').collect();
+        let (variable, section, kind) = match parts[..] {
+            [variable, section] => (variable, section, Kind::Aaaa),
+            [variable, section, b"ipv6"] => (variable, section, Kind::Aaaa),
+            [variable, section, b"ipv4"] => (variable, section, Kind::A),
+            [_, _, _] => return self.wrong(rule, head.pos(), "expects ipv4 or ipv6 as its third argument"),
+            _ => return self.wrong(rule, head.pos(), "expects a variable, a resolvers section and perhaps ipv4 or ipv6 in parentheses"),
+        };
+        let variable = match self.compiler.variables.resolve(variable) {
+            Ok(id) => id,
+            Err(error) => {
+                self.refuse.found.alert(head.pos_at(open + error.at), error.to_string());
+                return None;
+            }
+        };
+        let Some(section) = self.refuse.config.resolvers.iter().position(|own| own.name.bytes() == section) else {
+            return self.wrong(rule, head.pos(), "expects the name of a resolvers section as its second argument, and there is none of that name");
+        };
+        Some(Lookup { variable, section, kind, name: self.expression(words, place)? })
+    }
+}

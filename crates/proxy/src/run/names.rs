@@ -1,0 +1,519 @@
+//! Names of servers at work (R-G9): each `resolvers` section is one lane's, which asks its name servers, gives servers their addresses and answers rules.
+//!
+//! # Protocol
+//! 1. Whom a server of a template stands for, and which names are asked for, only the lane of the section knows and changes; what follows from
+//!    it for a server goes the way of all changes (`run/changes.rs`, `generation/site.rs`).
+//! 2. A server that loses its address enters maintenance first and is nowhere then; one that gets one is there first and leaves maintenance
+//!    then: so nobody is sent to a server that is nowhere.
+//! 3. Other lanes leave orders and ring.
+
+use super::Local;
+use super::changes::{change, say};
+use super::checks::{Place, unless_stopped};
+use crate::generation::{Backend, Order, Question, Resolvers, Server, ServerNumber, Whereabouts};
+use crate::places::Places;
+use manylane_balance::{Index, Standing};
+use manylane_buf::{Chain, Segment};
+use manylane_io::{Datagram, Outgoing};
+use manylane_logs::Level;
+use manylane_net::address::Port;
+use manylane_net::{ConnectOptions, Connector, Endpoint};
+use manylane_resolve::{
+    Ask, Choice, Entry, Heard, Id, Item, Kind, LONGEST_MESSAGE, Move, Name, Seat, Section, Service, Settled, Status, choose, seats, weight,
+};
+use manylane_sched::{Class, TaskKind, Time};
+use manylane_sync::{Arc, LaneId};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::rc::Rc;
+use std::time::Duration;
+
+static NAMES: TaskKind = TaskKind::new("resolvers");
+static QUESTION: TaskKind = TaskKind::new("question to a name server");
+
+/// Questions of a section that are open at once, each with a socket of its own; others wait for their turn.
+const MOST_QUESTIONS: u32 = 256;
+
+/// Has the lane of `local` look after its part of the sections, of which each of `lanes` has one.
+///
+/// # Errors
+/// A sentence, when there is no memory left.
+pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
+    let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
+    for number in (0..local.generation.resolvers.len()).filter(|number| number % lanes.len() == own) {
+        let task = look_after(local.clone(), number);
+        local.here().spawn(&NAMES, Class::Normal, task).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// The clock of a section.
+fn clock(local: &Local) -> Duration {
+    local.here().now().since(Time::ZERO)
+}
+
+/// What a rule waits for at most, beside what the section's own tries take.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// And with them.
+const LONGEST_LOOK_UP: Duration = Duration::from_secs(60);
+
+impl Local {
+    /// The address that a rule wants; none where there is none, or it is not known in time.
+    pub(crate) async fn look_up(&self, section: usize, question: Arc<Question>) -> Option<IpAddr> {
+        let section = &self.generation.resolvers[section];
+        if !section.order(Order::Ask(question.clone())) {
+            return None;
+        }
+        // Each try asks for both families.
+        let tries = section.settings.retry.saturating_mul(2 * section.settings.retries.saturating_add(1));
+        let patience = tries.saturating_add(PATIENCE).min(LONGEST_LOOK_UP);
+        self.here().timeout(patience, question.answered()).await.ok().flatten()
+    }
+}
+
+/// What the lane has of a section.
+struct Desk {
+    local: Rc<Local>,
+    number: usize,
+    section: RefCell<Section>,
+    places: Places,
+}
+
+/// Looks after a section until the lane stops.
+async fn look_after(local: Rc<Local>, number: usize) {
+    let generation = local.generation.clone();
+    let own = &generation.resolvers[number];
+    let desk = Rc::new(Desk {
+        local: local.clone(),
+        number,
+        section: RefCell::new(Section::new(own.settings)),
+        places: Places::new(MOST_QUESTIONS),
+    });
+    let mut guests = Guests::default();
+    guests.begin(&desk, &local);
+    let here = local.here();
+    loop {
+        for order in own.orders() {
+            match order {
+                Order::Rename(number) => guests.renamed(&desk, &local, number),
+                Order::Ask(question) => guests.ask(&desk, &local, question),
+            }
+        }
+        desk.section.borrow_mut().handle_timeout(clock(&local));
+        while let Some(news) = desk.next_news() {
+            guests.heard(&desk, &local, news);
+        }
+        while let Some(ask) = desk.next_ask() {
+            // Without memory for the task it is as if nobody had answered.
+            let _ = here.spawn(&QUESTION, Class::Normal, exchange(desk.clone(), ask));
+        }
+        own.show(desk.section.borrow().counters());
+        let due = desk.section.borrow().next_timeout();
+        let sleep = here.sleep_until(due.map_or(Time::MAX, |due| Time::ZERO + due));
+        if unless_stopped(&local, own.bell.or(sleep)).await.is_none() {
+            break;
+        }
+    }
+    guests.leave(&desk);
+    own.close().into_iter().for_each(|order| match order {
+        Order::Ask(question) => question.answer(None),
+        Order::Rename(_) => {}
+    });
+}
+
+impl Desk {
+    fn resolvers(&self) -> &Resolvers {
+        &self.local.generation.resolvers[self.number]
+    }
+
+    fn next_ask(&self) -> Option<Ask> {
+        self.section.borrow_mut().poll_ask()
+    }
+
+    fn next_news(&self) -> Option<Settled> {
+        self.section.borrow_mut().poll_news()
+    }
+
+    fn hear(&self, ask: &Ask, over_tcp: bool, bytes: &[u8]) -> Heard {
+        let heard = self.section.borrow_mut().handle_answer(clock(&self.local), &ask.ticket, over_tcp, bytes);
+        if heard == Heard::Over {
+            self.resolvers().bell.ring();
+        }
+        heard
+    }
+}
+
+/// One question to one name server, until it is answered or its time is over.
+async fn exchange(desk: Rc<Desk>, ask: Ask) {
+    let local = &desk.local;
+    let until = Time::ZERO + ask.until;
+    let work = async {
+        let _place = Place::enter(&desk.places).await;
+        let server = &desk.resolvers().servers[ask.ticket.server];
+        let reached = if server.tcp {
+            over_tcp(&desk, &ask, server.address, until).await
+        } else {
+            match over_udp(&desk, &ask, server.address).await {
+                Some(Heard::Truncated) => over_tcp(&desk, &ask, server.address, until).await,
+                heard => heard.map(drop),
+            }
+        };
+        if reached.is_none() {
+            desk.section.borrow_mut().handle_failure(&ask.ticket);
+        }
+    };
+    let here = local.here();
+    let _ = unless_stopped(local, here.timeout(until.since(here.now()), work)).await;
+}
+
+/// Over UDP, from a port that the system chooses by chance; the socket is connected, so the system gives only what came from the name server. None:
+/// it cannot be reached.
+async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
+    let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(server).ok()?;
+    let mut socket = desk.local.io.datagrams(socket).ok()?;
+    socket.set_room(desk.resolvers().settings.payload.into());
+    let mut bytes = Chain::new();
+    bytes.append(&ask.bytes).ok()?;
+    let mut out = VecDeque::from([Outgoing { bytes, to: None }]);
+    socket.send_batch(&mut out).await.ok()?;
+    let mut came: Vec<Datagram> = Vec::new();
+    loop {
+        socket.recv_batch(&mut came).await.ok()?;
+        for datagram in came.drain(..) {
+            if datagram.truncated {
+                return Some(Heard::Truncated); // longer than it was asked to be
+            }
+            match desk.hear(ask, false, &datagram.bytes) {
+                Heard::Not => {}
+                heard => return Some(heard),
+            }
+        }
+    }
+}
+
+/// Over TCP, with its length before each message (RFC 1035, 4.2.2).
+async fn over_tcp(desk: &Desk, ask: &Ask, server: SocketAddr, until: Time) -> Option<()> {
+    let connector = Connector::new(ConnectOptions::default());
+    let connection = connector.connect(&desk.local.io, &Endpoint::Ip(server), None, Some(until)).await.ok()?;
+    let mut bytes = Chain::new();
+    bytes.append(&(ask.bytes.len() as u16).to_be_bytes()).ok()?;
+    bytes.append(&ask.bytes).ok()?;
+    connection.send(&mut bytes).await.ok()?;
+    let mut came: Vec<u8> = Vec::new();
+    loop {
+        let length = came.first_chunk().map(|length| usize::from(u16::from_be_bytes(*length)));
+        if let Some(length) = length
+            && came.len() >= 2 + length
+        {
+            desk.hear(ask, true, &came[2..2 + length]);
+            return Some(());
+        }
+        let segment: Segment = connection.recv().await.ok()??;
+        let room = 2 + LONGEST_MESSAGE - came.len(); // what follows the message is not looked at
+        came.extend(segment.iter().take(room));
+    }
+}
+
+/// Who wants to know something.
+#[derive(Debug, Default)]
+struct Guests {
+    /// Servers that have the address of a name.
+    servers: HashMap<Id, Vec<ServerNumber>>,
+    /// The names of servers that are asked for.
+    names: HashMap<ServerNumber, Id>,
+    /// Templates that stand for services.
+    services: HashMap<Id, Vec<Template>>,
+    /// Rules.
+    questions: HashMap<Id, Vec<Arc<Question>>>,
+}
+
+/// Servers of one backend that stand for those of a service.
+#[derive(Debug)]
+struct Template {
+    backend: usize,
+    members: Vec<ServerNumber>,
+}
+
+/// Addresses that a name has.
+fn addresses(entry: &Entry) -> Option<IpAddr> {
+    match entry.item {
+        Item::Address(address) => Some(address),
+        Item::Service(_) => None,
+    }
+}
+
+impl Guests {
+    /// The servers of the file.
+    fn begin(&mut self, desk: &Desk, local: &Local) {
+        let now = clock(local);
+        for backend in &local.generation.backends {
+            for server in backend.listed() {
+                let Some(resolution) = server.resolution.as_ref().filter(|own| own.section == desk.number) else { continue };
+                let number = ServerNumber { backend: backend.number, server: server.index };
+                let Some(service) = &resolution.service else {
+                    self.follow(desk, local, number);
+                    continue;
+                };
+                let Some(id) = desk.section.borrow_mut().want(service.clone(), Kind::Srv, now) else { continue };
+                let templates = self.services.entry(id).or_default();
+                match templates.iter_mut().find(|one| one.backend == backend.number) {
+                    Some(template) => template.members.push(number),
+                    None => templates.push(Template { backend: backend.number, members: vec![number] }),
+                }
+            }
+        }
+    }
+
+    /// The server's name is asked for from now on.
+    fn follow(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
+        let (_, server) = local.generation.server(number);
+        let Some(resolution) = &server.resolution else { return };
+        let Some(Ok(name)) = server.site.read().name.map(|name| Name::parse(&name)) else { return };
+        let now = clock(local);
+        let wanted = desk.section.borrow_mut().want(name, resolution.wish.family, now);
+        let Some(id) = wanted else { return };
+        self.unfollow(desk, local, number);
+        self.names.insert(number, id);
+        self.servers.entry(id).or_default().push(number);
+        let status = desk.section.borrow().status(id);
+        if status == Status::Valid {
+            self.settle(desk, local, number, id, None); // others had asked already
+        }
+    }
+
+    /// The server's name is not asked for any more on its account.
+    fn unfollow(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
+        let Some(id) = self.names.remove(&number) else { return };
+        if let Some(servers) = self.servers.get_mut(&id) {
+            servers.retain(|own| *own != number);
+        }
+        desk.section.borrow_mut().forget(id, clock(local));
+    }
+
+    /// An operator gave the server another name.
+    fn renamed(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
+        self.follow(desk, local, number);
+    }
+
+    /// A rule wants to know an address.
+    fn ask(&mut self, desk: &Desk, local: &Local, question: Arc<Question>) {
+        let now = clock(local);
+        let wanted = desk.section.borrow_mut().want(question.name.clone(), question.kind, now);
+        let Some(id) = wanted else { return question.answer(None) };
+        self.questions.entry(id).or_default().push(question);
+        let fresh = desk.section.borrow().is_fresh(id, now);
+        if fresh {
+            self.answer(desk, local, id);
+        } else {
+            desk.section.borrow_mut().hurry(id, now);
+        }
+    }
+
+    /// All rules that wait for that name go on.
+    fn answer(&mut self, desk: &Desk, local: &Local, id: Id) {
+        let now = clock(local);
+        for question in self.questions.remove(&id).unwrap_or_default() {
+            let mut section = desk.section.borrow_mut();
+            let address = section.records(id).filter(|_| section.status(id) == Status::Valid).and_then(|records| {
+                let all = || records.iter().filter_map(addresses);
+                all().find(|address| address.is_ipv4() == (question.kind == Kind::A)).or_else(|| all().next())
+            });
+            if let (Some(address), Some(records)) = (address, section.records_mut(id)) {
+                records.took(address);
+            }
+            question.answer(address);
+            section.forget(id, now);
+        }
+    }
+
+    /// Nobody answers any more.
+    fn leave(&mut self, desk: &Desk) {
+        let ids: Vec<Id> = self.questions.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.answer(desk, &desk.local, id));
+    }
+
+    /// Something was found out about a name.
+    fn heard(&mut self, desk: &Desk, local: &Local, news: Settled) {
+        let mut by = news.server;
+        for number in self.servers.get(&news.name).cloned().unwrap_or_default() {
+            self.settle(desk, local, number, news.name, by);
+            by = None; // the others have it from what is known now
+        }
+        if self.services.contains_key(&news.name) {
+            self.seat(desk, local, news.name);
+        }
+        self.answer(desk, local, news.name);
+    }
+
+    /// A server gets an address of its name, keeps the one that it has, or has none any more.
+    fn settle(&self, desk: &Desk, local: &Local, number: ServerNumber, id: Id, by: Option<usize>) {
+        let (backend, server) = local.generation.server(number);
+        let Some(resolution) = &server.resolution else { return };
+        if desk.section.borrow().status(id) != Status::Valid {
+            if desk.section.borrow().is_lost(id, clock(local)) {
+                lose(local, number, reason(desk.section.borrow().status(id)));
+            }
+            return;
+        }
+        let others: Vec<IpAddr> = self.servers.get(&id).into_iter().flatten()
+            .filter(|other| other.backend == number.backend && **other != number)
+            .filter_map(|other| local.generation.server(*other).1.site.read().ip())
+            .collect();
+        let current = server.site.read().ip();
+        let choice = desk.section.borrow().records(id).map_or(Choice::None, |records| {
+            choose(records.iter().filter_map(addresses), &resolution.wish, current, |address| others.contains(&address))
+        });
+        match choice {
+            Choice::Stay => have(local, number),
+            Choice::Go(address) => {
+                let teller = match by {
+                    Some(by) => {
+                        desk.section.borrow_mut().count_update(by);
+                        format!("{}/{}", desk.resolvers().name, desk.resolvers().servers[by].name)
+                    }
+                    None => "DNS cache".into(),
+                };
+                if let Some(records) = desk.section.borrow_mut().records_mut(id) {
+                    records.took(address);
+                }
+                go(local, backend, server, &teller, |known| known.settle(Some(address)));
+                have(local, number);
+            }
+            Choice::None => lose(local, number, " (No IP for server )"),
+        }
+    }
+
+    /// What a service's records say to the templates that stand for it.
+    fn seat(&mut self, desk: &Desk, local: &Local, id: Id) {
+        let (status, lost) = {
+            let section = desk.section.borrow();
+            (section.status(id), section.is_lost(id, clock(local)))
+        };
+        if status != Status::Valid && !lost {
+            return;
+        }
+        let services: Vec<Service> = {
+            let section = desk.section.borrow();
+            let entries = section.records(id).into_iter().flat_map(|records| records.iter());
+            let service = |entry: &Entry| match &entry.item {
+                Item::Service(service) => Some(service.clone()),
+                Item::Address(_) => None,
+            };
+            entries.filter_map(service).collect()
+        };
+        let why = if lost { reason(status) } else { " (entry removed from SRV record)" };
+        let Some(templates) = self.services.remove(&id) else { return };
+        for template in &templates {
+            let seat = |number: &ServerNumber| -> Seat {
+                let known = local.generation.server(*number).1.site.read();
+                let port = match known.port {
+                    Port::One(port) => port,
+                    _ => 0,
+                };
+                Some((Name::parse(&known.name?).ok()?, port))
+            };
+            let taken: Vec<Seat> = template.members.iter().map(seat).collect();
+            for step in seats(&taken, &services) {
+                match step {
+                    Move::Leave(place) => {
+                        let number = template.members[place];
+                        self.unfollow(desk, local, number);
+                        lose(local, number, why);
+                        local.generation.server(number).1.site.change(|known| {
+                            known.name = None;
+                            known.port = Port::Unset;
+                        });
+                    }
+                    Move::Take(place, service) => self.stand_for(desk, local, template.members[place], service, true),
+                    Move::Stay(place, service) => self.stand_for(desk, local, template.members[place], service, false),
+                }
+            }
+        }
+        self.services.insert(id, templates);
+    }
+
+    /// A server of a template stands for one of a service.
+    fn stand_for(&mut self, desk: &Desk, local: &Local, number: ServerNumber, service: Service, new: bool) {
+        let (backend, server) = local.generation.server(number);
+        let (Some(resolution), Some(index)) = (&server.resolution, backend.balancer.servers().index(server.index)) else { return };
+        let Service { target, port, weight: share, address, priority: _ } = service;
+        if !resolution.ignores_weight && backend.balancer.servers()[index].state().weight() != weight(share) {
+            // An algorithm whose weights are fixed has those of the file.
+            let _ = backend.balancer.set_weight(index, weight(share), local.here().now());
+        }
+        if let Some(address) = address {
+            self.unfollow(desk, local, number);
+            if server.site.read().ip() != Some(address) || new {
+                go(local, backend, server, "DNS additional record", |known| {
+                    known.port = Port::One(port);
+                    known.settle(Some(address));
+                });
+            }
+        }
+        if new {
+            server.site.change(|known| {
+                known.port = Port::One(port);
+                known.name = Some(target.as_str().into());
+                known.renamed = true;
+            });
+            let text = format!("{}/{} changed its FQDN from (null) to {target} by 'SRV record'", backend.name, server.name);
+            say(local, backend, Level::Notice, &text);
+        }
+        if address.is_some() {
+            bring_up(local, backend, index);
+        } else if !self.names.contains_key(&number) {
+            self.follow(desk, local, number);
+        }
+    }
+}
+
+/// Why a server has no address, as the logs have it.
+fn reason(status: Status) -> &'static str {
+    match status {
+        Status::Nx => " (DNS NX status)",
+        Status::Timeout => " (DNS timeout status)",
+        Status::Refused => " (DNS refused status)",
+        Status::New | Status::Valid | Status::Other => " (unspecified DNS error)",
+    }
+}
+
+/// A server is elsewhere.
+fn go(local: &Local, backend: &Backend, server: &Server, by: &str, to: impl FnOnce(&mut Whereabouts)) {
+    let before = server.site.change(to).ip();
+    let after = server.site.read().ip();
+    if before != after {
+        let shown = |ip: Option<IpAddr>| ip.map_or("(none)".into(), |ip| ip.to_string());
+        let text = format!("{}/{} changed its IP from {} to {} by {by}.", backend.name, server.name, shown(before), shown(after));
+        say(local, backend, Level::Notice, &text);
+    }
+}
+
+/// A server has an address (rule 2). Whether it had none before.
+fn bring_up(local: &Local, backend: &Backend, index: Index) -> bool {
+    let was = backend.balancer.servers()[index].state().standing().unresolved;
+    if was {
+        change(local, backend, index, "", |own| Standing { unresolved: false, ..own });
+    }
+    was
+}
+
+/// The same, for one whose name was asked for.
+fn have(local: &Local, number: ServerNumber) {
+    let (backend, server) = local.generation.server(number);
+    let Some(index) = backend.balancer.servers().index(server.index) else { return };
+    if bring_up(local, backend, index) {
+        let text = format!("Server {}/{} administratively READY thanks to valid DNS answer.", backend.name, server.name);
+        say(local, backend, Level::Notice, &text);
+    }
+}
+
+/// A server has no address any more (rule 2).
+fn lose(local: &Local, number: ServerNumber, why: &str) {
+    let (backend, server) = local.generation.server(number);
+    let Some(index) = backend.balancer.servers().index(server.index) else { return };
+    change(local, backend, index, why, |own| Standing { unresolved: true, ..own });
+    server.site.change(|known| known.settle(None));
+}

@@ -1,0 +1,555 @@
+//! Names of servers, end to end (R-G9): name servers whose answers change, lie, stop; what an operator says. The same is played to the installed
+//! HAProxy, line by line, where it does the same.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::dns::{Dns, Lie};
+use common::watch::{Played, Syslog, ask, both, until};
+use common::{DEFAULTS, Folder, Manylane};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Sections that are quick: what they ask is here.
+fn section(servers: &[SocketAddr]) -> String {
+    let servers: String =
+        servers.iter().enumerate().map(|(n, at)| format!(" nameserver dns{} {at}\n", n + 1)).collect();
+    format!(
+        "resolvers names\n{servers} resolve_retries 1\n timeout retry 100ms\n timeout resolve 50ms\n hold valid 50ms\n \
+         hold nx 0s\n hold refused 0s\n hold other 0s\n hold timeout 0s\n"
+    )
+}
+
+fn global(log: &Syslog, socket: &Path) -> String {
+    format!(
+        "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\nfrontend f\n bind {}\n",
+        socket.display(),
+        log.address(),
+        socket.with_extension("front").display()
+    )
+}
+
+fn shown(played: &Played, servers: &[(&str, &str)]) -> Vec<String> {
+    let state = played.ask("show servers state");
+    let rows: Vec<Vec<&str>> = state.lines().map(|line| line.split(' ').collect()).collect();
+    servers
+        .iter()
+        .map(|(backend, server)| {
+            let row =
+                rows.iter().find(|row| row.len() > 9 && row[1] == *backend && row[3] == *server).unwrap();
+            let of_stat = played.columns(backend, server, &["status", "addr", "weight"]);
+            // Address, states, weight, name, port, service.
+            format!(
+                "{backend}/{server} {} {} {} {} {} {} {} {of_stat:?}",
+                row[4], row[5], row[6], row[7], row[17], row[18], row[19]
+            )
+        })
+        .collect()
+}
+
+fn compare(ours: &[String], theirs: Option<Vec<String>>) {
+    let Some(theirs) = theirs else { return };
+    for (at, (ours_line, theirs_line)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours_line, theirs_line, "after {:#?}", &theirs[at.saturating_sub(8)..at]);
+    }
+    assert_eq!(ours.len(), theirs.len(), "{ours:#?} {theirs:#?}");
+}
+
+#[test]
+fn servers_follow_their_names_as_those_of_haproxy() {
+    let dns = Dns::new();
+    let config = |log: &Syslog, socket: &Path| {
+        dns.code(0);
+        for (name, addresses) in
+            [("a.test", &["127.0.0.31"][..]), ("both.test", &["127.0.0.40", "::1"]), ("six.test", &["::1"])]
+        {
+            dns.addresses(name, addresses);
+        }
+        format!(
+            "{}{}backend b\n default-server resolvers names init-addr none\n server s a.test:81 resolve-prefer ipv4\n\
+             backend c\n server v4 both.test:82 resolvers names init-addr none resolve-prefer ipv4\n\
+             backend d\n server v6 both.test:83 resolvers names init-addr none\n\
+             backend e\n server other six.test:84 resolvers names init-addr none resolve-prefer ipv4\n\
+             backend f\n server fixed 127.0.0.1:85 resolvers names\n server none no.test:86 init-addr none\n\
+             server given no.test:87 init-addr 127.0.0.87\n",
+            global(log, socket),
+            section(&[dns.address()])
+        )
+    };
+    let all =
+        [("b", "s"), ("c", "v4"), ("d", "v6"), ("e", "other"), ("f", "fixed"), ("f", "none"), ("f", "given")];
+    let (ours, theirs) = both(config, |played| {
+        let settled = |server: (&str, &str), what: &str| {
+            until(|| played.columns(server.0, server.1, &["status"]) == [what])
+        };
+        for server in [("b", "s"), ("c", "v4"), ("d", "v6"), ("e", "other")] {
+            settled(server, "no check");
+        }
+        let mut seen = shown(&played, &all);
+        // The lines of the start come in the order of answers.
+        let mut started = Vec::new();
+        while started.iter().filter(|line: &&String| line.contains("administratively READY")).count() < 4 {
+            started.extend(played.lines("administratively READY"));
+        }
+        started.sort();
+        seen.extend(started);
+        let steps: [(&[&str], u8, &str, &str); 6] = [
+            (&["127.0.0.32"], 0, "changed its IP", "no check"),
+            (&["127.0.0.33", "127.0.0.32"], 0, "", "no check"),
+            (&[], 0, "b/s is going DOWN", "MAINT (resolution)"),
+            (&["127.0.0.34"], 0, "b/s administratively READY", "no check"),
+            (&["127.0.0.34"], 5, "b/s is going DOWN", "MAINT (resolution)"),
+            (&["127.0.0.35"], 0, "b/s administratively READY", "no check"),
+        ];
+        for (addresses, code, last, status) in steps {
+            dns.code(code);
+            dns.addresses("a.test", addresses);
+            seen.push(format!("> {addresses:?} {code}"));
+            if last.is_empty() {
+                // It keeps what it has: after two more answers that is clear.
+                let asked = dns.asked();
+                until(|| dns.asked() > asked + 20);
+            } else {
+                loop {
+                    let lines = played.lines("");
+                    let of_it = lines.iter().filter(|line| line.contains("b/s"));
+                    seen.extend(of_it.map(|line| line.split(". ").next().unwrap_or_default().to_owned()));
+                    if lines[0].contains(last) {
+                        break;
+                    }
+                }
+            }
+            settled(("b", "s"), status);
+            seen.extend(shown(&played, &all[..1]));
+        }
+        seen
+    });
+    assert!(
+        ours.iter()
+            .any(|line| line.starts_with("b/s changed its IP from (none) to 127.0.0.31 by names/dns1.")),
+        "{ours:#?}"
+    );
+    assert!(
+        ours.iter().any(|line| line.contains("is going DOWN for maintenance (DNS refused status)")),
+        "{ours:#?}"
+    );
+    compare(&ours, theirs);
+}
+
+#[test]
+fn servers_of_a_backend_do_not_share_an_address_unless_they_may() {
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.41", "127.0.0.42"]);
+    dns.addresses("net.test", &["127.0.0.43", "127.1.0.44"]);
+    let config = |log: &Syslog, socket: &Path| {
+        let options = "resolvers names init-addr none resolve-prefer ipv4";
+        format!(
+            "{}{}backend b\n server-template s 3 a.test:81 {options}\nbackend c\n server-template s 3 a.test:81 {options} resolve-opts allow-dup-ip\n\
+             backend d\n server s net.test:81 {options} resolve-net 127.1.0.0/16\n",
+            global(log, socket),
+            section(&[dns.address()])
+        )
+    };
+    let (ours, theirs) = both(config, |played| {
+        until(|| ["s1", "s2", "s3"].iter().all(|s| played.columns("c", s, &["status"]) == ["no check"]));
+        let mut addresses: Vec<String> =
+            ["s1", "s2", "s3"].iter().map(|s| played.columns("b", s, &["addr"]).concat()).collect();
+        addresses.sort();
+        until(|| played.columns("d", "s", &["status"]) == ["no check"]);
+        addresses.extend(played.columns("d", "s", &["addr"]));
+        addresses
+    });
+    assert_eq!(ours, ["", "127.0.0.41:81", "127.0.0.42:81", "127.1.0.44:81"]);
+    compare(&ours, theirs);
+}
+
+#[test]
+fn a_template_is_filled_emptied_and_moved_as_the_records_of_its_service_change() {
+    let dns = Dns::new();
+    let name = "_http._tcp.x.test";
+    let a = (257, 8001, "a.test", Some("127.0.0.51"));
+    let b = (1, 8002, "b.test", Some("127.0.0.52"));
+    let config = |log: &Syslog, socket: &Path| {
+        dns.service(name, &[a]);
+        dns.addresses("c.test", &["127.0.0.53"]);
+        format!(
+            "{}{}backend b\n server-template s 2 {name} resolvers names resolve-prefer ipv4\n\
+             backend c\n server-template s 1 {name} resolvers names resolve-prefer ipv4 resolve-opts ignore-weight weight 7\n",
+            global(log, socket),
+            section(&[dns.address()])
+        )
+    };
+    let all = [("b", "s1"), ("b", "s2"), ("c", "s1")];
+    let (ours, theirs) = both(config, |played| {
+        let address = |server: &str, port: &str| {
+            let wanted = if port.is_empty() { String::new() } else { port.to_owned() };
+            until(|| played.columns("b", server, &["addr"]).concat() == wanted);
+        };
+        let mut seen = Vec::new();
+        let mut next = |what: &str| {
+            seen.push(format!("> {what}"));
+            seen.extend(shown(&played, &all[..2]));
+        };
+        address("s1", "127.0.0.51:8001");
+        next("one");
+        dns.service(name, &[a, b]);
+        address("s2", "127.0.0.52:8002");
+        next("two");
+        dns.service(name, &[(1025, a.1, a.2, a.3), b]);
+        until(|| played.columns("b", "s1", &["weight"]) == ["5"]);
+        next("weight");
+        dns.service(name, &[b]);
+        address("s1", "");
+        next("one left");
+        // No address beside it: it is asked for.
+        dns.service(name, &[b, (512, 8003, "c.test", None)]);
+        address("s1", "127.0.0.53:8003");
+        next("another took its place");
+        until(|| played.columns("c", "s1", &["status"]) == ["no check"]);
+        seen.push(played.columns("c", "s1", &["weight"]).concat());
+        seen
+    });
+    assert_eq!(ours.last().unwrap(), "7");
+    compare(&ours, theirs);
+}
+
+/// R-G9: HAProxy 2.6 goes on asking for ever where name servers say that there is no such service.
+#[test]
+fn servers_of_a_service_that_is_gone_are_gone_and_come_back() {
+    let dns = Dns::new();
+    let name = "_http._tcp.x.test";
+    dns.service(name, &[(1, 8001, "a.test", Some("127.0.0.51"))]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let socket = folder.0.join("cli");
+    let servers = format!("backend b\n server-template s 2 {name} resolvers names\n");
+    let _program =
+        Manylane::start_ready(&format!("{}{}{servers}", global(&log, &socket), section(&[dns.address()])));
+    let played = Played { log, socket };
+    for (code, why) in [(3, "DNS NX status"), (5, "DNS refused status"), (2, "unspecified DNS error")] {
+        until(|| played.columns("b", "s1", &["addr"]) == ["127.0.0.51:8001"]);
+        dns.code(code);
+        played.log.wait(&format!("Server b/s1 is going DOWN for maintenance ({why})"));
+        until(|| played.columns("b", "s1", &["status", "addr"]) == ["MAINT (resolution)", ""]);
+        dns.code(0);
+    }
+    until(|| played.columns("b", "s1", &["addr"]) == ["127.0.0.51:8001"]);
+    dns.lie(Lie::Silent);
+    played.log.wait("Server b/s1 is going DOWN for maintenance (DNS timeout status)");
+}
+
+#[test]
+fn lies_change_nothing_and_cut_answers_come_over_tcp() {
+    for (lie, counter) in [
+        (Lie::Silent, "timeout"),
+        (Lie::Garbage, "invalid"),
+        (Lie::OtherId, "outdated"),
+        (Lie::OtherQuestion, "invalid"),
+        (Lie::AlwaysTruncated, "truncated"),
+        (Lie::Counts, "invalid"),
+        (Lie::Loop, "invalid"),
+        (Lie::First, "invalid"),
+        (Lie::Truncated, "truncated"),
+        (Lie::Full, "truncated"),
+    ] {
+        let (liar, honest) = (Dns::new(), Dns::new());
+        liar.lie(lie);
+        liar.addresses("a.test", &["127.0.0.66"]);
+        let (log, folder) = (Syslog::new(), Folder::new());
+        let socket = folder.0.join("cli");
+        let servers = "backend b\n server s a.test:81 resolvers names init-addr none resolve-prefer ipv4\n";
+        let name_servers = section(&[liar.address(), honest.address()]);
+        let _program = Manylane::start_ready(&format!("{}{name_servers}{servers}", global(&log, &socket)));
+        let played = Played { log, socket };
+        let count = |what: &str| -> u64 {
+            let answer = played.ask("show resolvers names");
+            let own = answer
+                .lines()
+                .find_map(|line| line.trim().strip_prefix(&format!("{what}:")).map(str::to_owned));
+            own.unwrap().trim().parse().unwrap()
+        };
+        until(|| count(counter) > 0);
+        let address = || played.columns("b", "s", &["addr"]).concat();
+        match lie {
+            Lie::First | Lie::Truncated => until(|| address() == "127.0.0.66:81"),
+            Lie::Full => until(|| address().starts_with("127.64.")),
+            _ => {
+                // The other one says that there is nothing.
+                assert_eq!(address(), "", "{lie:?}");
+                honest.addresses("a.test", &["127.0.0.1"]);
+                until(|| address() == "127.0.0.1:81");
+            }
+        }
+    }
+}
+
+/// An answer to a request over a socket of the file system.
+fn get(socket: &Path, host: &str) -> String {
+    let mut client = UnixStream::connect(socket).unwrap();
+    client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    client
+        .write_all(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").map_or(answer.clone(), |(_, body)| body.to_owned())
+}
+
+#[test]
+fn requests_go_where_the_name_leads_and_not_where_it_led() {
+    let serve = |listener: TcpListener, name: &'static str| {
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+                        let _ = stream.write_all(
+                            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len())
+                                .as_bytes(),
+                        );
+                    }
+                });
+            }
+        });
+    };
+    let (first, second) = loop {
+        let first = TcpListener::bind("127.0.0.2:0").unwrap();
+        if let Ok(second) = TcpListener::bind(("127.0.0.3", first.local_addr().unwrap().port())) {
+            break (first, second);
+        }
+    };
+    let port = first.local_addr().unwrap().port();
+    serve(first, "first");
+    serve(second, "second");
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.2"]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
+    let _program = Manylane::start_ready(&format!(
+        "{}{}listen l\n bind {}\n http-reuse always\n server s a.test:{port} resolvers names init-addr none check inter 20ms\n\
+         backend x\n server none no.test:82 init-addr none\n",
+        global(&log, &socket),
+        section(&[dns.address()]),
+        web.display()
+    ));
+    let played = Played { log, socket };
+    until(|| played.columns("l", "s", &["status", "check_status"]) == ["UP", "L4OK"]);
+    assert_eq!((get(&web, "x"), get(&web, "x")), ("first".into(), "first".into()));
+    dns.addresses("a.test", &["127.0.0.3"]);
+    played.log.wait("changed its IP from 127.0.0.2 to 127.0.0.3");
+    until(|| get(&web, "x") == "second");
+    for _ in 0..10 {
+        assert_eq!(get(&web, "x"), "second", "an idle connection leads to where it was");
+    }
+    // One without an address may get one: HAProxy leaves that to the file.
+    assert_eq!(
+        played.ask("set server x/none addr 127.0.0.82").trim(),
+        "IP changed from '(none)' to '127.0.0.82' by 'stats socket command'"
+    );
+    assert_eq!(played.columns("x", "none", &["status", "addr"]), ["no check", "127.0.0.82:82"]);
+    // Checks follow, too: nobody is there.
+    dns.addresses("a.test", &["127.0.0.4"]);
+    played.log.wait("Server l/s is DOWN");
+    assert_eq!(
+        played.ask("set server l/s addr 127.0.0.2").trim(),
+        "IP changed from '127.0.0.4' to '127.0.0.2' by 'stats socket command'"
+    );
+}
+
+#[test]
+fn rules_ask_for_addresses_as_those_of_haproxy() {
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.71"]);
+    dns.addresses("six.test", &["::7"]);
+    let config = |log: &Syslog, socket: &Path| {
+        format!(
+            "{}{}listen l\n bind {}\n http-request do-resolve(txn.a,names,ipv4) hdr(host),host_only\n http-request do-resolve(txn.b,names) hdr(host),host_only\n \
+             http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)] %[var(txn.b)]\"\n",
+            global(log, socket),
+            section(&[dns.address()]),
+            socket.with_extension("web").display()
+        )
+    };
+    let (ours, theirs) = both(config, |played| {
+        let web = played.socket.with_extension("web");
+        until(|| UnixStream::connect(&web).is_ok());
+        ["a.test", "a.test:80", "six.test", "no.test", "a..b"]
+            .map(|host| format!("{host}: {}", get(&web, host)))
+            .to_vec()
+    });
+    assert_eq!(
+        ours,
+        [
+            "a.test: 127.0.0.71 127.0.0.71",
+            "a.test:80: 127.0.0.71 127.0.0.71",
+            "six.test: ::7 ::7",
+            "no.test:  ",
+            "a..b:  "
+        ]
+    );
+    compare(&ours, theirs);
+}
+
+#[test]
+fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
+    let dns = Dns::new();
+    let config = |log: &Syslog, socket: &Path| {
+        dns.addresses("a.test", &["127.0.0.31"]);
+        dns.addresses("b.test", &["127.0.0.32"]);
+        dns.service("_s._tcp.test", &[]);
+        format!(
+            "{}{}backend b\n server s 127.0.0.9:80\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n server-template t 1 _s._tcp.test resolvers names\n",
+            global(log, socket),
+            section(&[dns.address()])
+        )
+    };
+    let (ours, theirs) = both(config, |played| {
+        until(|| played.columns("b", "n", &["addr"]) == ["127.0.0.31:81"]);
+        let mut seen = Vec::new();
+        for command in [
+            "set server b/s addr 127.0.0.98",
+            "set server b/s addr 127.0.0.98",
+            "set server b/s addr 127.0.0.97 port 8080",
+            "set server b/s addr 127.0.0.97 port 8080",
+            "set server b/s addr 127.0.0.97 port x",
+            "set server b/s addr foo",
+            "set server b/s addr",
+            "set server b/s addr ::1",
+            "set server b/s fqdn a.test",
+            "set server b/n fqdn",
+            "set server b/t1 fqdn a.test",
+            "set server b/n fqdn a.test",
+            "set server b/n fqdn b.test",
+            "show resolvers nobody",
+        ] {
+            seen.push(format!("> {command}"));
+            seen.extend(played.ask(command).lines().filter(|line| !line.is_empty()).map(str::to_owned));
+        }
+        until(|| played.columns("b", "n", &["addr"]) == ["127.0.0.32:81"]);
+        for server in ["s", "n"] {
+            seen.push(format!("{:?}", played.columns("b", server, &["status", "addr"])));
+        }
+        let resolvers = played.ask("show resolvers names");
+        seen.extend(
+            resolvers
+                .lines()
+                .map(|line| line.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned()),
+        );
+        seen
+    });
+    compare(&ours, theirs);
+}
+
+#[test]
+fn a_reload_goes_on_with_what_is_known() {
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.31"]);
+    dns.service("_s._tcp.test", &[(1, 8001, "a.test", Some("127.0.0.51"))]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let socket = folder.0.join("cli");
+    let servers = "backend b\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n server-template t 1 _s._tcp.test resolvers names\n";
+    let _program =
+        Manylane::start_ready(&format!("{}{}{servers}", global(&log, &socket), section(&[dns.address()])));
+    let played = Played { log, socket };
+    let addresses = || [played.columns("b", "n", &["addr"]), played.columns("b", "t1", &["addr"])].concat();
+    until(|| addresses() == ["127.0.0.31:81", "127.0.0.51:8001"]);
+    dns.lie(Lie::Silent); // nobody tells it anew
+    let answer = ask(&played.socket, "reload");
+    assert!(answer.contains("Reloaded"), "{answer}");
+    assert_eq!(addresses(), ["127.0.0.31:81", "127.0.0.51:8001"]);
+    dns.lie(Lie::None);
+    dns.addresses("a.test", &["127.0.0.32"]);
+    until(|| addresses() == ["127.0.0.32:81", "127.0.0.51:8001"]);
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_said_with_its_place() {
+    for (line, sentence) in [
+        ("server s a.test:80 resolvers nobody", "nobody"),
+        (
+            "server s a.test:80 resolvers names init-addr none resolve-net 1.2.3.4/33",
+            "'resolve-net' expects networks",
+        ),
+        (
+            "server s a.test:80 resolvers names init-addr none resolve-opts x",
+            "'resolve-opts' expects allow-dup-ip",
+        ),
+        (
+            "server s a.test:80 resolvers names init-addr none hash-key addr",
+            "the server's address cannot change, since its 'hash-key'",
+        ),
+        ("http-request do-resolve(txn.a,nobody) str(a)", "expects the name of a resolvers section"),
+        ("http-request do-resolve(txn.a,names,ipv5) str(a)", "expects ipv4 or ipv6"),
+        ("tcp-request content do-resolve(txn.a,names) str(a)", "use 'http-request do-resolve'"),
+    ] {
+        let folder = Folder::new();
+        let config = format!(
+            "{DEFAULTS} mode http\nresolvers names\n nameserver a 127.0.0.1:53\nlisten l\n bind 127.0.0.1:0\n {line}\n"
+        );
+        let file = folder.file("test.cfg", &config);
+        let output = common::command().args(["-c", "-f"]).arg(file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(sentence) && !output.status.success(), "{line}: {said}");
+    }
+}
+
+/// dnsmasq, until it is dropped.
+struct Dnsmasq(Child);
+
+impl Drop for Dnsmasq {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Dnsmasq {
+    /// With these lines; none where it is not installed.
+    fn start(folder: &Folder, port: u16, lines: &str) -> Option<Self> {
+        let program =
+            ["/usr/sbin/dnsmasq", "/usr/bin/dnsmasq"].into_iter().find(|path| Path::new(path).exists())?;
+        let text = format!(
+            "port={port}\nlisten-address=127.0.0.1\nbind-interfaces\nno-resolv\nno-hosts\nkeep-in-foreground\npid-file=\nlog-facility=-\nlocal=/test/\n{lines}"
+        );
+        let file = folder.file("dnsmasq.conf", &text);
+        let mut command = Command::new(program);
+        command.arg("-C").arg(file).arg("--user=").stdin(Stdio::null()).stderr(Stdio::null());
+        Some(Self(command.spawn().unwrap()))
+    }
+}
+
+#[test]
+fn a_real_name_server_is_believed() {
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let socket = folder.0.join("cli");
+    // Nobody takes a port meanwhile that the system just gave: it goes round.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let many: String = (1..200).map(|n| format!("host-record=many.test,127.9.0.{n}\n")).collect();
+    let first = format!(
+        "host-record=a.test,127.0.0.21\nsrv-host=_s._tcp.test,a.test,8001,1,512\ncname=c.test,a.test\n{many}"
+    );
+    let Some(dnsmasq) = Dnsmasq::start(&folder, port, &first) else {
+        println!("dnsmasq is not there: left out");
+        return;
+    };
+    let servers = "backend b\n default-server resolvers names init-addr none resolve-prefer ipv4\n server a a.test:81\n \
+                   server c c.test:82\n server many many.test:83\n server-template t 2 _s._tcp.test\n";
+    let at: SocketAddr = ([127, 0, 0, 1], port).into();
+    let _program = Manylane::start_ready(&format!("{}{}{servers}", global(&log, &socket), section(&[at])));
+    let played = Played { log, socket };
+    let addresses = |names: &[&str]| -> Vec<String> {
+        names.iter().map(|name| played.columns("b", name, &["addr"]).concat()).collect()
+    };
+    until(|| addresses(&["a", "c", "t1", "t2"]) == ["127.0.0.21:81", "127.0.0.21:82", "127.0.0.21:8001", ""]);
+    until(|| addresses(&["many"])[0].starts_with("127.9.0."));
+    assert!(!played.ask("show resolvers").contains("truncated:   0\n"), "199 addresses came over TCP");
+    assert_eq!(played.columns("b", "t1", &["weight"]), ["2"]);
+    drop(dnsmasq);
+    let second = "host-record=a.test,127.0.0.22\nhost-record=b.test,127.0.0.23\nsrv-host=_s._tcp.test,b.test,8002,1,1024\n";
+    let _dnsmasq = Dnsmasq::start(&folder, port, second).unwrap();
+    until(|| addresses(&["a", "c", "many", "t1", "t2"]) == ["127.0.0.22:81", "", "", "127.0.0.23:8002", ""]);
+}
