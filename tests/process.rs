@@ -42,7 +42,6 @@ fn a_check_knows_users_and_groups() {
 #[test]
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
-        (" server-state-file x\n", "server-state-file"),
         (" cpu-affinity per-core\n", "cpu-affinity"),
         ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
         ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),

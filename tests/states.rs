@@ -325,3 +325,119 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
         }
     }
 }
+
+/// A server state file of each program is read by both, and both go on from there in the same way (R-G8).
+#[test]
+fn servers_go_on_as_a_state_file_of_either_program_says() {
+    let (place, folder) = (named("a"), Folder::new());
+    let config = |file: Option<&Path>, socket: &Path| {
+        let (global, load) = match file {
+            Some(file) => {
+                (format!(" server-state-file {}\n", file.display()), " load-server-state-from-file global\n")
+            }
+            None => (String::new(), ""),
+        };
+        format!(
+            "global\n max-spread-checks 10ms\n stats socket {} level admin\n{global}{DEFAULTS} mode http\n{load}\
+             frontend f\n bind {}\nbackend b\n server a {place} weight 10\n server c {place} weight 20 check inter 60s\n \
+             server d {place} disabled\n server e {place}\n server f {place} check inter 60s rise 3 fall 4\n \
+             server h {place} track b/f\n server i {place} weight 5\n server k {place} disabled\n",
+            &socket.display(),
+            socket.with_extension("web").display(),
+        )
+    };
+    let checked = |played: &Played, servers: &[&str]| {
+        until(|| servers.iter().all(|server| played.columns("b", server, &["check_status"]) == ["L4OK"]));
+    };
+    let (ours, theirs) = both(
+        |_, socket| config(None, socket),
+        |played| {
+            checked(&played, &["c", "f"]);
+            for command in [
+                "set weight b/a 50%",
+                "set server b/e state drain",
+                "set server b/d state ready",
+                "set server b/i state maint",
+                "disable health b/c",
+                "set server b/c check-port 777",
+                "set server b/f health down",
+            ] {
+                played.ask(command);
+            }
+            until(|| played.columns("b", "f", &["status"]) == ["DOWN"]);
+            played.ask("show servers state")
+        },
+    );
+    // A server as the table has it: without numbers of the backend, how long ago, and the health of what is not checked.
+    let rows = |table: &str| -> Vec<String> {
+        let row = |line: &str| {
+            let mut row: Vec<&str> = line.split(' ').collect();
+            if row[13].parse::<u32>().unwrap() & 2 == 0 {
+                row[12] = "-";
+            }
+            row[9] = "-";
+            row[3..].join(" ")
+        };
+        table.lines().filter(|line| line.contains(" b ")).map(row).collect()
+    };
+    for dumped in [Some(ours), theirs].into_iter().flatten() {
+        assert_eq!(rows(&dumped).len(), 8, "{dumped}");
+        let file = folder.file("states", &dumped);
+        let (ours, theirs) = both(
+            |_, socket| config(Some(&file), socket),
+            |played| {
+                // Its first check went well, of three that it takes.
+                let column = |row: &str| row.split(' ').nth(9).map(str::to_owned);
+                until(|| {
+                    let rows = rows(&played.ask("show servers state"));
+                    rows.iter().any(|row| row.starts_with("f ") && column(row).as_deref() == Some("1"))
+                });
+                rows(&played.ask("show servers state"))
+            },
+        );
+        assert!(ours.iter().any(|row| row.starts_with(&format!("a {} 2 0 5 10 ", place.ip()))), "{ours:?}");
+        assert!(ours.iter().any(|row| row.starts_with(&format!("f {} 0 0 1 1 ", place.ip()))), "{ours:?}");
+        if let Some(theirs) = theirs {
+            assert_eq!(ours, theirs, "{dumped}");
+        }
+    }
+}
+
+/// What is wrong with a state file is told by its line, and the servers of all others go on; the file of one backend is found below the folder.
+#[test]
+fn a_state_file_that_was_cut_holds_as_far_as_it_goes() {
+    let folder = Folder::new();
+    let line = |name: &str, weight: u32| {
+        format!("2 b 1 {name} 127.0.0.1 2 0 {weight} 10 3 1 0 2 0 0 0 0 - 80 - 0 0 - - 0\n")
+    };
+    folder.file("b", &format!("1\n{}2 b 2 c 127.0.0.1 2 0\n{}2 b 4 e 127", line("a", 3), line("d", 4)));
+    let socket = folder.0.join("cli");
+    let lines = |more: &str| {
+        format!(
+            "global\n stats socket {}\n server-state-base {}\n{more}{DEFAULTS} mode http\nlisten f\n bind {}\n load-server-state-from-file global\n\
+             backend b\n load-server-state-from-file local\n{}",
+            socket.display(),
+            folder.0.display(),
+            folder.0.join("web").display(),
+            ["a", "c", "d", "e"].map(|name| format!(" server {name} 127.0.0.1:80 weight 10\n")).concat(),
+        )
+    };
+    let program = Manylane::start_ready(&lines(""));
+    let table = common::watch::ask(&socket, "show servers state b");
+    let weights: Vec<&str> = table.lines().skip(2).filter_map(|line| line.split(' ').nth(7)).collect();
+    assert_eq!(weights, ["3", "10", "4", "10"], "{table}");
+    drop(program);
+    let said = common::check(&lines(" server-state-file nowhere\n"), &[]);
+    let (said, code) = (String::from_utf8_lossy(&said.stderr).into_owned(), said.status.code());
+    for expected in [
+        "line 3: it has 7 fields of 20: the file may have been cut there",
+        "line 5: it has 5 fields of 20",
+        "/nowhere' cannot be read, and servers begin as the configuration says",
+        "test.cfg:",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert_eq!(code, Some(0), "{said}");
+    let said = String::from_utf8_lossy(&common::check(&lines(""), &[]).stderr).into_owned();
+    assert!(said.contains("does nothing without 'server-state-file'"), "{said}");
+}

@@ -101,6 +101,13 @@ impl Board {
         report.health.set(running);
     }
 
+    /// Before the first check: how the server was when another process had checked it last.
+    pub fn restore(&self, running: Running, status: Status) {
+        let mut report = self.0.lock();
+        report.health.set(running);
+        report.verdict = Verdict::new(status, "");
+    }
+
     /// A check is over. Whether it is worth a line, since it moved the health or came to something else than the last, and what changed.
     pub fn end(&self, verdict: Verdict, took: Duration) -> (bool, Option<Change>) {
         let mut report = self.0.lock();

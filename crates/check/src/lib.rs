@@ -6,6 +6,7 @@ mod health;
 mod pace;
 mod past;
 mod script;
+pub mod states;
 mod status;
 
 pub use board::{Board, Report};

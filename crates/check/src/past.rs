@@ -44,6 +44,13 @@ impl Past {
         *past = Since { changed: now, is_down: !serves, down_for, downs };
     }
 
+    /// It is as another process left it: since then, and whether it serves.
+    pub fn restore(&self, serves: bool, changed: Duration) {
+        let mut past = self.0.lock();
+        past.changed = changed;
+        past.is_down = !serves;
+    }
+
     /// What it was until now.
     pub fn read(&self) -> Since {
         *self.0.lock()

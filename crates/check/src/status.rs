@@ -108,26 +108,32 @@ impl Status {
         }
     }
 
+    const ALL: [Self; 15] = [
+        Self::Ini,
+        Self::Checked,
+        Self::Hana,
+        Self::SockErr,
+        Self::L4Ok,
+        Self::L4Tout,
+        Self::L4Con,
+        Self::L6Ok,
+        Self::L6Tout,
+        Self::L6Rsp,
+        Self::L7Tout,
+        Self::L7Rsp,
+        Self::L7Ok,
+        Self::L7OkC,
+        Self::L7Sts,
+    ];
+
+    /// The status of this [`number`](Self::number).
+    pub fn by_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.number() == number)
+    }
+
     /// The status of this name.
     pub fn by_name(name: &[u8]) -> Option<Self> {
-        const ALL: [Status; 15] = [
-            Status::Ini,
-            Status::Checked,
-            Status::Hana,
-            Status::SockErr,
-            Status::L4Ok,
-            Status::L4Tout,
-            Status::L4Con,
-            Status::L6Ok,
-            Status::L6Tout,
-            Status::L6Rsp,
-            Status::L7Tout,
-            Status::L7Rsp,
-            Status::L7Ok,
-            Status::L7OkC,
-            Status::L7Sts,
-        ];
-        ALL.into_iter().find(|status| status.name().as_bytes() == name)
+        Self::ALL.into_iter().find(|status| status.name().as_bytes() == name)
     }
 
     /// Whether a code is told beside it.

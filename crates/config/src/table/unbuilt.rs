@@ -6,7 +6,6 @@ use super::{Keyword, Status};
 /// By family and name.
 type Row = (&'static str, &'static str, &'static str);
 
-const YET: &str = "it is not built yet";
 const DRIVER: &str = "the driver's own constant holds";
 const GLITCHES: &str = "glitches are not counted: a message that is no good HTTP/1 is refused at once";
 const PAGE: &str = "the page of counters shows only, so far";
@@ -16,7 +15,6 @@ const REFUSED: &[Row] = &[
     ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
     ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
     ("Process", "dns-accept-family", "'resolve-prefer' says which family a server's name is resolved to"),
-    ("Process", "server-state-file", YET),
     ("Process", "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides"),
     ("Statistics", "stats admin", PAGE),
     ("Statistics", "stats http-request", PAGE),
@@ -31,7 +29,6 @@ const IDLE: &[Row] = &[
     ),
     ("Process", "numa-cpu-mapping", "'cpu-policy first-usable-node' keeps lanes to one node"),
     ("Process", "profiling.memory", "the use of memory is always counted: see 'show pools'"),
-    ("Process", "server-state-base", "no server state file is read yet"),
     (
         "Tuning",
         "tune.buffers.limit",
@@ -73,7 +70,6 @@ const PARTLY: &[Row] = &[
     ),
     ("Process", "cpu-set", "rules by core and by cluster are refused"),
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
-    ("Proxies", "load-server-state-from-file", "anything but 'none' is refused"),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     (
         "Tuning",

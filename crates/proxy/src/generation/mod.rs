@@ -27,6 +27,7 @@ mod site;
 mod spelling;
 mod track;
 mod users;
+mod state_file;
 mod stats_page;
 mod variables;
 
@@ -68,6 +69,7 @@ use manylane_sched::Time;
 use manylane_sync::Arc;
 use std::collections::HashMap;
 use refuse::Refuse;
+use state_file::StateFiles;
 
 /// One configuration, built for running.
 #[derive(Debug)]
@@ -206,6 +208,13 @@ impl Generation {
             session_rate,
             hard_maxconn,
         };
+        let mut files = StateFiles::default();
+        for proxy in config.proxies.iter().filter(|proxy| proxy.kind.is_backend()) {
+            let number = proxy.name.text().and_then(|name| generation.backends_by_name.get(name));
+            if let Some(&number) = number {
+                files.apply(proxy, &generation.backends[number], &mut refuse);
+            }
+        }
         generation.settle_followers(Time::now());
         generation
     }

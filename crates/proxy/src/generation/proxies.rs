@@ -484,7 +484,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         http_send_name_header: _,
         inspect_request,
         inspect_response,
-        load_server_state,
+        load_server_state: _, // when all servers are there
         log: _, // read with the frontend
         log_format: _,
         log_format_sd: _,
@@ -503,7 +503,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         retries: _,
         retry_on: _,
         server_keep_alive: _, // of the servers
-        server_state_file: _,
+        server_state_file: _, // the same
         source: _, // of the servers
         stats: _, // of the page, which `mode http` adds
         timeouts: _,
@@ -511,9 +511,6 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         unique_id_header: _,
     } = settings;
     let _ = mode;
-    if load_server_state.is_some_and(|set| set.value != "none") {
-        refuse.set(load_server_state, "load-server-state-from-file", "it is not built yet");
-    }
     for (toggle, set) in Toggle::all().zip(options) {
         if let Some(set) = set
             && set.value

@@ -1,0 +1,339 @@
+//! Server state files (R-G8): the text of `show servers state`, read by a process that starts.
+//!
+//! The first line that is not empty is the version, 1. Lines that begin with `#` say nothing. All others are of one server each: between
+//! [`LEAST_FIELDS`] and any number of fields, one blank or more between two; what comes behind [`FIELDS`] is of a later version and is not read.
+//! Each line is read by itself: one that is wrong is told and left out, and the others hold.
+
+use crate::status::Status;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+
+/// Bytes of a state file at most: those of some 400,000 servers.
+pub const MOST_BYTES: usize = 64 << 20;
+/// Fields of a line at least.
+pub const LEAST_FIELDS: usize = 20;
+/// Fields that are known.
+pub const FIELDS: usize = 25;
+/// Lines that are told of at most, when they are wrong.
+pub const MOST_WRONG: usize = 16;
+/// Highest weight.
+const MOST_WEIGHT: u16 = 256;
+
+/// Bits of `srv_admin_state`.
+pub mod admin {
+    /// In maintenance by an operator's word.
+    pub const MAINTENANCE: u32 = 0x01;
+    /// In maintenance as the server that it tracks.
+    pub const INHERITED_MAINTENANCE: u32 = 0x02;
+    /// `disabled` in the file.
+    pub const BY_FILE: u32 = 0x04;
+    /// Drained by an operator's word.
+    pub const DRAIN: u32 = 0x08;
+    /// Its name has no address.
+    pub const UNRESOLVED: u32 = 0x20;
+}
+
+/// Bits of `srv_check_state` and `srv_agent_state`.
+mod checks {
+    pub(super) const CONFIGURED: u32 = 0x02;
+    pub(super) const ENABLED: u32 = 0x04;
+}
+
+/// How a server was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Its address, where it had one.
+    pub address: Option<IpAddr>,
+    /// Its port; 0 without.
+    pub port: u16,
+    /// `srv_op_state`: 0 down, 1 up and warming, 2 up, 3 up and wanting no new clients.
+    pub operation: u8,
+    /// `srv_admin_state`: bits of [`admin`].
+    pub admin: u32,
+    /// Its weight as an operator has set it.
+    pub weight: u16,
+    /// Its weight in the file that held then.
+    pub file_weight: u16,
+    /// Seconds since it changed last.
+    pub since: u64,
+    /// What its last check came to.
+    pub status: Status,
+    /// Its checks, which the file wants, were ended by an operator.
+    pub check_disabled: bool,
+    /// The same of its agent.
+    pub agent_disabled: bool,
+    /// Where it is checked, as an operator has set it: address, and port or 0.
+    pub check: (Option<IpAddr>, u16),
+    /// The same of its agent.
+    pub agent: (Option<IpAddr>, u16),
+}
+
+/// All servers of a file, by the names of their backends and their own.
+#[derive(Debug, Default)]
+pub struct States {
+    of_backends: HashMap<Box<str>, HashMap<Box<str>, State>>,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What it is.
+    pub why: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+impl States {
+    /// Reads a file. What is wrong is added to `wrong`, [`MOST_WRONG`] lines of it and how many more there are.
+    pub fn read(bytes: &[u8], wrong: &mut Vec<Wrong>) -> Self {
+        let mut states = Self::default();
+        let mut lines = bytes
+            .split(|byte| *byte == b'\n')
+            .enumerate()
+            .map(|(number, line)| (number + 1, line.trim_ascii()));
+        let first = lines.find(|(_, line)| !line.is_empty());
+        match first {
+            None => return states,
+            Some((_, b"1")) => {}
+            Some((line, version)) => {
+                let shown = String::from_utf8_lossy(&version[..version.len().min(20)]);
+                let why = format!(
+                    "the version of the file is expected, 1, and not '{}'; make it by 'show servers state'",
+                    shown.escape_debug()
+                );
+                wrong.push(Wrong { line, why });
+                return states;
+            }
+        }
+        let mut more = 0_usize;
+        for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#")) {
+            let outcome =
+                Self::line(line).and_then(|(backend, server, state)| states.add(backend, server, state));
+            match outcome {
+                Ok(()) => {}
+                Err(_) if wrong.len() == MOST_WRONG => more += 1,
+                Err(why) => wrong.push(Wrong { line: number, why }),
+            }
+        }
+        if let (Some(last), true) = (wrong.last_mut(), more > 0) {
+            last.why += &format!(" (and {more} more lines are wrong)");
+        }
+        states
+    }
+
+    /// How a server was.
+    pub fn get(&self, backend: &str, server: &str) -> Option<&State> {
+        self.of_backends.get(backend)?.get(server)
+    }
+
+    /// Servers that it has.
+    pub fn len(&self) -> usize {
+        self.of_backends.values().map(HashMap::len).sum()
+    }
+
+    /// It has none.
+    pub fn is_empty(&self) -> bool {
+        self.of_backends.is_empty()
+    }
+
+    fn add(&mut self, backend: &str, server: &str, state: State) -> Result<(), String> {
+        if self.get(backend, server).is_some() {
+            return Err(format!("server '{backend}/{server}' has a line already, which holds"));
+        }
+        if !self.of_backends.contains_key(backend) {
+            self.of_backends.insert(backend.into(), HashMap::new());
+        }
+        if let Some(servers) = self.of_backends.get_mut(backend) {
+            servers.insert(server.into(), state);
+        }
+        Ok(())
+    }
+
+    fn line(line: &[u8]) -> Result<(&str, &str, State), String> {
+        let text = std::str::from_utf8(line).map_err(|_| "it is no text".to_owned())?;
+        let mut fields = [""; FIELDS];
+        let mut count = 0;
+        for (place, field) in fields.iter_mut().zip(text.split_ascii_whitespace()) {
+            *place = field;
+            count += 1;
+        }
+        if count < LEAST_FIELDS {
+            return Err(format!("it has {count} fields of {LEAST_FIELDS}: the file may have been cut there"));
+        }
+        let [
+            _,
+            backend,
+            _,
+            server,
+            address,
+            operation,
+            admin,
+            weight,
+            file_weight,
+            since,
+            status,
+            _,
+            _,
+            check,
+            agent,
+            _,
+            _,
+            _,
+            port,
+            _,
+            _,
+            check_port,
+            check_addr,
+            agent_addr,
+            agent_port,
+        ] = fields;
+        let state = State {
+            address: ip("srv_addr", address)?,
+            port: number("srv_port", port, u16::MAX)?,
+            operation: number("srv_op_state", operation, 3)?,
+            admin: number("srv_admin_state", admin, 0x7f)?,
+            weight: number("srv_uweight", weight, MOST_WEIGHT)?,
+            file_weight: number("srv_iweight", file_weight, MOST_WEIGHT)?,
+            since: number("srv_time_since_last_change", since, u64::MAX)?,
+            // A status of a later version is as none.
+            status: Status::by_number(number("srv_check_status", status, u8::MAX)?).unwrap_or(Status::Ini),
+            check_disabled: is_ended(number("srv_check_state", check, u32::MAX)?),
+            agent_disabled: is_ended(number("srv_agent_state", agent, u32::MAX)?),
+            check: (ip("srv_check_addr", check_addr)?, number("srv_check_port", check_port, u16::MAX)?),
+            agent: (ip("srv_agent_addr", agent_addr)?, number("srv_agent_port", agent_port, u16::MAX)?),
+        };
+        Ok((backend, server, state))
+    }
+}
+
+/// Checks that the file wants and an operator does not.
+fn is_ended(bits: u32) -> bool {
+    bits & checks::CONFIGURED != 0 && bits & checks::ENABLED == 0
+}
+
+/// A number up to `most`. A field that an older version does not have is 0.
+fn number<N: TryFrom<u64> + Into<u64> + Copy>(name: &str, field: &str, most: N) -> Result<N, String> {
+    let value = if field.is_empty() || field == "-" { Some(0) } else { field.parse::<u64>().ok() };
+    let value = value.filter(|value| *value <= most.into()).and_then(|value| N::try_from(value).ok());
+    value.ok_or_else(|| {
+        format!("{name} is '{}', where a number from 0 to {} is expected", shown(field), most.into())
+    })
+}
+
+fn ip(name: &str, field: &str) -> Result<Option<IpAddr>, String> {
+    match field {
+        "" | "-" => Ok(None),
+        field => {
+            field.parse().map(Some).map_err(|_| format!("{name} is '{}', which is no address", shown(field)))
+        }
+    }
+}
+
+/// So much of a field as a report has room for.
+fn shown(field: &str) -> String {
+    field.chars().take(40).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LINE: &str =
+        "2 b 6 g 127.0.0.1 0 8 3 5 12 8 2 0 2 18 0 0 - 18095 - 0 777 127.0.0.4 127.0.0.5 18096";
+
+    fn read(text: &str) -> (States, Vec<String>) {
+        let mut wrong = Vec::new();
+        let states = States::read(text.as_bytes(), &mut wrong);
+        (states, wrong.iter().map(Wrong::to_string).collect())
+    }
+
+    #[test]
+    fn a_line_says_how_a_server_was() {
+        let (states, wrong) = read(&format!("1\n# be_id be_name\n{LINE} a later field\r\n\n"));
+        assert!(wrong.is_empty() && states.len() == 1, "{wrong:?}");
+        let local = |last| Some(IpAddr::from([127, 0, 0, last]));
+        let expected = State {
+            address: local(1),
+            port: 18095,
+            operation: 0,
+            admin: admin::DRAIN,
+            weight: 3,
+            file_weight: 5,
+            since: 12,
+            status: Status::L4Con,
+            check_disabled: true,
+            agent_disabled: true,
+            check: (local(4), 777),
+            agent: (local(5), 18096),
+        };
+        assert_eq!(states.get("b", "g"), Some(&expected));
+        assert_eq!(states.get("b", "h"), None);
+        assert_eq!(states.get("g", "b"), None);
+    }
+
+    #[test]
+    fn fewer_fields_are_those_of_an_older_version() {
+        let older: Vec<&str> = LINE.split(' ').take(LEAST_FIELDS).collect();
+        let (states, wrong) = read(&format!("1\n{}", older.join(" ")));
+        assert!(wrong.is_empty(), "{wrong:?}");
+        assert_eq!(
+            states.get("b", "g").map(|state| (state.port, state.check, state.agent)),
+            Some((18095, (None, 0), (None, 0)))
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_line_and_the_rest_holds() {
+        let other = LINE.replace(" g ", " h ");
+        for (text, said) in [
+            ("2\n", "line 1: the version of the file is expected, 1, and not '2'"),
+            ("\n\x01x", "line 2: the version of the file is expected, 1, and not '\\u{1}x'"),
+            ("1\n2 b 6 g 127.0.0.1 0 8 3", "line 2: it has 8 fields of 20: the file may have been cut there"),
+            (
+                &format!("1\n{}", LINE.replace(" 0 8 3 ", " 4 8 3 ")),
+                "line 2: srv_op_state is '4', where a number from 0 to 3 is expected",
+            ),
+            (&format!("1\n{}", LINE.replace(" 3 5 12 ", " 300 5 12 ")), "line 2: srv_uweight is '300'"),
+            (
+                &format!("1\n{}", LINE.replace(" 3 5 12 ", " 3 5 -1 ")),
+                "line 2: srv_time_since_last_change is '-1'",
+            ),
+            (
+                &format!("1\n{}", LINE.replace("127.0.0.5", "nowhere")),
+                "line 2: srv_agent_addr is 'nowhere', which is no address",
+            ),
+            (&format!("1\n\n{LINE}\n{LINE}"), "line 4: server 'b/g' has a line already"),
+        ] {
+            let (_, wrong) = read(text);
+            assert!(wrong.len() == 1 && wrong[0].starts_with(said), "{text}: {wrong:?}");
+            if text.starts_with('1') {
+                let (states, _) = read(&format!("{text}\n{other}"));
+                assert!(states.get("b", "h").is_some(), "{text}");
+            }
+        }
+        let (states, wrong) = read(&format!("1\n{}{LINE}", "x\n".repeat(100)));
+        assert_eq!((states.len(), wrong.len()), (1, MOST_WRONG));
+        assert!(wrong[MOST_WRONG - 1].ends_with("(and 84 more lines are wrong)"), "{wrong:?}");
+        assert!(read("").0.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_and_lines_beside_them_hold(junk in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut wrong = Vec::new();
+            States::read(&junk, &mut wrong);
+            let junk: Vec<u8> = junk.into_iter().filter(|byte| *byte != b'\n').collect();
+            let file = [b"1\n", &junk[..], b"\n", LINE.as_bytes()].concat();
+            let states = States::read(&file, &mut wrong);
+            prop_assert!(states.get("b", "g").is_some());
+        }
+    }
+}

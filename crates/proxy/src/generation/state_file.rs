@@ -1,0 +1,143 @@
+//! `load-server-state-from-file`: servers go on as a process before this one left them (R-G8).
+//!
+//! What an operator did goes on as long as the configuration does not say something else about the same thing: the weight where the file's is what it
+//! was, maintenance where `disabled` is as it was. Addresses and ports of servers are those of the configuration, which may have changed since;
+//! `init-addr last` asks for the address of a name.
+
+use super::refuse::Refuse;
+use super::{Backend, Server};
+use manylane_balance::Admin;
+use manylane_check::Running;
+use manylane_check::states::{MOST_BYTES, State, States, admin};
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
+use manylane_config::tree::{Config, Proxy, Set};
+use manylane_sched::Time;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How the servers of one proxy were, by its settings.
+#[derive(Debug, Default)]
+pub(super) struct StateFiles {
+    global: Option<States>,
+}
+
+impl StateFiles {
+    /// Sets the servers of `backend` to what the file says that `proxy` names, if it names one.
+    pub(super) fn apply(&mut self, proxy: &Proxy, backend: &Backend, refuse: &mut Refuse<'_>) {
+        let config = refuse.config;
+        let local;
+        let states = match proxy.settings.load_server_state {
+            None | Some(Set { value: "none", .. }) => return,
+            Some(Set { value: "global", pos }) => {
+                if self.global.is_none() {
+                    self.global = Some(global(config, pos, refuse));
+                }
+                self.global.as_ref()
+            }
+            Some(Set { pos, .. }) => {
+                let statement = proxy.settings.server_state_file.as_ref();
+                let named = statement.and_then(|statement| statement.words.first()).filter(|name| **name != *"use-backend-name");
+                let name = named.unwrap_or(&proxy.name);
+                let path = path(name, refuse);
+                local = read(&path, named.map_or(pos, Word::pos), refuse);
+                Some(&local)
+            }
+        };
+        let (Some(states), now) = (states, Time::now()) else { return };
+        for server in &backend.servers {
+            if let Some(state) = states.get(&backend.name, &server.name) {
+                restore(backend, server, state, now);
+            }
+        }
+    }
+}
+
+/// The file of all backends.
+fn global(config: &Config, pos: Pos, refuse: &mut Refuse<'_>) -> States {
+    match &config.global.server_state_file {
+        Some(Set { value: word, .. }) => {
+            let path = path(word, refuse);
+            read(&path, word.pos(), refuse)
+        }
+        None => {
+            let message = "'load-server-state-from-file global' does nothing without 'server-state-file' in the section 'global'";
+            refuse.found.warning(pos, message.to_owned());
+            States::default()
+        }
+    }
+}
+
+/// A path that is not absolute is in the folder `server-state-base`.
+fn path(word: &Word, refuse: &Refuse<'_>) -> PathBuf {
+    match (refuse.config.global.server_state_base.as_ref().and_then(|set| set.value.text()), word.text()) {
+        (Some(base), Some(name)) => Path::new(base).join(name),
+        _ => refuse.path(word),
+    }
+}
+
+fn read(path: &Path, pos: Pos, refuse: &mut Refuse<'_>) -> States {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        let message = format!("the server state file '{}' cannot be read, and servers begin as the configuration says: {error}", path.display());
+        refuse.found.warning(pos, message);
+        return States::default();
+    }
+    if bytes.len() > MOST_BYTES {
+        let message = format!("the server state file '{}' has more than {MOST_BYTES} bytes; what is behind them is not read", path.display());
+        refuse.found.warning(pos, message);
+        bytes.truncate(MOST_BYTES);
+    }
+    let mut wrong = Vec::new();
+    let states = States::read(&bytes, &mut wrong);
+    for wrong in wrong {
+        refuse.found.warning(pos, format!("server state file '{}', {wrong}", path.display()));
+    }
+    states
+}
+
+/// Sets a server to what it was.
+fn restore(backend: &Backend, server: &Server, state: &State, now: Time) {
+    let balancer = &backend.balancer;
+    let Some(index) = balancer.servers().index(server.index) else { return };
+    let has = |bits: u32| state.admin & bits != 0;
+    if has(admin::BY_FILE) == server.disabled {
+        let own = match () {
+            () if has(admin::MAINTENANCE) => Admin::Maintenance,
+            () if has(admin::DRAIN) => Admin::Drain,
+            () => Admin::Ready,
+        };
+        balancer.set_admin(index, own, now);
+    }
+    if state.file_weight == server.weight && state.weight != server.weight {
+        // An algorithm whose weights are fixed now has those of the file.
+        let _ = balancer.set_weight(index, state.weight, now);
+    }
+    // In maintenance a server is down whatever its checks would say; they begin anew when it comes back. One that tracks is as the other.
+    let running = match state.operation {
+        0 => Running::Down,
+        3 => Running::Stopping,
+        _ => Running::Up,
+    };
+    let maintained = has(admin::MAINTENANCE | admin::INHERITED_MAINTENANCE | admin::UNRESOLVED);
+    if !maintained && server.tracks.is_none() {
+        balancer.set_operation(index, super::track::operation(running), now);
+        if let Some(check) = &server.check {
+            check.board.restore(running, state.status);
+        }
+    }
+    let serves = !maintained && running != Running::Down;
+    server.past.restore(serves, now.since(Time::ZERO).saturating_sub(Duration::from_secs(state.since)));
+    for (check, disabled, (ip, port)) in
+        [(&server.check, state.check_disabled, state.check), (&server.agent, state.agent_disabled, state.agent)]
+    {
+        let Some(check) = check else { continue };
+        check.board.disable(disabled);
+        check.aims.set(|aim| {
+            aim.ip = ip.or(aim.ip);
+            aim.port = if port == 0 { aim.port } else { Some(port) };
+        });
+    }
+}

@@ -1,0 +1,17 @@
+//! Server state files: any bytes are read in bounded time, and a line that is right holds whatever stands beside it.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use manylane_check::states::{MOST_WRONG, States};
+
+const LINE: &[u8] = b"2 b 6 g 127.0.0.1 0 8 3 5 12 8 2 0 2 18 0 0 - 18095 - 0 777 127.0.0.4 127.0.0.5 18096";
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut wrong = Vec::new();
+    let states = States::read(bytes, &mut wrong);
+    assert!(wrong.len() <= MOST_WRONG);
+    assert!(states.len() <= bytes.split(|byte| *byte == b'\n').count());
+    let file = [b"1\n", bytes, b"\n", LINE].concat();
+    assert!(States::read(&file, &mut Vec::new()).get("b", "g").is_some());
+});
