@@ -441,3 +441,28 @@ fn a_state_file_that_was_cut_holds_as_far_as_it_goes() {
     let said = String::from_utf8_lossy(&common::check(&lines(""), &[]).stderr).into_owned();
     assert!(said.contains("does nothing without 'server-state-file'"), "{said}");
 }
+
+/// The name of a server that nobody can resolve has the address that it had last.
+#[test]
+fn a_state_file_has_the_address_that_a_name_had_last() {
+    let folder = Folder::new();
+    let file = folder.file(
+        "states",
+        "1\n2 b 1 a 127.0.0.77 2 0 1 1 3 1 0 2 0 0 0 0 no-such-host.invalid 80 - 0 0 - - 0\n",
+    );
+    let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
+    let config = |load: &str| {
+        format!(
+            "global\n stats socket {}\n server-state-file {}\n{DEFAULTS} mode http\nfrontend f\n bind {}\n default_backend b\n\
+             backend b\n load-server-state-from-file {load}\n server a no-such-host.invalid:81\n",
+            socket.display(),
+            file.display(),
+            web.display(),
+        )
+    };
+    let _program = Manylane::start_ready(&config("global"));
+    let table = common::watch::ask(&socket, "show servers state b");
+    assert!(table.contains(" a 127.0.0.77 2 0 1 1 "), "{table}");
+    let said = common::check(&config("none"), &[]);
+    assert_eq!(said.status.code(), Some(1), "{}", String::from_utf8_lossy(&said.stderr));
+}

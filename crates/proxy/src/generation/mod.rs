@@ -69,7 +69,6 @@ use manylane_sched::Time;
 use manylane_sync::Arc;
 use std::collections::HashMap;
 use refuse::Refuse;
-use state_file::StateFiles;
 
 /// One configuration, built for running.
 #[derive(Debug)]
@@ -208,12 +207,8 @@ impl Generation {
             session_rate,
             hard_maxconn,
         };
-        let mut files = StateFiles::default();
-        for proxy in config.proxies.iter().filter(|proxy| proxy.kind.is_backend()) {
-            let number = proxy.name.text().and_then(|name| generation.backends_by_name.get(name));
-            if let Some(&number) = number {
-                files.apply(proxy, &generation.backends[number], &mut refuse);
-            }
+        for (backend, states) in &proxies.states {
+            state_file::restore(&generation.backends[*backend], states);
         }
         generation.settle_followers(Time::now());
         generation

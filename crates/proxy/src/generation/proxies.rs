@@ -10,12 +10,14 @@ use super::process::Process;
 use super::refuse::Refuse;
 use super::rules::{Captures, Directory, Expressions, LooksAt, RuleReader, Rules};
 use super::server::{self, Server};
+use super::state_file::StateFiles;
 use crate::invalid::LastInvalid;
 use crate::counts::{BackendStats, FrontendStats};
 use crate::places::Places;
 use crate::rate::Rate;
 use manylane_balance::{Balancer, Depot, Index, Operation, ShelfLimits};
 use manylane_check::Running;
+use manylane_check::states::States;
 use manylane_config::table::{Timeout, Toggle};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
 use manylane_expr::{Expression, Zone};
@@ -23,6 +25,7 @@ use manylane_net::SplicePolicy;
 use manylane_sched::Time;
 use manylane_sync::Arc;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What listens.
@@ -212,6 +215,9 @@ pub(super) struct Proxies {
     pub(super) frontends: Vec<Frontend>,
     pub(super) backends: Vec<Backend>,
     pub(super) servers: usize,
+    /// How servers were, by the numbers of their backends.
+    pub(super) states: Vec<(usize, Rc<States>)>,
+    files: StateFiles,
     /// With what they look at.
     pub(super) expressions: Option<(Expressions, LooksAt)>,
 }
@@ -345,8 +351,11 @@ fn one<'c>(
     }
     if kind.is_backend() {
         let mut built = Vec::new();
+        let states = all.files.of(proxy, refuse);
         for line in servers {
-            built.push(server::server(line, settings, process, all.servers, built.len(), refuse));
+            let state = states.as_deref().zip(proxy.name.text().zip(line.name.text())).and_then(|(states, (backend, own))| states.get(backend, own));
+            let last = state.and_then(|state| state.address);
+            built.push(server::server(line, settings, process, all.servers, built.len(), last, refuse));
             all.servers += 1;
         }
         let mut ids = Ids { taken: built.iter().map(|server| server.id).collect(), next: 1 };
@@ -371,6 +380,9 @@ fn one<'c>(
                 balancer.set_operation(index, Operation::Down, Time::now());
                 built[index.get()].past.change(false, Time::now().since(Time::ZERO));
             }
+        }
+        if let Some(states) = states {
+            all.states.push((all.backends.len(), states));
         }
         let mut http = http::http(proxy, Side::Back, reader, process, config, refuse);
         http.buffer_request |= key.wants_body();

@@ -18,7 +18,7 @@ use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_sched::Time;
 use manylane_sync::Arc;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// A server, as the file has it, and what happened to it.
@@ -183,12 +183,14 @@ pub struct SendHeader {
 /// What lines say in place of a server's name when there is none.
 const NO_SERVER: &str = "<NOSRV>";
 
+/// `last` is its address in a server state file.
 pub(super) fn server(
     line: &tree::Server,
     settings: &Settings,
     process: &Process,
     number: usize,
     index: usize,
+    last: Option<IpAddr>,
     refuse: &mut Refuse<'_>,
 ) -> Server {
     let tree::Server { name, address, options, pos: _, template: _ } = line;
@@ -275,7 +277,7 @@ pub(super) fn server(
         namespace: namespace.as_ref().filter(|_| !namespace_of_client).map(|set| text(&set.value)),
         common,
     };
-    let (known, resolution) = whereabouts(address, init_addr, options, refuse);
+    let (known, resolution) = whereabouts(address, init_addr, options, last, refuse);
     let place = &known.place;
     let dynamic = cookie.is_none() && settings.cookie.as_ref().is_some_and(|set| set.value.dynamic);
     let by_address = matches!(hash_key, Some(Set { value: "addr" | "addr-port", .. }));
@@ -354,7 +356,7 @@ pub(super) fn of_client(pos: Pos, settings: &Settings, process: &Process, number
         pos,
         template: None,
     };
-    Server { weight: 0, cookie: None, stands_in: true, ..server(&line, settings, process, number, index, refuse) }
+    Server { weight: 0, cookie: None, stands_in: true, ..server(&line, settings, process, number, index, None, refuse) }
 }
 
 fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) -> Option<SendHeader> {
@@ -455,6 +457,7 @@ fn whereabouts(
     address: &Set<Address>,
     init_addr: &Option<Set<Word>>,
     options: &ServerOptions,
+    last: Option<IpAddr>,
     refuse: &mut Refuse<'_>,
 ) -> (Whereabouts, Option<Resolution>) {
     let (host, port) = match &address.value.place {
@@ -464,15 +467,16 @@ fn whereabouts(
     };
     let resolution = host.and_then(|host| resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse));
     let is_service = resolution.as_ref().is_some_and(|made| made.service.is_some());
-    let place = if is_service { ServerPlace::Nowhere } else { place(address, init_addr, refuse) };
+    let place = if is_service { ServerPlace::Nowhere } else { place(address, init_addr, last, refuse) };
     let name = host.filter(|_| !is_service).map(Box::from);
     (Whereabouts { place, port, name, renamed: false }, resolution)
 }
 
-/// Where it is: its name is resolved by the first method of `init-addr` that can.
+/// Where it is: its name is resolved by the first method of `init-addr` that can. `last` is the address of a server state file.
 fn place(
     address: &Set<Address>,
     init_addr: &Option<Set<Word>>,
+    last: Option<IpAddr>,
     refuse: &mut Refuse<'_>,
 ) -> ServerPlace {
     let settled = |address: Address| {
@@ -498,33 +502,35 @@ fn place(
     let Place::Ip { host: Host::Name { .. }, port } = &address.value.place else {
         return settled(address.value.clone());
     };
+    let at = |ip: IpAddr| {
+        let host = match ip {
+            IpAddr::V4(ip) => Host::V4(ip),
+            IpAddr::V6(ip) => Host::V6(ip),
+        };
+        Address { transport: address.value.transport, place: Place::Ip { host, port: *port } }
+    };
     let methods = init_addr.as_ref().map_or(&b"last,libc"[..], |set| set.value.bytes());
     let mut failure = None;
     for method in methods.split(|byte| *byte == b',') {
         match method {
-            b"last" => {} // no server state file is read
+            b"last" => {
+                if let Some(ip) = last {
+                    return settled(at(ip));
+                }
+            }
             b"libc" => match address.value.resolve() {
                 Ok(resolved) => return settled(resolved),
                 Err(error) => failure = Some(error.to_string()),
             },
             b"none" => return ServerPlace::Nowhere,
             other => {
-                let ip = std::str::from_utf8(other).ok().and_then(|text| text.parse().ok());
-                let host = match ip {
-                    Some(std::net::IpAddr::V4(ip)) => Host::V4(ip),
-                    Some(std::net::IpAddr::V6(ip)) => Host::V6(ip),
-                    None => {
-                        let text = String::from_utf8_lossy(other);
-                        let message =
-                            format!("'init-addr' expects last, libc, none or an address and got '{text}'");
-                        refuse.found.alert(init_addr.as_ref().map_or(address.pos, |set| set.pos), message);
-                        return ServerPlace::Nowhere;
-                    }
+                let Some(ip) = std::str::from_utf8(other).ok().and_then(|text| text.parse().ok()) else {
+                    let text = String::from_utf8_lossy(other);
+                    let message = format!("'init-addr' expects last, libc, none or an address and got '{text}'");
+                    refuse.found.alert(init_addr.as_ref().map_or(address.pos, |set| set.pos), message);
+                    return ServerPlace::Nowhere;
                 };
-                return settled(Address {
-                    transport: address.value.transport,
-                    place: Place::Ip { host, port: *port },
-                });
+                return settled(at(ip));
             }
         }
     }
@@ -569,8 +575,8 @@ pub(super) fn check_dynamic_cookies(settings: &Settings, servers: &[Server], ref
 fn cookie_of(secret: &[u8], address: std::net::SocketAddr) -> String {
     let mut bytes = secret.to_vec();
     match address.ip() {
-        std::net::IpAddr::V4(v4) => bytes.extend(v4.octets()),
-        std::net::IpAddr::V6(v6) => bytes.extend(v6.octets()),
+        IpAddr::V4(v4) => bytes.extend(v4.octets()),
+        IpAddr::V6(v6) => bytes.extend(v6.octets()),
     }
     bytes.extend(u32::from(address.port()).to_be_bytes());
     format!("{:016x}", xxhash_rust::xxh64::xxh64(&bytes, 0))

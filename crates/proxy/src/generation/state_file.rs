@@ -1,8 +1,8 @@
 //! `load-server-state-from-file`: servers go on as a process before this one left them (R-G8).
 //!
 //! What an operator did goes on as long as the configuration does not say something else about the same thing: the weight where the file's is what it
-//! was, maintenance where `disabled` is as it was. Addresses and ports of servers are those of the configuration, which may have changed since;
-//! `init-addr last` asks for the address of a name.
+//! was, maintenance where `disabled` is as it was. Addresses and ports of servers are those of the configuration, which may have changed since; that of a
+//! name is here for `init-addr last`.
 
 use super::refuse::Refuse;
 use super::{Backend, Server};
@@ -15,41 +15,40 @@ use manylane_config::tree::{Config, Proxy, Set};
 use manylane_sched::Time;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
-/// How the servers of one proxy were, by its settings.
+/// The files that the proxies of a configuration name.
 #[derive(Debug, Default)]
 pub(super) struct StateFiles {
-    global: Option<States>,
+    /// That of all backends, once it was read.
+    global: Option<Rc<States>>,
 }
 
 impl StateFiles {
-    /// Sets the servers of `backend` to what the file says that `proxy` names, if it names one.
-    pub(super) fn apply(&mut self, proxy: &Proxy, backend: &Backend, refuse: &mut Refuse<'_>) {
-        let config = refuse.config;
-        let local;
-        let states = match proxy.settings.load_server_state {
-            None | Some(Set { value: "none", .. }) => return,
+    /// How the servers of a proxy were, if it names a file.
+    pub(super) fn of(&mut self, proxy: &Proxy, refuse: &mut Refuse<'_>) -> Option<Rc<States>> {
+        match proxy.settings.load_server_state {
+            None | Some(Set { value: "none", .. }) => None,
             Some(Set { value: "global", pos }) => {
-                if self.global.is_none() {
-                    self.global = Some(global(config, pos, refuse));
-                }
-                self.global.as_ref()
+                Some(self.global.get_or_insert_with(|| Rc::new(global(refuse.config, pos, refuse))).clone())
             }
             Some(Set { pos, .. }) => {
                 let statement = proxy.settings.server_state_file.as_ref();
                 let named = statement.and_then(|statement| statement.words.first()).filter(|name| **name != *"use-backend-name");
-                let name = named.unwrap_or(&proxy.name);
-                let path = path(name, refuse);
-                local = read(&path, named.map_or(pos, Word::pos), refuse);
-                Some(&local)
+                let path = path(named.unwrap_or(&proxy.name), refuse);
+                Some(Rc::new(read(&path, named.map_or(pos, Word::pos), refuse)))
             }
-        };
-        let (Some(states), now) = (states, Time::now()) else { return };
-        for server in &backend.servers {
-            if let Some(state) = states.get(&backend.name, &server.name) {
-                restore(backend, server, state, now);
-            }
+        }
+    }
+}
+
+/// Sets the servers of a backend to what they were.
+pub(super) fn restore(backend: &Backend, states: &States) {
+    let now = Time::now();
+    for server in &backend.servers {
+        if let Some(state) = states.get(&backend.name, &server.name) {
+            one(backend, server, state, now);
         }
     }
 }
@@ -99,7 +98,7 @@ fn read(path: &Path, pos: Pos, refuse: &mut Refuse<'_>) -> States {
 }
 
 /// Sets a server to what it was.
-fn restore(backend: &Backend, server: &Server, state: &State, now: Time) {
+fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
     let balancer = &backend.balancer;
     let Some(index) = balancer.servers().index(server.index) else { return };
     let has = |bits: u32| state.admin & bits != 0;
