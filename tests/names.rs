@@ -20,8 +20,15 @@ fn section(servers: &[SocketAddr]) -> String {
         servers.iter().enumerate().map(|(n, at)| format!(" nameserver dns{} {at}\n", n + 1)).collect();
     format!(
         "resolvers names\n{servers} resolve_retries 1\n timeout retry 100ms\n timeout resolve 50ms\n hold valid 50ms\n \
-         hold nx 0s\n hold refused 0s\n hold other 0s\n hold timeout 0s\n"
+         hold nx 0s\n hold refused 0s\n hold other 0s\n hold timeout 60s\n"
     )
+}
+
+/// The same for rules: HAProxy lets them wait for as long as `timeout resolve`, also on a busy machine.
+fn patient(servers: &[SocketAddr]) -> String {
+    section(servers)
+        .replace("timeout resolve 50ms", "timeout resolve 10s")
+        .replace("timeout retry 100ms", "timeout retry 300ms")
 }
 
 fn global(log: &Syslog, socket: &Path) -> String {
@@ -237,8 +244,21 @@ fn servers_of_a_service_that_is_gone_are_gone_and_come_back() {
         dns.code(0);
     }
     until(|| played.columns("b", "s1", &["addr"]) == ["127.0.0.51:8001"]);
+}
+
+#[test]
+fn servers_whose_name_servers_are_silent_are_gone_after_their_time() {
+    let dns = Dns::new();
+    let name = "_http._tcp.x.test";
+    dns.service(name, &[(1, 8001, "a.test", Some("127.0.0.51"))]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let socket = folder.0.join("cli");
+    let servers = format!("backend b\n server-template s 2 {name} resolvers names\n");
+    let section = section(&[dns.address()]).replace("hold timeout 60s", "hold timeout 0s");
+    let _program = Manylane::start_ready(&format!("{}{section}{servers}", global(&log, &socket)));
+    log.wait("b/s1 changed its IP from (none) to 127.0.0.51");
     dns.lie(Lie::Silent);
-    played.log.wait("Server b/s1 is going DOWN for maintenance (DNS timeout status)");
+    log.wait("Server b/s1 is going DOWN for maintenance (DNS timeout status)");
 }
 
 #[test]
@@ -370,7 +390,7 @@ fn rules_ask_for_addresses_as_those_of_haproxy() {
             "{}{}listen l\n bind {}\n http-request do-resolve(txn.a,names,ipv4) hdr(host),host_only\n http-request do-resolve(txn.b,names) hdr(host),host_only\n \
              http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)] %[var(txn.b)]\"\n",
             global(log, socket),
-            section(&[dns.address()]),
+            patient(&[dns.address()]),
             socket.with_extension("web").display()
         )
     };
@@ -391,6 +411,46 @@ fn rules_ask_for_addresses_as_those_of_haproxy() {
             "a..b:  "
         ]
     );
+    compare(&ours, theirs);
+}
+
+#[test]
+fn rules_for_bytes_ask_for_addresses_as_those_of_haproxy() {
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.2"]);
+    let place = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    let port = place.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in place.incoming() {
+            let _ = stream.unwrap().write_all(b"there");
+        }
+    });
+    let config = |log: &Syslog, socket: &Path| {
+        format!(
+            "{}{}listen l\n mode tcp\n bind {}\n tcp-request inspect-delay 30s\n \
+             tcp-request content do-resolve(sess.a,names,ipv4) req.payload(0,6) if {{ req.len ge 6 }}\n \
+             tcp-request content reject if !{{ var(sess.a) -m found }}\n \
+             tcp-request content set-dst var(sess.a)\n server s 0.0.0.0:{port}\n",
+            global(log, socket),
+            patient(&[dns.address()]),
+            socket.with_extension("web").display()
+        )
+    };
+    let (ours, theirs) = both(config, |played| {
+        let web = played.socket.with_extension("web");
+        until(|| UnixStream::connect(&web).is_ok());
+        ["a.test", "b.test", "a..b.c"]
+            .map(|name| {
+                let mut client = UnixStream::connect(&web).unwrap();
+                client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+                client.write_all(name.as_bytes()).unwrap();
+                let mut answer = String::new();
+                let _ = client.read_to_string(&mut answer);
+                format!("{name}: {answer}")
+            })
+            .to_vec()
+    });
+    assert_eq!(ours, ["a.test: there", "b.test: ", "a..b.c: "]);
     compare(&ours, theirs);
 }
 
@@ -509,11 +569,13 @@ impl Drop for Dnsmasq {
 
 impl Dnsmasq {
     /// With these lines; none where it is not installed.
-    fn start(folder: &Folder, port: u16, lines: &str) -> Option<Self> {
+    fn start(folder: &Folder, at: SocketAddr, lines: &str) -> Option<Self> {
         let program =
             ["/usr/sbin/dnsmasq", "/usr/bin/dnsmasq"].into_iter().find(|path| Path::new(path).exists())?;
         let text = format!(
-            "port={port}\nlisten-address=127.0.0.1\nbind-interfaces\nno-resolv\nno-hosts\nkeep-in-foreground\npid-file=\nlog-facility=-\nlocal=/test/\n{lines}"
+            "port={}\nlisten-address={}\nbind-interfaces\nno-resolv\nno-hosts\nkeep-in-foreground\npid-file=\nlog-facility=-\nlocal=/test/\n{lines}",
+            at.port(),
+            at.ip()
         );
         let file = folder.file("dnsmasq.conf", &text);
         let mut command = Command::new(program);
@@ -526,19 +588,20 @@ impl Dnsmasq {
 fn a_real_name_server_is_believed() {
     let (log, folder) = (Syslog::new(), Folder::new());
     let socket = folder.0.join("cli");
-    // Nobody takes a port meanwhile that the system just gave: it goes round.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // An address of this process alone, so that nobody takes the port meanwhile that the system just gave.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let at =
+        TcpListener::bind((std::net::Ipv4Addr::new(127, 128 | a, b, c), 0)).unwrap().local_addr().unwrap();
     let many: String = (1..200).map(|n| format!("host-record=many.test,127.9.0.{n}\n")).collect();
     let first = format!(
         "host-record=a.test,127.0.0.21\nsrv-host=_s._tcp.test,a.test,8001,1,512\ncname=c.test,a.test\n{many}"
     );
-    let Some(dnsmasq) = Dnsmasq::start(&folder, port, &first) else {
+    let Some(dnsmasq) = Dnsmasq::start(&folder, at, &first) else {
         println!("dnsmasq is not there: left out");
         return;
     };
     let servers = "backend b\n default-server resolvers names init-addr none resolve-prefer ipv4\n server a a.test:81\n \
                    server c c.test:82\n server many many.test:83\n server-template t 2 _s._tcp.test\n";
-    let at: SocketAddr = ([127, 0, 0, 1], port).into();
     let _program = Manylane::start_ready(&format!("{}{}{servers}", global(&log, &socket), section(&[at])));
     let played = Played { log, socket };
     let addresses = |names: &[&str]| -> Vec<String> {
@@ -550,6 +613,6 @@ fn a_real_name_server_is_believed() {
     assert_eq!(played.columns("b", "t1", &["weight"]), ["2"]);
     drop(dnsmasq);
     let second = "host-record=a.test,127.0.0.22\nhost-record=b.test,127.0.0.23\nsrv-host=_s._tcp.test,b.test,8002,1,1024\n";
-    let _dnsmasq = Dnsmasq::start(&folder, port, second).unwrap();
+    let _dnsmasq = Dnsmasq::start(&folder, at, second).unwrap();
     until(|| addresses(&["a", "c", "many", "t1", "t2"]) == ["127.0.0.22:81", "", "", "127.0.0.23:8002", ""]);
 }

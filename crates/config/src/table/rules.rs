@@ -54,7 +54,6 @@ const TABLES: &str = "stick tables are not built yet";
 const FILTERS: &str = "filters are not built yet";
 const CACHE: &str = "the cache is not built yet";
 const REVERSE: &str = "connections that servers open (reverse HTTP) are not built";
-const DNS: &str = "rules for contents do not wait for names yet; use 'http-request do-resolve'";
 
 static ACTIONS: &[Action] = &[
     act("accept", "cstr"),
@@ -75,8 +74,7 @@ static ACTIONS: &[Action] = &[
     act("deny", "qp"),
     act("disable-l7-retry", "q"),
     act("do-log", "cstrqpa"),
-    act("do-resolve(", "q"),
-    none("do-resolve(", "t", DNS),
+    act("do-resolve(", "tq"),
     act("early-hint", "q"),
     none(
         "expect-netscaler-cip",

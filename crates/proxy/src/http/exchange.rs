@@ -11,7 +11,7 @@ use super::look::{Incoming, Look};
 use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
 use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Server, Target};
-use crate::rules::{Answer, Content, End, Moment, any_holds, content, key};
+use crate::rules::{Lookups, Answer, Content, End, Moment, any_holds, content, key};
 use crate::run::{Idle, Local, Seen, observe};
 use crate::session::{Client, now};
 use crate::server::{self, Attempt, Hold, Shelved, Tried, Wanted};
@@ -256,7 +256,7 @@ impl Session<'_> {
         }
         let request_data = data(request, up);
         let moment = Moment { request: Some(&request.head), request_data, backend, ..Moment::default() };
-        let decided = content(&self.facts(), moment, rules, &|| self.log_now());
+        let decided = content(&self.facts(), moment, rules, &|| self.log_now(), &Lookups::default());
         self.mark();
         if !matches!(decided, Content::Reject | Content::Drop) {
             self.readdress();
@@ -736,7 +736,7 @@ impl Session<'_> {
                 server: Some(hold.server()),
                 ..Moment::default()
             };
-            let decided = content(&self.facts(), moment, &backend.rules.response_content, &|| self.log_now());
+            let decided = content(&self.facts(), moment, &backend.rules.response_content, &|| self.log_now(), &Lookups::default());
             closes = decided == Content::Close;
             self.mark();
             if matches!(decided, Content::Reject | Content::Drop) {

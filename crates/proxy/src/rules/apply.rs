@@ -9,7 +9,6 @@ use crate::generation::{Question, Action, Change, ConnectionAction, NameMatch, P
 use crate::log::Record;
 use manylane_balance::{Index, Servers};
 use manylane_expr::{Condition, Format, VariableId, Writer};
-use manylane_resolve::Name;
 use manylane_sync::Arc;
 use manylane_http::{EditError, Head, Version};
 use std::time::Duration;
@@ -297,16 +296,10 @@ fn one(
             return Ok(Some(Verdict::Body { time: *time, least: *least }));
         }
         Action::Resolve(lookup) => {
-            let text = facts.with(now, |env, scratch| {
-                let mut scratch = scratch.reborrow();
-                let bytes = lookup.name.eval_text(env, &mut scratch)?;
-                Name::parse(std::str::from_utf8(bytes).ok()?).ok()
-            });
-            // What is no name has no address.
-            return Ok(text.map(|name| Verdict::Resolve {
+            return Ok(facts.question(now, lookup).map(|question| Verdict::Resolve {
                 section: lookup.section,
                 variable: lookup.variable,
-                question: Arc::new(Question::new(name, lookup.kind)),
+                question: Arc::new(question),
             }));
         }
         Action::DoLog => return Ok(Some(Verdict::Log)),

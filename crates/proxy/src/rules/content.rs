@@ -2,8 +2,10 @@
 
 use super::facts::{Facts, Moment};
 use super::set::set;
-use crate::generation::{ContentAction, Rule, Setting};
-use manylane_expr::{Absent, Expression, Verdict};
+use crate::generation::{ContentAction, Question, Rule, Setting};
+use manylane_expr::{Absent, Expression, VariableId, Verdict};
+use manylane_sync::Arc;
+use std::cell::{Cell, RefCell};
 
 /// What rules for contents decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +18,29 @@ pub(crate) enum Content {
     Reject,
     /// The same, and the client is not told.
     Drop,
+    /// A name is to be looked up, and then the rules go on.
+    LookUp,
     /// The server's connection ends, and the client gets what came.
     Close,
+}
+
+/// Names that rules look up, while they wait for more bytes: each rule does it once.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups {
+    /// Rules before this one have looked up what they want.
+    done: Cell<usize>,
+    /// What is to be looked up now: by which section, and for which variable.
+    next: RefCell<Option<(usize, VariableId, Arc<Question>)>>,
+}
+
+impl Lookups {
+    /// Looks up what a rule wants, as long as that takes.
+    pub(crate) async fn look_up(&self, facts: &Facts<'_>, moment: Moment<'_>) {
+        let Some((section, variable, question)) = self.next.take() else { return };
+        if let Some(address) = facts.local.look_up(section, question).await {
+            facts.learn(moment, variable, address);
+        }
+    }
 }
 
 /// What `rules` decide about what is there at `moment`. Rules that come before one that waits are done again with it. `log` writes a line of
@@ -27,8 +50,9 @@ pub(crate) fn content(
     moment: Moment<'_>,
     rules: &[Rule<ContentAction>],
     log: &dyn Fn(),
+    lookups: &Lookups,
 ) -> Content {
-    for rule in rules {
+    for (at, rule) in rules.iter().enumerate() {
         let verdict = match &rule.condition {
             None => Verdict::Pass,
             Some(condition) => facts.with(moment, |env, scratch| condition.eval(env, scratch)),
@@ -48,6 +72,15 @@ pub(crate) fn content(
             ContentAction::SilentDrop => return end(Content::Drop),
             ContentAction::Close => return end(Content::Close),
             ContentAction::DoLog => log(),
+            ContentAction::Resolve(_) if at < lookups.done.get() => {}
+            ContentAction::Resolve(lookup) if may_change(facts, moment, &lookup.name) => return Content::Wait,
+            ContentAction::Resolve(lookup) => {
+                lookups.done.set(at + 1);
+                if let Some(question) = facts.question(moment, lookup) {
+                    lookups.next.replace(Some((lookup.section, lookup.variable, Arc::new(question))));
+                    return Content::LookUp;
+                }
+            }
             ContentAction::Set(Setting::Capture(expression, _)) if may_change(facts, moment, expression) => {
                 return Content::Wait;
             }

@@ -13,7 +13,7 @@ mod text;
 pub use answer::End;
 pub(crate) use answer::{Answer, challenge, reply, to_server};
 pub(crate) use apply::{Entrance, Verdict, Walk, after_response, any_holds, apply, connection};
-pub(crate) use content::{Content, content};
+pub(crate) use content::{Content, Lookups, content};
 pub(crate) use facts::{Facts, Moment, Scopes, Spare};
 pub(crate) use key::key;
 pub(crate) use memory::{LogLevel, Memory};

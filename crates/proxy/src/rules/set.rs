@@ -3,7 +3,8 @@
 use super::facts::{Facts, Moment};
 use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
-use crate::generation::{Addressed, Change, Figure, Made, Packets, Setting, TimeoutOf};
+use crate::generation::{Addressed, Change, Figure, Lookup, Made, Packets, Question, Setting, TimeoutOf};
+use manylane_resolve::Name;
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -80,6 +81,16 @@ pub(super) fn millis(n: i64) -> Option<Duration> {
 }
 
 impl Facts<'_> {
+    /// What a rule wants to know; nothing where that is no name, which has no address.
+    pub(super) fn question(&self, moment: Moment<'_>, lookup: &Lookup) -> Option<Question> {
+        let name = self.with(moment, |env, scratch| {
+            let mut scratch = scratch.reborrow();
+            let bytes = lookup.name.eval_text(env, &mut scratch)?;
+            Name::parse(std::str::from_utf8(bytes).ok()?).ok()
+        })?;
+        Some(Question::new(name, lookup.kind))
+    }
+
     /// A rule has learnt an address.
     pub(crate) fn learn(&self, moment: Moment<'_>, variable: VariableId, address: IpAddr) {
         let value = match address {

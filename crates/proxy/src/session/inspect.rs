@@ -2,7 +2,7 @@
 //! delay is over.
 
 use crate::generation::{Backend, ContentAction, Rule, Server};
-use crate::rules::{Content, Facts, Moment, content};
+use crate::rules::{Content, Facts, Lookups, Moment, content};
 use manylane_buf::Chain;
 use manylane_expr::{Data, Direction};
 use manylane_h1::{Asked, Limits, RequestParser, ResponseParser};
@@ -45,6 +45,7 @@ pub(crate) async fn inspect(
     // What has come by now is looked at, also where there is no delay.
     let mut more = if received.is_empty() { next(facts, connection, Time::ZERO).await? } else { More::Late };
     let mut ended = false;
+    let lookups = Lookups::default();
     loop {
         match more {
             More::Bytes(segment) => received.push_back(segment).map_err(|_| ())?,
@@ -52,7 +53,12 @@ pub(crate) async fn inspect(
             More::Late => {}
         }
         let complete = ended || received.len() >= room;
-        match decide(facts, what, side, received, complete, here.now() < deadline) {
+        match decide(facts, what, side, (received, complete), here.now() < deadline, &lookups) {
+            Content::LookUp => {
+                let moment = Moment { backend: what.backend, side: Some(side), ..Moment::default() };
+                lookups.look_up(facts, moment).await;
+                more = More::Late;
+            }
             Content::Wait => more = next(facts, connection, deadline).await?,
             decided => return Ok(decided),
         }
@@ -91,9 +97,9 @@ fn decide(
     facts: &Facts<'_>,
     what: &Inspected<'_>,
     side: Direction,
-    received: &Chain,
-    complete: bool,
+    (received, complete): (&Chain, bool),
     in_time: bool,
+    lookups: &Lookups,
 ) -> Content {
     let data = Data { bytes: Some(received), complete, announced: None, is_body: false };
     let moment = Moment {
@@ -107,12 +113,12 @@ fn decide(
         Direction::Request => {
             let request = request(received);
             let moment = Moment { request: request.as_ref(), request_data: data, ..moment };
-            content(facts, moment, what.rules, what.log)
+            content(facts, moment, what.rules, what.log, lookups)
         }
         Direction::Response => {
             let response = response(received);
             let moment = Moment { response: response.as_ref(), response_data: data, ..moment };
-            content(facts, moment, what.rules, what.log)
+            content(facts, moment, what.rules, what.log, lookups)
         }
     }
 }

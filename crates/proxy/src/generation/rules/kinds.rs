@@ -27,6 +27,8 @@ pub enum ConnectionAction {
 /// What is done when bytes of a connection, or a message, were looked at.
 #[derive(Debug)]
 pub enum ContentAction {
+    /// `do-resolve`
+    Resolve(Box<Lookup>),
     /// No further rule is looked at.
     Accept,
     /// The connection ends.

@@ -361,6 +361,10 @@ impl<'c> RuleReader<'c> {
                 Ruleset::TcpRequestSession if front => {
                     rules.session.extend(reader.connection(rule, Places::SESSION));
                 }
+                Ruleset::TcpRequestContent if http && rule.action == "do-resolve(" => {
+                    let why = "in HTTP mode a request is there before its rules; use 'http-request do-resolve'";
+                    reader.refuse.keyword(rule.pos, "tcp-request content do-resolve", why);
+                }
                 Ruleset::TcpRequestContent => {
                     let place = if front { Places::FRONT_CONTENT } else { Places::BACK_CONTENT };
                     rules.content.extend(reader.content(rule, place));

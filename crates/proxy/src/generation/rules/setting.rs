@@ -36,6 +36,9 @@ impl Reader<'_, '_, '_> {
             return setting.map(ContentAction::Set);
         }
         Some(match (rule.action, rule.words.get(1..)?) {
+            ("do-resolve(", arguments @ [_, ..]) => {
+                ContentAction::Resolve(Box::new(self.lookup(rule, rule.words.first()?, arguments, place)?))
+            }
             ("accept", []) => ContentAction::Accept,
             ("reject", []) => ContentAction::Reject,
             ("silent-drop", []) => ContentAction::SilentDrop,
