@@ -329,7 +329,7 @@ fn a_ring_keeps_lines_and_sends_them_to_its_server() {
     let folder = common::Folder::new();
     let socket = folder.0.join("control");
     let program = Manylane::start(&format!(
-        "global\n stats socket {}\n{}ring lines\n description \"what happened\"\n format rfc5424\n maxlen 100\n size 2000\n timeout connect 5s\n \
+        "global\n stats socket {}\n{}ring lines\n description \"what happened\"\n format rfc5424\n maxlen 100\n size 20k\n timeout connect 5s\n \
          timeout server 5s\n server collector {} log-proto octet-count\n{DEFAULTS} mode http\n log ring@lines local0\n log-format \"%HP\"\nfrontend f\n bind {}\n \
          http-request return status 200\n",
         socket.display(),
@@ -378,4 +378,68 @@ fn a_ring_keeps_lines_and_sends_them_to_its_server() {
     let lines = ask("show events lines");
     assert!(lines.contains(" /first\n") && lines.lines().all(|line| line.len() <= 100), "{lines}");
     drop(program);
+}
+
+/// `show events -w` shows what comes, `-nw` only that, until the client says anything.
+#[test]
+fn events_are_shown_as_they_come_until_the_client_says_something() {
+    let (web, address) = listener();
+    let folder = common::Folder::new();
+    let socket = folder.0.join("control");
+    let _program = Manylane::start_ready(&format!(
+        "global\n stats socket {}\nring lines\n format raw\n{DEFAULTS} mode http\n log ring@lines local0\n log-format \"%HP\"\nfrontend f\n bind {}\n \
+         http-request return status 200\n",
+        socket.display(),
+        fd(&web),
+    ));
+    let get = |path: &str| {
+        let mut client = connect(address);
+        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        assert!(read_all(&mut client).contains(" 200 "));
+    };
+    let ask = |line: &str| {
+        let client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        writeln!(&client, "{line}").unwrap();
+        BufReader::new(client)
+    };
+    let next = |client: &mut BufReader<_>| {
+        let mut line = String::new();
+        client.read_line(&mut line).unwrap();
+        line
+    };
+    let mut all = ask("show events lines -w");
+    get("/first");
+    assert_eq!(next(&mut all), "/first\n");
+    get("/second");
+    assert_eq!(next(&mut all), "/second\n");
+    let mut new = ask("show events lines -nw");
+    new.get_ref().set_nonblocking(true).unwrap();
+    let shown = loop {
+        get("/third"); // again, until the command is at work
+        let mut line = String::new();
+        match new.read_line(&mut line) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            read => break (read.unwrap(), line),
+        }
+    };
+    assert_eq!(shown, (7, "/third\n".to_owned()));
+    assert_eq!(next(&mut all), "/third\n");
+    for client in [&mut all, &mut new] {
+        client.get_ref().set_nonblocking(false).unwrap();
+        client.get_ref().write_all(b"\n").unwrap();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).unwrap();
+        assert!(
+            rest.ends_with('\n') && rest.lines().all(|line| line.is_empty() || line == "/third"),
+            "{rest}"
+        );
+    }
+    // A command behind it is input, too.
+    let mut rest = String::new();
+    ask("show events lines -n -w; show events nothing").read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("No such event sink"), "{rest}");
+    rest.clear();
+    ask("show events lines -x").read_to_string(&mut rest).unwrap();
+    assert!(rest.starts_with("unknown option"), "{rest}");
 }

@@ -561,3 +561,52 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
     }
     assert_eq!(program.column("l", "s", "scur"), "0");
 }
+
+/// A ring's lines outlive a reload, which may change its size, and those that its server has not had wait for it while it is away: each comes once.
+#[test]
+fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = collector.local_addr().unwrap();
+    let proxies = |size: &str| {
+        format!(
+            "ring lines\n format raw\n size {size}\n timeout connect 5s\n timeout server 5s\n server s {place}\n\
+             frontend f\n bind WEB\n log ring@lines local0\n log-format \"%HP\"\n http-request return status 200\n"
+        )
+    };
+    let program = Changing::start(&proxies("16k"));
+    let get = |path: &str| {
+        let mut client = connect(program.address);
+        write!(client, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        assert!(common::read_all(&mut client).contains(" 200 "));
+    };
+    let line = |client: &mut BufReader<TcpStream>| {
+        let mut line = String::new();
+        client.read_line(&mut line).unwrap();
+        line
+    };
+    let accept = |collector: &TcpListener| {
+        let (client, _) = collector.accept().unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        BufReader::new(client)
+    };
+    get("/a");
+    let mut sent = accept(&collector);
+    assert_eq!(line(&mut sent), "/a\n");
+    drop((collector, sent));
+    get("/b");
+    program.change(&proxies("32k"));
+    get("/c");
+    program.change(&proxies("20k"));
+    let collector = TcpListener::bind(place).unwrap();
+    get("/d");
+    let mut sent = accept(&collector);
+    for path in ["/b\n", "/c\n", "/d\n"] {
+        assert_eq!(line(&mut sent), path);
+    }
+    assert_eq!(program.ask("show events lines"), "/a\n/b\n/c\n/d\n\n");
+    // Without the server in the file its connection ends.
+    program.change(&proxies("20k").replace(&format!(" server s {place}\n"), ""));
+    get("/e");
+    assert_eq!(line(&mut sent), "");
+    assert_eq!(program.ask("show events lines"), "/a\n/b\n/c\n/d\n/e\n\n");
+}

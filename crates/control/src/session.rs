@@ -1,10 +1,12 @@
 //! A client: lines in, answers out.
 
+use crate::commands::events::watch;
 use crate::commands::{Call, run};
 use crate::level::{Level, Marks, Severity};
 use crate::line::{Command, LONGEST_LINE, LONGEST_PAYLOAD, commands};
 use crate::reply::{Gone, Reply};
 use crate::serve::Control;
+use manylane_logs::RingReader;
 use manylane_net::Connection;
 use manylane_sched::Here;
 use std::time::Duration;
@@ -25,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) expert: bool,
     /// `experimental-mode`
     pub(crate) experimental: bool,
+    /// `show events -w`: what is shown from now on, once the command has let go of what serves.
+    pub(crate) watch: Option<RingReader>,
     /// `quit`
     pub(crate) over: bool,
 }
@@ -82,6 +86,11 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Whether the client has said no more than the lines that were taken.
+    fn is_empty(&self) -> bool {
+        self.begin == self.received.len()
+    }
+
     /// The lines up to an empty one, joined; `None` when they do not come or are too long.
     async fn payload(&mut self, silence: Duration) -> Option<String> {
         let mut text = String::new();
@@ -131,6 +140,7 @@ pub(crate) async fn serve(
         timeout,
         expert: false,
         experimental: false,
+        watch: None,
         over: false,
     };
     let mut lines = Lines::new(connection, here);
@@ -157,7 +167,9 @@ pub(crate) async fn serve(
             }
         };
         let mut prompted = false;
+        let mut behind = all.len();
         for Command { words, wants_payload } in all {
+            behind -= 1;
             let mut payload = None;
             if wants_payload {
                 match lines.payload(settings.timeout).await {
@@ -181,6 +193,14 @@ pub(crate) async fn serve(
                 here,
             };
             run(&mut call).await?;
+            drop(generation);
+            if let Some(reader) = settings.watch.take() {
+                // Whatever the client has said already, a command behind this one among it, ends the wait before it begins.
+                if behind == 0 && lines.is_empty() {
+                    let stop = async { drop(connection.recv().await) };
+                    watch(reader, &mut reply, stop).await?;
+                }
+            }
             if settings.over {
                 return reply.flush().await;
             }

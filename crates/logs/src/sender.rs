@@ -17,7 +17,7 @@ use std::time::Duration;
 static SENDER: TaskKind = TaskKind::new("log sender");
 
 /// How long a target that could not be reached is left alone. Lines wait meanwhile, as far as there is room.
-const RETRY: Duration = Duration::from_secs(1);
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 /// Starts the task that sends an outbox's batches until that is closed and empty. Servers of streams have a kind of their own: what it takes to connect, and to
 /// wait for no longer than is allowed, is no part of the others' tasks. Whether there was room for it.
@@ -68,14 +68,14 @@ async fn to_server(outbox: Rc<Outbox>, here: Here, io: Io) {
 }
 
 /// Longer than anybody waits.
-const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
 
 fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
     socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
 /// A socket for the server of a stream, and its address.
-fn server(way: &Way) -> Option<(OwnedFd, SocketAddrAny)> {
+pub(crate) fn server(way: &Way) -> Option<(OwnedFd, SocketAddrAny)> {
     match way {
         Way::Tcp(address) => Some((tcp_socket(address).ok()?, (*address).into())),
         Way::UnixStream(address) => {

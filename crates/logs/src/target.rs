@@ -50,6 +50,15 @@ pub enum Sink {
 }
 
 impl Sink {
+    /// How lines reach it, if it is a stream to a server.
+    pub(crate) fn stream(self) -> Result<(Way, Framing), BadTarget> {
+        match self {
+            Self::Tcp(address, framing) => Ok((Way::Tcp(address), framing)),
+            Self::UnixStream(path, framing) => Ok((Way::UnixStream(unix(path)?), framing)),
+            _ => Err(BadTarget::NoStream),
+        }
+    }
+
     /// `stdout`: a duplicate of it.
     ///
     /// # Errors
@@ -115,6 +124,8 @@ pub enum BadTarget {
     Path(PathBuf),
     /// A sample's ranges do not fit its size.
     Sample(Sample),
+    /// A ring's server is no stream.
+    NoStream,
 }
 
 impl fmt::Display for BadTarget {
@@ -127,6 +138,9 @@ impl fmt::Display for BadTarget {
                 f,
                 "`{}` cannot be a socket's path: it has to be shorter than 108 bytes, without zeroes",
                 path.display()
+            ),
+            Self::NoStream => f.write_str(
+                "lines of a ring are sent over streams: give its server an address and a port, or a local socket's path",
             ),
             Self::Sample(sample) => write!(
                 f,
@@ -181,6 +195,10 @@ pub(crate) enum Way {
     Ring(Arc<Ring>),
 }
 
+fn unix(path: PathBuf) -> Result<SocketAddrUnix, BadTarget> {
+    SocketAddrUnix::new(&path).map_err(|_| BadTarget::Path(path))
+}
+
 impl Target {
     /// Checks the specification.
     ///
@@ -196,7 +214,6 @@ impl Target {
                 return Err(BadTarget::Sample(sample.clone()));
             }
         }
-        let unix = |path: PathBuf| SocketAddrUnix::new(&path).map_err(|_| BadTarget::Path(path));
         let (way, framing) = match spec.sink {
             Sink::Udp(address) => (Way::Datagrams(address.into()), None),
             Sink::Unix(path) => (Way::Datagrams(unix(path)?.into()), None),
@@ -207,8 +224,10 @@ impl Target {
                 (Way::Datagrams(address.into()), None)
             }
             Sink::Ring(ring) => (Way::Ring(ring), None),
-            Sink::Tcp(address, framing) => (Way::Tcp(address), Some(framing)),
-            Sink::UnixStream(path, framing) => (Way::UnixStream(unix(path)?), Some(framing)),
+            sink @ (Sink::Tcp(..) | Sink::UnixStream(..)) => {
+                let (way, framing) = sink.stream()?;
+                (way, Some(framing))
+            }
             Sink::Descriptor(fd) => match sockopt::socket_type(&fd) {
                 Ok(SocketType::DGRAM) => (Way::Connected(fd), None),
                 _ => (Way::File(Arc::new(Mutex::new(&FILE, File::from(fd)))), Some(Framing::Lines)),

@@ -5,7 +5,8 @@
 use jiff::tz::TimeZone;
 use manylane_io::{Choice, Driver, Io, Kind};
 use manylane_logs::{
-    Facility, Format, Framing, LaneLogs, Level, Line, MOST_LINES, Patience, Sink, Target, TargetSpec,
+    Facility, Format, Framing, LaneLogs, Level, Line, MIN_RING, MOST_LINES, Patience, Ring, RingServer, Sink,
+    Target, TargetSpec,
 };
 use manylane_sched::{BlockingPool, Config, Here, Lane};
 use manylane_sync::Arc;
@@ -294,4 +295,52 @@ fn lines_longer_than_a_cluster_arrive_whole_and_too_long_ones_are_lost_alone() {
     });
     assert_eq!(counts(&target), (1, 1));
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// What a ring's server cannot take waits in the ring, as long as that has it.
+#[test]
+fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let ring = Arc::new(Ring::new("r", "", MIN_RING));
+    let sink = Sink::Tcp(address, Framing::OctetCount);
+    let server = Arc::new(RingServer::new(ring.clone(), sink, Patience::default()).unwrap());
+    let target = Arc::new(Target::new(spec(Sink::Ring(ring))).unwrap());
+    let mut lane = Lane::new(Config::new()).unwrap();
+    let here = lane.here();
+    let mut driver = Driver::new(here, Choice::Only(Kind::Epoll)).unwrap();
+    let io = driver.io();
+    let pool = Arc::new(BlockingPool::default());
+    let logs = LaneLogs::new(here, io.clone(), pool, TimeZone::UTC, [target.clone()]);
+    let (of_target, of_server) = (target.clone(), server.clone());
+    let received = lane
+        .block_on(&mut driver, async move {
+            for n in 0..41_u64 {
+                logs.log(0, &line(format!("{n:0995}").as_bytes()));
+            }
+            until(here, &target, 41).await;
+            server.start(here, &io);
+            server.start(here, &io); // it has its task already
+            let listener = TcpListener::bind(address).unwrap();
+            while server.counts().read_cheap_one(|counts| &counts.sent) < 16 {
+                here.yield_now().await;
+            }
+            let (mut client, _) = listener.accept().unwrap();
+            server.close();
+            while Arc::strong_count(&server) > 2 {
+                here.yield_now().await;
+            }
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).unwrap();
+            String::from_utf8(received).unwrap()
+        })
+        .unwrap();
+    // Of a line there are 3 bytes of a level, the text, a length of 4 with it in the ring, and a line end.
+    let fits = MIN_RING as u64 / (3 + 995 + 1 + 4);
+    let expected: String = (41 - fits..41).map(|n| format!("998 <6>{n:0995}")).collect();
+    assert_eq!(received, expected);
+    assert_eq!(counts(&of_target), (41, 0));
+    let of_server = of_server.counts().read_cheap();
+    assert_eq!((of_server[0], of_server[1]), (fits, 0));
 }

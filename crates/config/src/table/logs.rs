@@ -57,8 +57,8 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("backing-file", ring, "file", 1, "the file behind the ring, which survives the process")
             .built(ring_word),
         own("format", ring, "format", 1, "how lines are stored").default("raw").built(ring_word),
-        own("maxlen", ring, "bytes", 1, "bytes of a line").default("1024").built(ring_word),
-        own("size", ring, "bytes", 1, "bytes of the ring").default("16384").built(ring_word),
+        own("maxlen", ring, "bytes", 1, "bytes of a line, 80 to 65535").default("1024").built(ring_word),
+        own("size", ring, "bytes", 1, "bytes of the ring, 16384 to 1g").default("16384").built(ring_word),
         own("description", ring, "text...", 1, "a sentence about the ring").built(ring_word),
         own("server", ring, "name address:port [option...]", 2, "where the ring's lines are sent")
             .adds()
@@ -90,16 +90,20 @@ fn format(b: &mut Builder<'_>, line: &Line<'_>) {
     }
 }
 
+/// The smallest ring, which is HAProxy's, and the largest.
+const MIN_RING: u64 = 16_384;
+const MAX_RING: u64 = 1 << 30;
+
 fn ring_word(b: &mut Builder<'_>, line: &Line<'_>) {
-    let size = |b: &mut Builder<'_>| line.own_size(b, 0, 1, 1 << 32);
+    let size = |b: &mut Builder<'_>, least, most| line.own_size(b, 0, least, most);
     match line.keyword.name {
         "size" => {
-            if let Some(bytes) = size(b) {
+            if let Some(bytes) = size(b, MIN_RING, MAX_RING) {
                 b.ring().size = Some(line.set(bytes));
             }
         }
         "maxlen" => {
-            if let Some(bytes) = size(b) {
+            if let Some(bytes) = size(b, 80, 65_535) {
                 b.ring().maxlen = Some(line.set(bytes));
             }
         }

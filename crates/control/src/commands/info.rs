@@ -96,12 +96,10 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str) -> Opt
             Number32((bound + generation.process.stats_sockets.len()) as u64)
         }
         "DroppedLogs" => {
-            let lost = generation
-                .logs
-                .targets
-                .iter()
-                .map(|target| target.counts().read_cheap_one(|counts| &counts.lost));
-            Number32(lost.sum())
+            let logs = &generation.logs;
+            let targets = logs.targets.iter().map(|target| target.counts());
+            let all = targets.chain(logs.ring_servers.iter().map(|server| server.counts()));
+            Number32(all.map(|counts| counts.read_cheap_one(|counts| &counts.lost)).sum())
         }
         "TotalBytesOut" => Number64(counted(|counts| &counts.bytes_out)),
         "PoolAlloc_bytes" => Number64(allocated()),

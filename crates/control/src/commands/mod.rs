@@ -2,6 +2,7 @@
 
 pub(crate) mod columns;
 mod errors;
+pub(crate) mod events;
 mod help;
 pub(crate) mod info;
 mod lanes;
@@ -188,7 +189,7 @@ static TABLE: &[Row] = &[
     row("show contention", "", Level::User, Action::ShowContention, "locks that made lanes wait, by class"),
     row("show env", "[var]", Level::Operator, Action::ShowEnv, "the process's environment"),
     row("show errors", "[<px>] [request|response]", Level::Operator, Action::ShowErrors, "the last messages that broke the protocol"),
-    row("show events", "[<ring>]", Level::Operator, Action::ShowEvents, "the rings, or what one holds"),
+    row("show events", "[<ring> [-w] [-n]]", Level::Operator, Action::ShowEvents, "the rings, or what one holds; -w: what comes, too; -n: only that"),
     row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
     row("show map", "[[@<ver>] <map>]", Level::User, Action::Show(Kind::Map), "maps, or what is in one"),
@@ -298,7 +299,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::ShowContention => lanes::contention(call),
         Action::ShowEnv => env(call).await?,
         Action::ShowErrors => errors::show(call).await?,
-        Action::ShowEvents => events(call),
+        Action::ShowEvents => events::show(call).await?,
         Action::ShowInfo => info::show(call),
         Action::ShowLanes => lanes::show(call).await?,
         Action::ShowPools => lanes::pools(call),
@@ -357,26 +358,6 @@ fn set_timeout(call: &mut Call<'_, '_>) {
         Ok(time) if !time.is_zero() && time <= LONGEST_SILENCE => call.settings.timeout = time,
         _ => call.error("Invalid timeout value: use a number of seconds, or one with a unit, up to 24h."),
     }
-}
-
-/// `show events`: the rings, or the lines of one.
-fn events(call: &mut Call<'_, '_>) {
-    let rings = &call.generation.logs.rings;
-    let name = call.word(0);
-    if name.is_empty() {
-        call.reply.put("Rings, and what they are for; 'show events <ring>' shows what one holds.\n");
-        for ring in rings {
-            let _ = writeln!(call.reply, "    {:<10} : type=buffer, {}", ring.name(), ring.description());
-        }
-        return;
-    }
-    let Some(ring) = rings.iter().find(|ring| ring.name() == name) else {
-        return call.error("No such event sink; 'show events' lists those that there are.");
-    };
-    if !call.word(1).is_empty() {
-        return call.error("'show events' shows what is there; waiting for more ('-w', '-n') is not built.");
-    }
-    call.reply.put(&String::from_utf8_lossy(&ring.text()));
 }
 
 #[cfg(test)]

@@ -19,6 +19,12 @@ impl Generation {
                 ring.follow(was);
             }
         }
+        for server in &mut self.logs.ring_servers {
+            if let Some(was) = before.logs.ring_servers.iter().find(|was| was.is_same(server)) {
+                self.ring_patience.push((was.clone(), server.patience()));
+                *server = was.clone();
+            }
+        }
         share(&mut self.places, &before.places, &mut self.bounds);
         for frontend in &mut self.frontends {
             let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode) else { continue };
@@ -58,10 +64,14 @@ impl Generation {
         self.settle_followers(now);
     }
 
-    /// The generation serves: `maxconn` is what it says.
+    /// The generation serves: `maxconn`, sizes of rings and times of their servers are what it says.
     pub fn take_effect(&self) {
         for (places, most) in &self.bounds {
             places.set_most(*most);
+        }
+        self.logs.rings.iter().for_each(|ring| ring.take_effect());
+        for (server, patience) in &self.ring_patience {
+            server.set_patience(*patience);
         }
     }
 

@@ -10,7 +10,9 @@ use manylane_config::tree::{
     Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy, Set,
 };
 use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
-use manylane_logs::{Facility, Framing, Level, Patience, Ring, Sample, Sink, Target, TargetSpec};
+use manylane_logs::{
+    Facility, Framing, Level, MIN_RING, Patience, RING_OVERHEAD, Ring, RingServer, Sample, Sink, Target, TargetSpec,
+};
 use manylane_net::address::{Host, Place, Port, Transport};
 use manylane_net::{Address, Endpoint};
 use manylane_sync::Arc;
@@ -24,6 +26,8 @@ pub struct Logs {
     pub targets: Vec<Arc<Target>>,
     /// The sections `ring`, in the order of the file.
     pub rings: Vec<Arc<Ring>>,
+    /// Where their lines are sent.
+    pub ring_servers: Vec<Arc<RingServer>>,
     /// Those of `global`: places.
     global: Vec<usize>,
     /// `log-tag` of `global`.
@@ -91,8 +95,10 @@ impl Logs {
             },
             hostname,
             rings: rings(refuse),
+            ring_servers: Vec::new(),
             ..Self::default()
         };
+        logs.ring_servers = logs.ring_servers(refuse);
         logs.global = logs.places(&global.log, refuse);
         logs
     }
@@ -105,9 +111,9 @@ impl Logs {
                 LogTarget::Own(line) => {
                     let made = match &line.sink {
                         LogSink::Ring(name) => self.ring(line, name, refuse),
-                        _ => self::target(line, refuse).into_iter().collect(),
+                        _ => self::target(line, refuse),
                     };
-                    for target in made {
+                    if let Some(target) = made {
                         places.push(self.targets.len());
                         self.targets.push(Arc::new(target));
                     }
@@ -117,35 +123,49 @@ impl Logs {
         places
     }
 
-    /// The targets of a line that names a ring: its memory, and its servers.
-    fn ring(&self, line: &LogLine, name: &Word, refuse: &mut Refuse<'_>) -> Vec<Target> {
+    /// The target of a line that names a ring.
+    fn ring(&self, line: &LogLine, name: &Word, refuse: &mut Refuse<'_>) -> Option<Target> {
         let config = refuse.config;
         let place = config.rings.iter().position(|section| section.name.bytes() == name.bytes());
-        let Some((section, ring)) = place.map(|place| (&config.rings[place], &self.rings[place])) else {
-            return Vec::new(); // that there is none was reported
-        };
+        // That there is none was reported.
+        let (section, ring) = place.map(|place| (&config.rings[place], &self.rings[place]))?;
         let own = LogLine {
             format: line.format.or(section.format.map(|set| set.value)).or(Some("raw")),
-            length: Some(line.length.unwrap_or(LENGTH).min(section.maxlen.map_or(LENGTH, |set| set.value as u32))),
+            length: Some(line.length.unwrap_or(LENGTH).min(longest(section))),
             ..line.clone()
         };
-        let time = |set: Option<Set<Duration>>| set.map(|set| set.value).filter(|time| !time.is_zero());
-        let patience = Patience { connect: time(section.timeout_connect), server: time(section.timeout_server) };
-        let mut sinks = vec![Ok(Sink::Ring(ring.clone()))];
-        for server in &section.servers {
-            let counted = server.options.log_proto.is_some_and(|set| set.value == "octet-count");
-            let framing = if counted { Framing::OctetCount } else { Framing::Lines };
-            if (ServerOptions { log_proto: None, ..server.options.clone() }) != ServerOptions::default() {
-                refuse.keyword(server.pos, "server", "of the options of a ring's server only 'log-proto' is built");
+        made(&own, Ok(Sink::Ring(ring.clone())), refuse)
+    }
+
+    /// The servers of all rings.
+    fn ring_servers(&self, refuse: &mut Refuse<'_>) -> Vec<Arc<RingServer>> {
+        let config = refuse.config;
+        let mut servers = Vec::new();
+        for (section, ring) in config.rings.iter().zip(&self.rings) {
+            let time = |set: Option<Set<Duration>>| set.map(|set| set.value).filter(|time| !time.is_zero());
+            let patience = Patience { connect: time(section.timeout_connect), server: time(section.timeout_server) };
+            for server in &section.servers {
+                let counted = server.options.log_proto.is_some_and(|set| set.value == "octet-count");
+                let framing = if counted { Framing::OctetCount } else { Framing::Lines };
+                if (ServerOptions { log_proto: None, ..server.options.clone() }) != ServerOptions::default() {
+                    refuse.keyword(server.pos, "server", "of the options of a ring's server only 'log-proto' is built");
+                }
+                let as_stream = Address { transport: Some(Transport::Stream), ..server.address.value.clone() };
+                let sink = place(&as_stream).map(|sink| match sink {
+                    Sink::Tcp(address, _) => Sink::Tcp(address, framing),
+                    Sink::UnixStream(path, _) => Sink::UnixStream(path, framing),
+                    other => other,
+                });
+                let made = sink.and_then(|sink| {
+                    RingServer::new(ring.clone(), sink, patience).map_err(|error| error.to_string())
+                });
+                match made {
+                    Ok(made) => servers.push(Arc::new(made)),
+                    Err(error) => refuse.found.alert(server.pos, format!("'server' : {error}")),
+                }
             }
-            let as_stream = Address { transport: Some(Transport::Stream), ..server.address.value.clone() };
-            sinks.push(self::place(&as_stream).map(|sink| match sink {
-                Sink::Tcp(address, _) => Sink::Tcp(address, framing),
-                Sink::UnixStream(path, _) => Sink::UnixStream(path, framing),
-                other => other,
-            }));
         }
-        sinks.into_iter().filter_map(|sink| made(&own, sink, patience, refuse)).collect()
+        servers
     }
 
     /// Where a proxy logs.
@@ -203,18 +223,35 @@ impl Logs {
     }
 }
 
-/// Bytes of a ring, unless its section says otherwise.
-const RING: u64 = 16_384;
-
 fn rings(refuse: &mut Refuse<'_>) -> Vec<Arc<Ring>> {
     let config = refuse.config;
     let one = |section: &tree::Ring| {
-        let tree::Ring { name, description, format: _, maxlen: _, size, backing_file, servers: _, timeout_connect: _, timeout_server: _ } = section;
+        let tree::Ring { name, description, format: _, maxlen, size, backing_file, servers: _, timeout_connect: _, timeout_server: _ } = section;
         refuse.set(backing_file, "backing-file", "a ring is in memory only; log to a server or a file to keep lines");
         let description = description.as_ref().map(|set| text(&set.value)).unwrap_or_default();
-        Arc::new(Ring::new(&text(name), &description, size.map_or(RING, |set| set.value) as usize))
+        if let Some(size) = size.filter(|size| !Ring::fits(size.value as usize)) {
+            let message = format!("'size' : the system has no memory for a ring of {} bytes; make it smaller", size.value);
+            refuse.found.alert(size.pos, message);
+        }
+        let most = longest(section);
+        if let Some(maxlen) = maxlen.filter(|maxlen| maxlen.value > most.into()) {
+            let message = format!("'maxlen' : lines of {} bytes do not fit ring '{}'; {most} are used", maxlen.value, text(name));
+            refuse.found.warning(maxlen.pos, message);
+        }
+        Arc::new(Ring::new(&text(name), &description, bytes(section) as usize))
     };
     config.rings.iter().map(one).collect()
+}
+
+/// Bytes of a ring.
+fn bytes(section: &tree::Ring) -> u64 {
+    section.size.map_or(MIN_RING as u64, |set| set.value)
+}
+
+/// The longest line of a ring: one has to fit, with its length and its line end.
+fn longest(section: &tree::Ring) -> u32 {
+    let fits = bytes(section).saturating_sub(RING_OVERHEAD as u64 + 1);
+    section.maxlen.map_or(LENGTH.into(), |set| set.value).min(fits) as u32
 }
 
 fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
@@ -224,11 +261,11 @@ fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
         LogSink::Address(address) => place(address),
         LogSink::Ring(_) => return None, // made with its section
     };
-    made(line, sink, Patience::default(), refuse)
+    made(line, sink, refuse)
 }
 
 /// What a line says, for this sink.
-fn made(line: &LogLine, sink: Result<Sink, String>, patience: Patience, refuse: &mut Refuse<'_>) -> Option<Target> {
+fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> Option<Target> {
     let LogLine { sink: _, length, format, sample, facility, level, min_level, pos } = line;
     let format = match (format, &sink) {
         (Some(name), _) => manylane_logs::Format::by_name(name),
@@ -247,7 +284,7 @@ fn made(line: &LogLine, sink: Result<Sink, String>, patience: Patience, refuse: 
             sample: sample
                 .as_ref()
                 .map(|LogSample { ranges, size }| Sample { ranges: ranges.clone(), size: *size }),
-            patience,
+            patience: Patience::default(),
         };
         Target::new(spec).map_err(|error| error.to_string())
     });

@@ -66,6 +66,7 @@ use manylane_config::tree::{Config, Mode, Proxy, ProxyKind};
 use manylane_expr::Zone;
 use manylane_http::CaseTable;
 use manylane_sched::Time;
+use manylane_logs::RingServer;
 use manylane_sync::Arc;
 use std::collections::HashMap;
 use refuse::Refuse;
@@ -119,6 +120,8 @@ pub struct Generation {
     pub pages: Option<Arc<dyn Pages>>,
     /// What becomes of places that are shared with the generation before.
     bounds: Vec<(Arc<Places>, u64)>,
+    /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
+    ring_patience: Vec<(Arc<RingServer>, manylane_logs::Patience)>,
     /// Their numbers.
     frontends_by_name: HashMap<Box<str>, usize>,
     backends_by_name: HashMap<Box<str>, usize>,
@@ -185,6 +188,7 @@ impl Generation {
             said: Box::default(),
             pages: None,
             bounds: Vec::new(),
+            ring_patience: Vec::new(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             looks_at_links: looks.links,

@@ -169,6 +169,9 @@ impl Local {
             served.push(local.clone());
             served.len() == 1
         });
+        for server in &local.generation.logs.ring_servers {
+            server.start(local.here(), &local.io);
+        }
         if first {
             local.apply();
         }
@@ -267,6 +270,11 @@ impl Local {
         let served = SERVED.with_borrow(Clone::clone);
         served.iter().filter(|local| local.stopping.has_happened()).for_each(|local| local.stopping.happen());
         self.close_idle();
+        if let Some(next) = Self::newest() {
+            let kept = &next.generation.logs.ring_servers;
+            let own = self.generation.logs.ring_servers.iter();
+            own.filter(|own| !kept.iter().any(|kept| Arc::ptr_eq(own, kept))).for_each(|own| own.close());
+        }
         if self.sessions.get() == 0 {
             (self.emptied)();
         }

@@ -1,0 +1,82 @@
+//! `show events`: the rings, and the lines of one: those that are there, those that come, or both.
+
+use super::Call;
+use crate::reply::{Gone, Reply};
+use manylane_logs::{RING_PART, RingReader};
+use std::fmt::Write;
+
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let rings = &call.generation.logs.rings;
+    let name = call.word(0);
+    if name.is_empty() {
+        call.reply.put("Rings, and what they are for; 'show events <ring>' shows what one holds.\n");
+        for ring in rings {
+            let _ = writeln!(call.reply, "    {:<10} : type=buffer, {}", ring.name(), ring.description());
+            call.reply.breathe().await?;
+        }
+        return Ok(());
+    }
+    let Some(ring) = rings.iter().find(|ring| ring.name() == name) else {
+        call.error("No such event sink; 'show events' lists those that there are.");
+        return Ok(());
+    };
+    let (mut waits, mut new) = (false, false);
+    for option in call.words.iter().skip(1).filter(|word| !word.is_empty()) {
+        match &**option {
+            "-w" => waits = true,
+            "-n" => new = true,
+            "-wn" | "-nw" => (waits, new) = (true, true),
+            _ => {
+                call.error("unknown option: use -w to wait for new events, -n to begin with these.");
+                return Ok(());
+            }
+        }
+    }
+    let mut reader = ring.reader(new);
+    if !new {
+        rest(&mut reader, call.reply).await?;
+    }
+    call.settings.watch = waits.then_some(reader);
+    Ok(())
+}
+
+/// What the ring has for the reader now: lines that come meanwhile are not waited for, so that this ends.
+async fn rest(reader: &mut RingReader, reply: &mut Reply<'_>) -> Result<(), Gone> {
+    let mut bytes = Vec::with_capacity(RING_PART);
+    let mut left = None;
+    loop {
+        let read = reader.read(&mut bytes);
+        reply.put(&String::from_utf8_lossy(&bytes));
+        bytes.clear();
+        // What was overwritten meanwhile is no more to be shown.
+        let before: u64 = left.unwrap_or(u64::MAX);
+        let more = before.saturating_sub(read.lines + read.missed).min(read.left);
+        if read.lines == 0 || more == 0 {
+            return Ok(());
+        }
+        left = Some(more);
+        reply.breathe().await?;
+    }
+}
+
+/// Shows lines as they come, until `stop` is done: the client says something, or is gone.
+pub(crate) async fn watch(
+    mut reader: RingReader,
+    reply: &mut Reply<'_>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Gone> {
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        rest(&mut reader, reply).await?;
+        reply.flush().await?;
+        let more = std::future::poll_fn(|context| {
+            if stop.as_mut().poll(context).is_ready() {
+                return std::task::Poll::Ready(false);
+            }
+            reader.poll_lines(context).map(|()| true)
+        });
+        if !more.await {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A server of a ring: it is sent what the ring holds, in its order, by one task of the process.
+//!
+//! # Protocol
+//! 1. The server is a reader of the ring. While it is away, lines wait in the ring, and are lost when the ring overwrites them.
+//! 2. A part that was read is held until the system has taken it. Where a connection breaks, the next begins with the first line that was not taken
+//!    whole. What the system took and the server did not read is lost with the connection: there is no answer to wait for.
+//! 3. The lane that is first to [start](RingServer::start) it has its task, until it is [closed](RingServer::close) or the lane ends. Generations of
+//!    a configuration share a server of the same ring at the same place, so it goes on where it was.
+
+use crate::ring::{Ring, RingReader};
+use crate::sender::{FOR_EVER, RETRY, server};
+use crate::target::{BadTarget, Counts, Framing, Patience, Sink, Way};
+use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
+use manylane_io::{Io, Stream};
+use manylane_sched::{Class, Here, TaskKind};
+use manylane_stats::CounterGroup;
+use manylane_sync::{Arc, LockClass, Mutex};
+use std::fmt;
+use std::future::poll_fn;
+use std::io::Write;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+static SERVER: TaskKind = TaskKind::new("ring server");
+static STATE: LockClass = LockClass::new("server of a ring", LockClass::LEAF);
+
+/// Where a ring's lines are sent.
+pub struct RingServer {
+    ring: Arc<Ring>,
+    way: Way,
+    framing: Framing,
+    counts: CounterGroup<Counts>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    patience: Patience,
+    started: bool,
+    closed: bool,
+    /// The task, for when it is closed.
+    waker: Option<Waker>,
+}
+
+/// Lines as they are sent.
+#[derive(Default)]
+struct Part {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Part {
+    /// Takes the next lines of the ring. How many are gone before them.
+    fn fill(&mut self, reader: &mut RingReader, framing: Framing) -> u64 {
+        let Self { bytes, ends } = self;
+        let read = reader.lines(|first, second| {
+            if framing == Framing::OctetCount {
+                let _ = write!(bytes, "{} ", first.len() + second.len()); // a vector takes all
+            }
+            bytes.extend_from_slice(first);
+            bytes.extend_from_slice(second);
+            if framing == Framing::Lines {
+                bytes.push(b'\n');
+            }
+            ends.push(bytes.len());
+        });
+        read.missed
+    }
+
+    /// Drops the lines that are whole within so many bytes. How many they are.
+    fn drop_sent(&mut self, bytes: usize) -> usize {
+        let whole = self.ends.partition_point(|end| *end <= bytes);
+        if whole > 0 {
+            let sent = self.ends[whole - 1];
+            self.bytes.drain(..sent);
+            self.ends.drain(..whole);
+            self.ends.iter_mut().for_each(|end| *end -= sent);
+        }
+        whole
+    }
+}
+
+impl RingServer {
+    /// A server at the end of `sink`, which is a stream.
+    ///
+    /// # Errors
+    /// [`BadTarget`]
+    pub fn new(ring: Arc<Ring>, sink: Sink, patience: Patience) -> Result<Self, BadTarget> {
+        let (way, framing) = sink.stream()?;
+        let state = Mutex::new(&STATE, State { patience, ..State::default() });
+        Ok(Self { ring, way, framing, counts: CounterGroup::new(), state })
+    }
+
+    /// Whether it is sent the lines of the same ring at the same place in the same way.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let same_way = match (&self.way, &other.way) {
+            (Way::Tcp(own), Way::Tcp(other)) => own == other,
+            (Way::UnixStream(own), Way::UnixStream(other)) => own == other,
+            _ => false,
+        };
+        same_way && self.framing == other.framing && self.ring.name() == other.ring.name()
+    }
+
+    /// What became of the ring's lines.
+    pub fn counts(&self) -> &CounterGroup<Counts> {
+        &self.counts
+    }
+
+    /// How long it is waited for from now on.
+    pub fn patience(&self) -> Patience {
+        self.state.lock().patience
+    }
+
+    /// Sets how long it is waited for.
+    pub fn set_patience(&self, patience: Patience) {
+        self.state.lock().patience = patience;
+    }
+
+    /// Has the calling lane send, unless another one does. It begins with the oldest line that the ring has.
+    pub fn start(self: &Arc<Self>, here: Here, io: &Io) {
+        if std::mem::replace(&mut self.state.lock().started, true) {
+            return;
+        }
+        let (own, io) = (self.clone(), io.clone());
+        let task =
+            async move {
+                let mut sending = pin!(own.send_all(here, &io));
+                poll_fn(|context| {
+                    if own.is_closed(context) { Poll::Ready(()) } else { sending.as_mut().poll(context) }
+                })
+                .await;
+            };
+        if here.spawn(&SERVER, Class::Normal, task).is_err() {
+            self.state.lock().started = false; // the next lane, or generation, tries
+        }
+    }
+
+    /// Nothing more is sent.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn is_closed(&self, context: &Context<'_>) -> bool {
+        let waker = context.waker().clone();
+        let mut state = self.state.lock();
+        let before = state.waker.replace(waker);
+        let closed = state.closed;
+        drop(state);
+        drop(before);
+        closed
+    }
+
+    async fn send_all(&self, here: Here, io: &Io) {
+        let mut reader = self.ring.reader(false);
+        let mut part = Part::default();
+        let mut stream = None;
+        loop {
+            if part.ends.is_empty() {
+                if !has_lines(&reader, stream.as_ref()).await {
+                    stream = None;
+                    continue;
+                }
+                self.counts.own().lost.add(part.fill(&mut reader, self.framing));
+            }
+            let fresh = stream.is_none();
+            if fresh {
+                stream = self.connect(here, io).await;
+            }
+            let taken = match &stream {
+                Some(stream) => self.send(&part, stream, here).await,
+                None => Err(0),
+            };
+            let whole = part.drop_sent(taken.unwrap_or_else(|taken| taken));
+            self.counts.own().sent.add(whole as u64);
+            if taken.is_err() {
+                stream = None;
+                if fresh {
+                    here.sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn connect(&self, here: Here, io: &Io) -> Option<Stream> {
+        let (fd, address) = server(&self.way)?;
+        let time = self.patience().connect.unwrap_or(FOR_EVER);
+        here.timeout(time, io.connect(fd, address)).await.ok()?.ok()
+    }
+
+    /// How many bytes the system took: all of them, or fewer before it went wrong.
+    async fn send(&self, part: &Part, stream: &Stream, here: Here) -> Result<usize, usize> {
+        let mut chain = Chain::new();
+        for piece in part.bytes.chunks(MAX_CLUSTER) {
+            let cluster = Cluster::with(piece).map_err(|_| 0_usize)?;
+            chain.push_back(cluster.into_segment()).map_err(|_| 0_usize)?;
+        }
+        let (all, mut taken, mut handed) = (part.bytes.len(), 0, false);
+        let sending = poll_fn(|context| {
+            if !handed {
+                match stream.poll_send(Some(&mut chain), context) {
+                    Poll::Ready(Ok(())) => handed = true,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => {
+                        // A driver that fails forgets what it had.
+                        taken = all.saturating_sub(stream.unsent() + chain.len());
+                        return Poll::Pending;
+                    }
+                }
+            }
+            let flushed = stream.poll_send(None, context);
+            taken = taken.max(if flushed.is_pending() { all.saturating_sub(stream.unsent()) } else { taken });
+            flushed
+        });
+        let time = self.patience().server.unwrap_or(FOR_EVER);
+        match here.timeout(time, sending).await {
+            Ok(Ok(())) => Ok(all),
+            _ => Err(taken),
+        }
+    }
+}
+
+/// Waits for lines. False: the server has closed the connection, of which it is told nothing anyway.
+async fn has_lines(reader: &RingReader, stream: Option<&Stream>) -> bool {
+    poll_fn(|context| {
+        while let Some(stream) = stream {
+            match stream.poll_recv(context) {
+                Poll::Ready(Ok(Some(_))) => {} // whatever it says
+                Poll::Ready(_) => return Poll::Ready(false),
+                Poll::Pending => break,
+            }
+        }
+        reader.poll_lines(context).map(|()| true)
+    })
+    .await
+}
+
+impl fmt::Debug for RingServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RingServer({:?} of {:?})", self.way, self.ring.name())
+    }
+}
