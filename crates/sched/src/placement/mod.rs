@@ -151,6 +151,7 @@ fn bind(set: &CpuSet) -> io::Result<()> {
 }
 
 /// Lets the calling thread, whose processors are those of the thread that started it, use all that the process may use.
+#[cfg(not(any(loom, manylane_sim)))] // there is nothing of the system's
 pub(crate) fn unbind() {
     if let Some(all) = UNBOUND.get() {
         // What the system refuses, as where all of them were taken from the process meanwhile, leaves the thread where it is.
