@@ -427,17 +427,7 @@ impl ProcessVariables {
     fn set_within(&self, id: VariableId, value: Option<Value<'_>>, most: usize) -> bool {
         let Some(slot) = self.values.get(usize::from(id.index)) else { return false };
         let size = value.map_or(0, size);
-        let fits = {
-            let mut sizes = self.sizes.lock();
-            let others = self.used.load(Ordering::Relaxed) - sizes[usize::from(id.index)];
-            let fits = size <= most.saturating_sub(others);
-            let counted = if fits { size } else { 0 };
-            sizes[usize::from(id.index)] = counted;
-            self.used.store(others + counted, Ordering::Relaxed);
-            fits
-        };
-        let value = value.filter(|_| fits);
-        slot.replace(value.map(|value| match value {
+        let owned = value.map(|value| match value {
             Value::Str(bytes) => Owned::Text(TextKind::Str, bytes.into()),
             Value::Bin(bytes) => Owned::Text(TextKind::Bin, bytes.into()),
             Value::Method(bytes) => Owned::Text(TextKind::Method, bytes.into()),
@@ -445,7 +435,16 @@ impl ProcessVariables {
             Value::Int(n) => Owned::Plain(Value::Int(n)),
             Value::Ipv4(addr) => Owned::Plain(Value::Ipv4(addr)),
             Value::Ipv6(addr) => Owned::Plain(Value::Ipv6(addr)),
-        }));
+        });
+        let mut sizes = self.sizes.lock();
+        let others = self.used.load(Ordering::Relaxed) - sizes[usize::from(id.index)];
+        let fits = size <= most.saturating_sub(others);
+        let counted = if fits { size } else { 0 };
+        sizes[usize::from(id.index)] = counted;
+        self.used.store(others + counted, Ordering::Relaxed);
+        // Under the lock: else the value of one lane could stand beside the size of another's.
+        slot.replace(owned.filter(|_| fits));
+        drop(sizes);
         fits
     }
 }
@@ -560,6 +559,31 @@ impl<'a> Scopes<'a> {
 #[cfg(all(test, not(any(loom, manylane_sim))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_a_process_variable_is_that_of_its_value_whoever_sets_it() {
+        let mut names = VariableNames::default();
+        let id = names.resolve(b"proc.a").unwrap();
+        let process = ProcessVariables::new(&names);
+        let reader = Reader::new();
+        for _ in 0..2_000 {
+            let together = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| {
+                for length in [1, 1_000] {
+                    let (process, together) = (&process, &together);
+                    scope.spawn(move || {
+                        together.wait();
+                        process.set(id, Some(Value::Str(&[b'x'; 1_000][..length])));
+                    });
+                }
+            });
+            let length = match process.get(id, &reader) {
+                Some(Value::Str(bytes)) => bytes.len(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(process.used.load(Ordering::Relaxed), VARIABLE_BYTES + length);
+        }
+    }
 
     #[test]
     fn each_scope_and_those_around_it_bound_what_is_set() {
