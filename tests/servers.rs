@@ -64,6 +64,29 @@ fn a_proxy_header_tells_what_formats_make() {
     assert_eq!(told, [(0xee, b"/path".to_vec()), (0xe0, b"longer.than.a.header GET".to_vec())]);
 }
 
+/// What does not fit a header is left out and the rest is told: by the header's length, and by the room that a lane has for a text.
+#[test]
+fn a_field_that_does_not_fit_a_proxy_header_is_left_out_and_logged_once() {
+    let syslog = common::watch::Syslog::new();
+    let more = format!(" log {} local0\n", syslog.address());
+    let long = |times: usize| vec!["%[req.hdr(x-long)]"; times].concat();
+    let options = format!(
+        "send-proxy-v2 proxy-v2-options crc32c set-proxy-v2-tlv-fmt(0xE1) {} set-proxy-v2-tlv-fmt(0xE2) {} \
+         set-proxy-v2-tlv-fmt(0xE3) {} set-proxy-v2-tlv-fmt(0xE4) end",
+        long(3),
+        long(2),
+        long(12),
+    );
+    let value = "x".repeat(1500);
+    let (_, bytes) = seen("http", &more, &options, "", &format!("X-Long: {value}\r\n"));
+    let told = tlvs(&bytes);
+    assert_eq!(told[0].0, 3, "the checksum");
+    let short: Vec<_> = told[1..].iter().map(|(kind, value)| (*kind, value.len())).collect();
+    assert_eq!(short, [(0xe2, 2 * value.len()), (0xe4, 3)]);
+    let line = syslog.wait("does not fit a header of the PROXY protocol and is left out");
+    assert!(line.contains("Server l/s: field 0xe"), "{line}");
+}
+
 /// The host name that the proxy before tells goes on to the server, and each stream has an id, in TCP mode too.
 #[test]
 fn a_proxy_header_passes_the_authority_on_with_an_id_of_the_stream() {

@@ -16,7 +16,7 @@ mod v2;
 
 pub use tlv::{Ssl, Tlv, Tlvs, kind};
 pub use v1::emit as emit_v1;
-pub use v2::{Emit, emit as emit_v2};
+pub use v2::{Emit, emit as emit_v2, emit_fitting as emit_v2_fitting};
 
 use crate::address::Transport;
 use std::fmt;

@@ -45,6 +45,23 @@ pub struct Tlv<'a> {
     pub value: &'a [u8],
 }
 
+impl Tlv<'_> {
+    /// Whether its value has the length and the form of its type.
+    fn is_good(&self) -> bool {
+        match self.kind {
+            kind::CRC32C => self.value.len() == 4,
+            kind::UNIQUE_ID => self.value.len() <= LONGEST_UNIQUE_ID,
+            kind::SSL => self.value.get(SSL_HEAD..).is_some_and(|within| Tlvs(within).is_whole()),
+            _ => true,
+        }
+    }
+
+    /// Whether a header may have it from its sender: the checksum is made with the header.
+    pub(super) fn is_sayable(&self) -> bool {
+        self.kind != kind::CRC32C && self.is_good()
+    }
+}
+
 /// Vectors, one after another. They were checked: each fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tlvs<'a>(&'a [u8]);
@@ -57,13 +74,7 @@ impl<'a> Tlvs<'a> {
         while !rest.0.is_empty() {
             let kind = rest.0[0];
             let tlv = rest.next().ok_or(HeaderError::Tlv(kind))?;
-            let good = match kind {
-                kind::CRC32C => tlv.value.len() == 4,
-                kind::UNIQUE_ID => tlv.value.len() <= LONGEST_UNIQUE_ID,
-                kind::SSL => tlv.value.get(SSL_HEAD..).is_some_and(|within| Self(within).is_whole()),
-                _ => true,
-            };
-            if !good {
+            if !tlv.is_good() {
                 return Err(HeaderError::Tlv(kind));
             }
         }

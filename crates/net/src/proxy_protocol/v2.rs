@@ -155,6 +155,30 @@ pub fn emit(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
     written
 }
 
+/// The same without the vectors that cannot be said: those that would make it longer than [`LONGEST_V2`], where the ones before them go first, and those
+/// that this module would not read. The types of these.
+///
+/// # Errors
+/// As [`emit`], which the rest of a header does not give cause for.
+pub fn emit_fitting(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<Vec<u8>, HeaderError> {
+    let start = into.len();
+    emit(&Emit { tlvs: &[], ..*what }, into)?;
+    let mut room = LONGEST_V2 - (into.len() - start);
+    into.truncate(start);
+    let (mut said, mut left_out) = (Vec::with_capacity(what.tlvs.len()), Vec::new());
+    for tlv in what.tlvs {
+        let length = HEAD + tlv.value.len();
+        if length <= room && tlv.is_sayable() {
+            room -= length;
+            said.push(*tlv);
+        } else {
+            left_out.push(tlv.kind);
+        }
+    }
+    emit(&Emit { tlvs: &said, ..*what }, into)?;
+    Ok(left_out)
+}
+
 fn write(what: &Emit<'_>, start: usize, into: &mut Vec<u8>) -> Result<(), HeaderError> {
     into.extend(SIGNATURE);
     let transport = |transport| match transport {

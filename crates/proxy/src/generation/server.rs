@@ -18,6 +18,7 @@ use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_sched::Time;
 use manylane_sync::Arc;
+use manylane_sync::atomic::AtomicBool;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub struct Server {
     pub redirect: Option<Box<[u8]>>,
     /// `set-proxy-v2-tlv-fmt`: what a header of the PROXY protocol tells beside the rest.
     pub tlvs: Vec<(u8, Format)>,
+    /// The log was told that one of them did not fit.
+    pub header_cut: AtomicBool,
     /// `pool-conn-name`: which expression of its backend idle connections are told apart by.
     pub pool_name: Option<usize>,
     /// `usesrc hdr_ip`: the field of a request whose address the server sees, and which of its values: from the last one where it is negative.
@@ -324,6 +327,7 @@ pub(super) fn server(
         },
         redirect: redir.as_ref().map(|set| set.value.bytes().into()),
         tlvs: Vec::new(),
+        header_cut: AtomicBool::new(false),
         pool_name: None,
         source_field: source.and_then(|source| source_field(source, refuse)),
         stands_in: false,

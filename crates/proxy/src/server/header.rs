@@ -3,15 +3,20 @@
 use crate::generation::{SendHeader, Server};
 use crate::rules::{Facts, Moment};
 use crate::session::Client;
-use manylane_net::proxy_protocol::{Emit, Ends, HeaderError, Tlv, emit_v1, emit_v2, kind};
+use crate::run::say;
+use manylane_logs::Level;
+use manylane_net::proxy_protocol::{
+    Emit, Ends, HeaderError, LONGEST_UNIQUE_ID, LONGEST_V2, Tlv, emit_v1, emit_v2_fitting, kind,
+};
+use manylane_sync::atomic::Ordering;
 
 /// What is told of the client's TLS (2.2.6): that there is none, and so no certificate that could be good or not.
 const NO_TLS: [u8; 5] = [0; 5];
 
-/// The header of the PROXY protocol that tells `server` about `client`.
+/// The header of the PROXY protocol that tells `server` about `client`. What does not fit is left out: the log is told once of each server.
 ///
 /// # Errors
-/// What is to be told is longer than a header may be.
+/// As [`emit_v2_fitting`].
 pub(crate) fn header(
     how: SendHeader,
     server: &Server,
@@ -25,10 +30,12 @@ pub(crate) fn header(
         emit_v1(ends.as_ref(), &mut bytes);
         return Ok(bytes);
     }
-    let mut texts: Vec<(u8, Vec<u8>)> = Vec::new();
+    let (mut texts, mut too_long): (Vec<(u8, Vec<u8>)>, Option<u8>) = (Vec::new(), None);
     for (kind, format) in &server.tlvs {
-        let text = facts.text(moment, format, |text| text.map(<[u8]>::to_vec));
-        texts.push((*kind, text.ok_or(HeaderError::Tlv(*kind))?));
+        match facts.text(moment, format, |text| text.map(<[u8]>::to_vec)) {
+            Some(text) => texts.push((*kind, text)),
+            None => too_long = Some(*kind), // for the lane's scratch, which is larger than a header
+        }
     }
     if how.authority && let Some(name) = client.greeting().and_then(|greeting| greeting.authority.as_deref()) {
         texts.push((kind::AUTHORITY, name.to_vec()));
@@ -41,6 +48,18 @@ pub(crate) fn header(
         texts.push((kind::SSL, NO_TLS.to_vec()));
     }
     let tlvs: Vec<Tlv<'_>> = texts.iter().map(|(kind, value)| Tlv { kind: *kind, value }).collect();
-    emit_v2(&Emit { ends, tlvs: &tlvs, checksum: how.checksum }, &mut bytes)?;
+    let left_out = emit_v2_fitting(&Emit { ends, tlvs: &tlvs, checksum: how.checksum }, &mut bytes)?;
+    if let Some(kind) = too_long.or(left_out.first().copied())
+        && let Some(backend) = moment.backend
+        && !server.header_cut.load(Ordering::Relaxed)
+        && !server.header_cut.swap(true, Ordering::Relaxed)
+    {
+        let text = format!(
+            "Server {}/{}: field {kind:#04x} does not fit a header of the PROXY protocol and is left out; such headers have at most {LONGEST_V2} bytes, and \
+             unique ids {LONGEST_UNIQUE_ID}.",
+            backend.name, server.name
+        );
+        say(facts.local, backend, Level::Warning, &text);
+    }
     Ok(bytes)
 }
