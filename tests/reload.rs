@@ -610,3 +610,82 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     assert_eq!(line(&mut sent), "");
     assert_eq!(program.ask("show events lines"), "/a\n/b\n/c\n/d\n/e\n\n");
 }
+
+/// `hard-stop-after` holds for a generation that was replaced, by what it says itself: a stream with a server is told, one without ends, and those of the
+/// next generation go on.
+#[test]
+fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(std::sync::Mutex::new(released));
+    let silent = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).unwrap();
+        if bytes[..length].starts_with(b"GET /new") {
+            released.lock().unwrap().recv().unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        } else {
+            let _ = stream.read(&mut bytes); // until the proxy leaves it
+        }
+    });
+    let proxies = |time: &str, name: &str| {
+        format!(
+            "global\n hard-stop-after {time}\nfrontend f\n bind WEB\n timeout tarpit 10m\n http-request tarpit if {{ path /tarpit }}\n\
+             default_backend {name}\nbackend {name}\n timeout server 10m\n server s {silent}\n"
+        )
+    };
+    let program = Changing::start(&proxies("100ms", "one"));
+    let ask = |path: &str| {
+        let mut client = connect(program.address);
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        client
+    };
+    let (mut with_server, mut without) = (ask("/old"), ask("/tarpit"));
+    let at_work = |name: &str| program.column(name, "s", "scur") == "1";
+    common::watch::until(|| at_work("one") && program.column("f", "FRONTEND", "req_tot") == "2");
+    program.change(&proxies("1h", "two"));
+    let mut new = ask("/new");
+    common::watch::until(|| at_work("two"));
+    let mut answer = [0; 11];
+    with_server.read_exact(&mut answer).unwrap(); // then it rests, and goes on with the next generation
+    assert_eq!(&answer, b"HTTP/1.1 50");
+    let mut rest = Vec::new();
+    let ended = without.read_to_end(&mut rest); // perhaps by a reset
+    assert!(rest.is_empty() && !ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+    release.send(()).unwrap();
+    let mut answer = [0; 12];
+    new.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+/// `close-spread-time` holds where a reload leaves a client without its frontend, too: it is not closed at once, and never if the time has no end.
+#[test]
+fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
+    for (spread, stays) in [("", false), (" close-spread-time infinite\n", true)] {
+        let proxies = |name: &str, status: u16| {
+            format!(
+                "global\n{spread} nbthread 2\nfrontend {name}\n bind WEB\n http-request return status {status}\n"
+            )
+        };
+        let program = Changing::start(&proxies("f", 201));
+        let mut client = connect(program.address);
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let get = |client: &mut TcpStream| {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            let (mut answer, mut byte) = (Vec::new(), [0]);
+            while head(&answer).is_none() {
+                client.read_exact(&mut byte).unwrap();
+                answer.push(byte[0]);
+            }
+            String::from_utf8(answer[9..12].into()).unwrap()
+        };
+        assert_eq!(get(&mut client), "201");
+        program.change(&proxies("g", 202));
+        assert_eq!(get(&mut connect(program.address)), "202");
+        if stays {
+            assert_eq!(get(&mut client), "201", "the generation that it began with");
+        } else {
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        }
+    }
+}

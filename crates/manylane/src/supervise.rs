@@ -37,6 +37,8 @@ enum Event {
     Retired(u64),
     /// A lane has no session left of the generation of that number, which takes no more.
     Emptied(u64, LaneId),
+    /// What is left of the generation of that number has had its time (`hard-stop-after`); whether it was told so before.
+    Limit(u64, bool),
     /// Somebody wants the configuration to be read again.
     Asked,
     /// It was.
@@ -244,6 +246,11 @@ fn order(
     ordered.is_ok()
 }
 
+static LIMIT: TaskKind = TaskKind::new("hard stop");
+
+/// How long streams of a generation that had its time may take for their last words to their clients and logs.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// What serves. Generations are counted from 0.
 struct Serving {
     number: u64,
@@ -391,7 +398,38 @@ impl Supervisor {
             current.replace(self.serving.generation.clone());
         }
         self.reloading = Reloading::Retires { number: before.number, said, done: 0 };
+        let most = before.generation.process.hard_stop_after;
         self.retire(before.number, before.generation, Local::retire);
+        if let Some(most) = most {
+            self.limit(before.number, most, false);
+        }
+    }
+
+    /// What is left of a generation then is ended.
+    fn limit(&self, number: u64, after: Duration, told: bool) {
+        let here = self.here;
+        let waiting = async move {
+            here.sleep(after).await;
+            tell(here.remote(), Event::Limit(number, told));
+        };
+        if here.spawn(&LIMIT, Class::Normal, waiting).is_err() {
+            tell(here.remote(), Event::Limit(number, told)); // there is no memory to wait
+        }
+    }
+
+    /// The time of a generation is over. Its streams are told first; what is left a moment later ends where it is.
+    fn over_time(&self, number: u64, told: bool) {
+        let Some(Retired { generation, .. }) = self.retired.iter().find(|retired| retired.number == number)
+        else {
+            return;
+        };
+        let how = if told { Local::end_sessions } else { Local::end_streams };
+        for &lane in &*self.lanes {
+            order(lane, Class::Urgent, generation, move |local| how(local));
+        }
+        if !told {
+            self.limit(number, LAST_WORDS, true);
+        }
     }
 
     /// A lane has let go of a generation.
@@ -534,6 +572,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Refused(number, error) => supervisor.refused(number, error),
                 Event::Retired(number) => supervisor.retired(number),
                 Event::Emptied(number, lane) => supervisor.emptied(number, lane),
+                Event::Limit(number, told) => supervisor.over_time(number, told),
                 // Ports are shared, so nobody has to make room.
                 Event::Signal(_) | Event::Ready(_) => {}
             }

@@ -74,6 +74,13 @@ impl Here {
         self.home.adopt(task::create(kind, class, future)?, class)
     }
 
+    /// Wakes all tasks of this kind that live on this lane: to tell them something that none of them waits for. How many.
+    ///
+    /// Cost: a look at each slot that the lane has ever used.
+    pub fn wake_kind(self, kind: &'static TaskKind) -> usize {
+        self.home.wake_kind(kind)
+    }
+
     /// The task that runs, if one does.
     pub fn task(self) -> Option<TaskId> {
         self.current_entry().map(|entry| entry.id.get())

@@ -388,6 +388,23 @@ impl Home {
         self.enqueue(entry, entry.flags.get());
     }
 
+    /// Wakes the tasks of a kind. How many.
+    #[cold]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn wake_kind(&self, kind: &'static TaskKind) -> usize {
+        let mut woken = 0;
+        for slot in 0..self.local.fresh.get() {
+            let entry = self.entry(slot);
+            // SAFETY: null, or the task lives and is this lane's.
+            let lives = unsafe { entry.task.get().as_ref() };
+            if lives.is_some_and(|task| std::ptr::eq(task.kind, kind)) {
+                self.wake(slot, entry.id.get(), Site::here());
+                woken += 1;
+            }
+        }
+        woken
+    }
+
     /// A wake-up came after its task had ended (R-F9).
     #[cold]
     #[inline(never)]

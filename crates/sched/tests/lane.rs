@@ -652,3 +652,34 @@ fn without_memory_there_is_no_boxed_future_and_its_maker_is_dropped() {
         assert_eq!(lane.block_on(&mut ThreadPoller::new(), boxed).unwrap(), 2);
     });
 }
+
+#[test]
+fn all_tasks_of_a_kind_are_woken_and_no_others() {
+    static ONE: TaskKind = TaskKind::new("one kind");
+    static OTHER: TaskKind = TaskKind::new("another kind");
+    let mut lane = Lane::new(Config::new()).unwrap();
+    let here = lane.here();
+    let polls: Rc<[Cell<u32>; 3]> = Rc::default();
+    for (number, kind) in [&ONE, &OTHER, &ONE].into_iter().enumerate() {
+        let polls = polls.clone();
+        let task = std::future::poll_fn(move |_| {
+            polls[number].set(polls[number].get() + 1);
+            std::task::Poll::<()>::Pending
+        });
+        here.spawn(kind, Class::Normal, task).unwrap();
+    }
+    let seen = polls.clone();
+    let woken = lane
+        .block_on(&mut ThreadPoller::new(), async move {
+            while seen.iter().any(|polls| polls.get() == 0) {
+                here.yield_now().await;
+            }
+            let woken = here.wake_kind(&ONE);
+            while seen[0].get() < 2 || seen[2].get() < 2 {
+                here.yield_now().await;
+            }
+            woken
+        })
+        .unwrap();
+    assert_eq!((woken, polls.each_ref().map(Cell::get)), (2, [2, 1, 2]));
+}

@@ -227,6 +227,11 @@ impl<T> fmt::Debug for Published<T> {
     }
 }
 
+/// Whether replaced values wait to be freed; a hint, which costs a load.
+pub fn has_replaced() -> bool {
+    DOMAIN.waiting.load(Ordering::Relaxed) != 0
+}
+
 /// Frees the replaced values that no lane can hold any more; tells how many must still wait.
 ///
 /// With nothing to free it costs a load. Else it takes a lock and looks at each lane's slot: for a housekeeping task, not for the data path.

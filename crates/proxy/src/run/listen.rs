@@ -17,7 +17,7 @@ use std::task::Poll;
 static ACCEPT: TaskKind = TaskKind::new("accept");
 static HOUSEKEEPING: TaskKind = TaskKind::new("housekeeping");
 static PACE: TaskKind = TaskKind::new("pace");
-static SESSION: TaskKind = TaskKind::new("session");
+pub(super) static SESSION: TaskKind = TaskKind::new("session");
 
 /// The sockets of a listener.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use super::streams::Streams;
 use crate::places::Places;
 use crate::generation::{Generation, set_now};
 use crate::rules::Spare;
+use crate::termination::Cause;
 use manylane_balance::Shelf;
 use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
@@ -64,6 +65,8 @@ pub struct Local {
     numbers: Rc<Cell<u64>>,
     /// What must end before the lane is empty: sessions, and tasks that accept.
     pub(super) sessions: Cell<usize>,
+    /// Its sessions end where they are.
+    over: Cell<bool>,
     /// Called when the last session ends while it stops.
     emptied: Box<dyn Fn()>,
     /// Others give connections to this lane.
@@ -96,6 +99,33 @@ thread_local! {
 fn blocking() -> Arc<BlockingPool> {
     static POOL: OnceLock<Arc<BlockingPool>> = OnceLock::new();
     POOL.get_or_init(|| Arc::new(BlockingPool::default())).clone()
+}
+
+/// A thread that frees values which were replaced, a list of a million patterns perhaps, whenever it is woken: a lane that did it would stop for as long.
+/// None: the system gave none.
+fn reclaimer() -> Option<&'static std::thread::Thread> {
+    static THREAD: OnceLock<Option<std::thread::Thread>> = OnceLock::new();
+    let start = || {
+        let frees = || loop {
+            std::thread::park();
+            manylane_sync::qsbr::reclaim();
+        };
+        let thread = std::thread::Builder::new().name("reclaim".into()).spawn(frees);
+        thread.ok().map(|thread| thread.thread().clone())
+    };
+    THREAD.get_or_init(start).as_ref()
+}
+
+/// Has what was replaced be freed, as far as no lane holds it. It asks for no memory.
+fn free_replaced() {
+    if manylane_sync::qsbr::has_replaced() {
+        match reclaimer() {
+            Some(thread) => thread.unpark(),
+            None => {
+                manylane_sync::qsbr::reclaim();
+            }
+        }
+    }
 }
 
 /// Threads that make pages, of the whole process.
@@ -131,6 +161,7 @@ impl Local {
     /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
     /// [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
+        reclaimer(); // before a lane is bound to processors, which the thread would inherit
         let servers = generation.backends.iter().flat_map(|backend| &backend.servers);
         let connectors = servers.map(|server| Connector::new(server.connect.clone())).collect();
         let shelves =
@@ -162,6 +193,7 @@ impl Local {
             numbers,
             pages: Cell::new(0),
             sessions: Cell::new(0),
+            over: Cell::new(false),
             emptied: Box::new(emptied),
             _presence: Presence::new(), // counted by lane
         });
@@ -343,6 +375,25 @@ impl Local {
         self.sessions.get()
     }
 
+    /// `hard-stop-after`: streams with servers end as if an operator had shut them down.
+    pub fn end_streams(&self) {
+        for server in self.generation.backends.iter().flat_map(|backend| &backend.servers) {
+            self.streams.end(server.number, Cause::Killed);
+        }
+    }
+
+    /// Sessions end wherever they are, without a word.
+    pub fn end_sessions(&self) {
+        self.over.set(true);
+        self.here().wake_kind(&super::listen::SESSION);
+    }
+
+    /// Whether they do.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
     pub(crate) fn begun(&self) {
         self.sessions.set(self.sessions.get() + 1);
     }
@@ -377,7 +428,7 @@ impl Local {
                 }
             }
             self.quiescent();
-            manylane_sync::qsbr::reclaim();
+            free_replaced();
         }
     }
 
@@ -405,5 +456,34 @@ impl Local {
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Local({:?}, {} sessions)", self.here(), self.sessions())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn what_was_replaced_is_freed_beside_the_lane() {
+        struct Large(mpsc::Sender<Option<String>>);
+        impl Drop for Large {
+            fn drop(&mut self) {
+                let _ = self.0.send(std::thread::current().name().map(str::to_owned));
+            }
+        }
+        let (tell, told) = mpsc::channel();
+        let tell = std::sync::Mutex::new(tell);
+        let make = || std::sync::Mutex::new(Large(tell.lock().expect("nobody panics").clone()));
+        let published = manylane_sync::Published::new(make());
+        published.replace(make());
+        // Readers of other tests may have to say that they hold nothing, which housekeeping also waits for by coming again.
+        let freed_by = loop {
+            free_replaced();
+            if let Ok(name) = told.recv_timeout(Duration::from_millis(10)) {
+                break name;
+            }
+        };
+        assert_eq!(freed_by.as_deref(), Some("reclaim"));
     }
 }

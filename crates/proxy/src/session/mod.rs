@@ -119,6 +119,13 @@ impl Future for Session {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { state, held } = &mut *self;
         let Some(of) = held else { return Poll::Ready(()) };
+        if of.local.is_over() {
+            if let State::Begins(_) = state {
+                held.take(); // it did not begin
+                return Poll::Ready(());
+            }
+            *state = State::Over;
+        }
         loop {
             match state {
                 State::Begins(_) => {
