@@ -460,3 +460,55 @@ fn a_page_shows_what_the_commands_say() {
     let json = get("/stats;json");
     assert!(json.starts_with("[[{") && json.ends_with("}]]\n"), "{json}");
 }
+
+/// `show errors` has messages whose bodies are framed wrongly, of both sides, with what could not be read on.
+#[test]
+fn bodies_that_are_framed_wrongly_are_shown_with_what_could_not_be_read() {
+    let server = origin(|mut stream| {
+        let mut bytes = [0; 4096];
+        let _ = stream.read(&mut bytes);
+        let _ =
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nqq\r\nmore");
+        let _ = stream.read(&mut bytes);
+    });
+    let ((web, address), (plain, unruled)) = (listener(), listener());
+    let folder = common::Folder::new();
+    let socket = folder.0.join("control");
+    let _program = Manylane::start_ready(&format!(
+        "global\n stats socket {}\n{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request wait-for-body time 10s if {{ path /waits }}\n\
+         default_backend b\nbackend b\n http-response wait-for-body time 10s if {{ status 200 }}\n server s {server}\nfrontend g\n bind {}\n default_backend b\n",
+        socket.display(),
+        fd(&web),
+        fd(&plain),
+    ));
+    let ask = |address, path: &str, body: &str| {
+        let mut client = connect(address);
+        write!(client, "POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
+            .unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).unwrap();
+        String::from_utf8(answer.into()).unwrap()
+    };
+    let shown = |kind: &str| common::watch::ask(&socket, &format!("show errors -1 {kind}"));
+    assert_eq!(ask(address, "/waits", "3\r\nabc\r\nzz\r\nrest"), "HTTP/1.1 400");
+    let text = shown("request");
+    assert!(text.contains("frontend f (#2): invalid request\n  backend <NONE> (#-1), server <NONE> (#-1), event #0, src 127.0.0.1:"), "{text}");
+    assert!(
+        text.contains("  00000  3\\r\\n\n  00003  abc\\r\\n\n  00008  zz\\r\\n\n  00012  rest\n")
+            && text.contains("len 16, error at position 8: "),
+        "{text}"
+    );
+    assert_eq!(ask(unruled, "/goes", "2\r\nabX\r\n"), "HTTP/1.1 400");
+    let text = shown("request");
+    assert!(text.contains("  backend b (#3), server <NONE> (#-1), event #0, src 127.0.0.1:"), "{text}");
+    assert!(text.contains("  00000  2\\r\\n\n  00003  abX\\r\\n\n"), "{text}");
+    assert_eq!(ask(address, "/answered", "0\r\n\r\n"), "HTTP/1.1 502");
+    let text = shown("response");
+    assert!(
+        text.contains(
+            "backend b (#3): invalid response\n  frontend f (#2), server s (#1), event #0, src 127.0.0.1:"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("  00008  qq\\r\\n\n  00012  more\n"), "{text}");
+}

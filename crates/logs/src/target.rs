@@ -111,7 +111,7 @@ pub struct TargetSpec {
 pub struct Patience {
     /// `timeout connect`
     pub connect: Option<Duration>,
-    /// `timeout server`: for the time that it takes nothing.
+    /// `timeout server`: for all lines that are sent at once, a batch or a part of a ring.
     pub server: Option<Duration>,
 }
 

@@ -62,180 +62,83 @@ counters! {
     }
 }
 
-counters! {
-    /// Of a backend.
-    pub struct BackendCounts {
-        /// Streams.
-        pub streams,
-        /// Streams that ended.
-        pub streams_ended,
-        /// Milliseconds in queues, of all that reached a server.
-        pub queue_ms,
-        /// Milliseconds until connections to servers were there.
-        pub connect_ms,
-        /// Streams that reached a server.
-        pub reached,
-        /// Milliseconds from there to the heads of responses.
-        pub response_ms,
-        /// Heads of responses.
-        pub answered,
-        /// Milliseconds that streams took.
-        pub total_ms,
-        /// The longest of each.
-        pub peak_queue_ms,
-        /// Until a connection was there.
-        pub peak_connect_ms,
-        /// Until the head of a response was there.
-        pub peak_response_ms,
-        /// Of a stream.
-        pub peak_total_ms,
-        /// Most streams at once.
-        pub peak_streams,
-        /// Most that waited at once.
-        pub peak_waiting,
-        /// Streams whose client left before they were done.
-        pub client_aborts,
-        /// Streams whose server left before they were done.
-        pub server_aborts,
-        /// Streams that the algorithm chose a server for.
-        pub chosen,
-        /// Streams that ended by an error inside.
-        pub internal_errors,
-        /// Bytes from clients.
-        pub bytes_in,
-        /// Bytes to clients.
-        pub bytes_out,
-        /// Connections that could not be made.
-        pub connection_errors,
-        /// Responses that were no good, or whose server left.
-        pub response_errors,
-        /// Connections that were tried again.
-        pub retries,
-        /// Streams that went to another server than the first.
-        pub redispatches,
-        /// Requests that rules refused.
-        pub requests_denied,
-        /// Responses that rules refused.
-        pub responses_denied,
-        /// HTTP requests.
-        pub requests,
-        /// New connections to servers.
-        pub connects,
-        /// Requests on connections that were there.
-        pub reuses,
-        /// Responses with status 1xx.
-        pub responses_1xx,
-        /// Responses with status 2xx.
-        pub responses_2xx,
-        /// Responses with status 3xx.
-        pub responses_3xx,
-        /// Responses with status 4xx.
-        pub responses_4xx,
-        /// Responses with status 5xx.
-        pub responses_5xx,
-        /// Other responses.
-        pub responses_other,
-    }
-}
+/// What backends and servers both count, and what is their own.
+macro_rules! stream_counts {
+    ($(#[$meta:meta])* $name:ident: $($(#[$own_meta:meta])* $own:ident),+ $(,)?) => {
+        counters! {
+            $(#[$meta])*
+            pub struct $name {
+                /// Streams.
+                pub streams,
+                /// Streams that ended.
+                pub streams_ended,
+                /// Milliseconds in queues, of all that reached a server.
+                pub queue_ms,
+                /// Milliseconds until connections to servers were there.
+                pub connect_ms,
+                /// Streams that reached a server.
+                pub reached,
+                /// Milliseconds from there to the heads of responses.
+                pub response_ms,
+                /// Heads of responses.
+                pub answered,
+                /// Milliseconds that streams took.
+                pub total_ms,
+                /// The longest of each.
+                pub peak_queue_ms,
+                /// Until a connection was there.
+                pub peak_connect_ms,
+                /// Until the head of a response was there.
+                pub peak_response_ms,
+                /// Of a stream.
+                pub peak_total_ms,
+                /// Most streams at once.
+                pub peak_streams,
+                /// Most that waited at once.
+                pub peak_waiting,
+                /// Streams whose client left before they were done.
+                pub client_aborts,
+                /// Streams whose server left before they were done.
+                pub server_aborts,
+                /// Responses with status 1xx.
+                pub responses_1xx,
+                /// Responses with status 2xx.
+                pub responses_2xx,
+                /// Responses with status 3xx.
+                pub responses_3xx,
+                /// Responses with status 4xx.
+                pub responses_4xx,
+                /// Responses with status 5xx.
+                pub responses_5xx,
+                /// Other responses.
+                pub responses_other,
+                /// Bytes from clients.
+                pub bytes_in,
+                /// Bytes to clients.
+                pub bytes_out,
+                /// Connections that could not be made.
+                pub connection_errors,
+                /// Responses that were no good, or whose server left.
+                pub response_errors,
+                /// Connections that were tried again.
+                pub retries,
+                /// Streams that went to another server than the first.
+                pub redispatches,
+                /// Responses that rules refused.
+                pub responses_denied,
+                /// Streams that ended by an error inside.
+                pub internal_errors,
+                /// Streams that the algorithm chose a server for, or this one.
+                pub chosen,
+                /// New connections to servers.
+                pub connects,
+                /// Requests on connections that were there.
+                pub reuses,
+                $($(#[$own_meta])* pub $own,)+
+            }
+        }
 
-counters! {
-    /// Of a server.
-    pub struct ServerCounts {
-        /// Times that live traffic had too many errors in a row (`observe`).
-        pub health_errors,
-        /// Streams.
-        pub streams,
-        /// Streams that ended.
-        pub streams_ended,
-        /// Milliseconds in queues, of all that reached a server.
-        pub queue_ms,
-        /// Milliseconds until connections to servers were there.
-        pub connect_ms,
-        /// Streams that reached a server.
-        pub reached,
-        /// Milliseconds from there to the heads of responses.
-        pub response_ms,
-        /// Heads of responses.
-        pub answered,
-        /// Milliseconds that streams took.
-        pub total_ms,
-        /// The longest of each.
-        pub peak_queue_ms,
-        /// Until a connection was there.
-        pub peak_connect_ms,
-        /// Until the head of a response was there.
-        pub peak_response_ms,
-        /// Of a stream.
-        pub peak_total_ms,
-        /// Most streams at once.
-        pub peak_streams,
-        /// Most that waited at once.
-        pub peak_waiting,
-        /// Streams whose client left before they were done.
-        pub client_aborts,
-        /// Streams whose server left before they were done.
-        pub server_aborts,
-        /// Responses with status 1xx.
-        pub responses_1xx,
-        /// Responses with status 2xx.
-        pub responses_2xx,
-        /// Responses with status 3xx.
-        pub responses_3xx,
-        /// Responses with status 4xx.
-        pub responses_4xx,
-        /// Responses with status 5xx.
-        pub responses_5xx,
-        /// Other responses.
-        pub responses_other,
-        /// Bytes from clients.
-        pub bytes_in,
-        /// Bytes to clients.
-        pub bytes_out,
-        /// Connections that could not be made.
-        pub connection_errors,
-        /// Responses that were no good, or a server that left.
-        pub response_errors,
-        /// Connections that were tried again.
-        pub retries,
-        /// Streams that went to another server.
-        pub redispatches,
-        /// Responses that rules refused.
-        pub responses_denied,
-        /// Streams that ended by an error inside.
-        pub internal_errors,
-        /// Streams that the algorithm chose it for.
-        pub chosen,
-        /// New connections.
-        pub connects,
-        /// Connections that were another lane's before.
-        pub takeovers,
-        /// Requests on connections that were there.
-        pub reuses,
-    }
-}
-
-counters! {
-    /// Of a listener.
-    pub struct ListenerCounts {
-        /// Connections accepted.
-        pub connections,
-        /// Connections that ended.
-        pub connections_ended,
-        /// Bytes from clients.
-        pub bytes_in,
-        /// Bytes to clients.
-        pub bytes_out,
-    }
-}
-
-/// Milliseconds, as they are counted.
-fn millis(time: Duration) -> u64 {
-    time.as_secs() * 1000 + u64::from(time.subsec_millis())
-}
-
-macro_rules! streams {
-    ($($counts:ty),*) => {
-        $(impl $counts {
+        impl $name {
             /// A stream begins on this lane.
             #[inline]
             pub(crate) fn begin(&self) {
@@ -278,11 +181,46 @@ macro_rules! streams {
                 self.peak_streams.forget();
                 self.peak_streams.raise(self.streams.get().wrapping_sub(self.streams_ended.get()));
             }
-        })*
+        }
     };
 }
 
-streams!(BackendCounts, ServerCounts);
+stream_counts! {
+    /// Of a backend.
+    BackendCounts:
+    /// Requests that rules refused.
+    requests_denied,
+    /// HTTP requests.
+    requests,
+}
+
+stream_counts! {
+    /// Of a server.
+    ServerCounts:
+    /// Times that live traffic had too many errors in a row (`observe`).
+    health_errors,
+    /// Connections that were another lane's before.
+    takeovers,
+}
+
+counters! {
+    /// Of a listener.
+    pub struct ListenerCounts {
+        /// Connections accepted.
+        pub connections,
+        /// Connections that ended.
+        pub connections_ended,
+        /// Bytes from clients.
+        pub bytes_in,
+        /// Bytes to clients.
+        pub bytes_out,
+    }
+}
+
+/// Milliseconds, as they are counted.
+fn millis(time: Duration) -> u64 {
+    time.as_secs() * 1000 + u64::from(time.subsec_millis())
+}
 
 impl FrontendCounts {
     /// A session begins on this lane, which will end it.

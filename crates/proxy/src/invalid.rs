@@ -17,7 +17,7 @@ pub struct Invalid {
     pub date: Timestamp,
     /// How many came before it, of this proxy.
     pub number: u64,
-    /// What had been received, from the message's beginning.
+    /// What had been received: from the message's beginning, or where its body is wrong, from the part that could not be read on.
     pub bytes: Box<[u8]>,
     /// How much that was; all of it is kept up to [`MOST_KEPT`].
     pub received: usize,
@@ -27,10 +27,31 @@ pub struct Invalid {
     pub why: &'static str,
     /// The client.
     pub source: Option<SocketAddr>,
-    /// The other proxy's name and number: of a response, the frontend.
+    /// The other proxy's name and number: of a response, the frontend; of a request whose body is wrong, the backend that it was for.
     pub other: Option<(Box<str>, u32)>,
     /// The server's name and number, of a response.
     pub server: Option<(Box<str>, u32)>,
+}
+
+/// What broke the protocol, before it is known whose it is.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) error: manylane_h1::Error,
+    bytes: Box<[u8]>,
+    received: usize,
+}
+
+impl Found {
+    /// `received`: of a head, all of it; of a body, what could not be read on.
+    #[cold]
+    pub(crate) fn new(received: &Chain, error: manylane_h1::Error) -> Box<Self> {
+        let mut bytes = Vec::with_capacity(received.len().min(MOST_KEPT));
+        for segment in received.segments() {
+            let room = MOST_KEPT - bytes.len();
+            bytes.extend_from_slice(&segment.as_slice()[..segment.len().min(room)]);
+        }
+        Box::new(Self { error, bytes: bytes.into(), received: received.len() })
+    }
 }
 
 /// The last one of a proxy.
@@ -46,19 +67,14 @@ impl Default for LastInvalid {
 impl LastInvalid {
     /// Keeps what was received of a message, in place of the one before.
     #[cold]
-    pub(crate) fn keep(&self, received: &Chain, found: manylane_h1::Error, source: Option<SocketAddr>, of: impl FnOnce(&mut Invalid)) {
-        let mut bytes = Vec::with_capacity(received.len().min(MOST_KEPT));
-        for segment in received.segments() {
-            let room = MOST_KEPT - bytes.len();
-            bytes.extend_from_slice(&segment.as_slice()[..segment.len().min(room)]);
-        }
+    pub(crate) fn keep(&self, found: &Found, source: Option<SocketAddr>, of: impl FnOnce(&mut Invalid)) {
         let mut invalid = Invalid {
             date: crate::session::now(),
             number: 0,
-            bytes: bytes.into(),
-            received: received.len(),
-            position: found.position,
-            why: found.problem.sentence(),
+            bytes: found.bytes.clone(),
+            received: found.received,
+            position: found.error.position,
+            why: found.error.problem.sentence(),
             source,
             other: None,
             server: None,

@@ -44,6 +44,7 @@ struct Entry {
 }
 
 /// A password as the file has it.
+#[derive(PartialEq, Eq)]
 enum Password {
     /// As it is.
     Plain(Box<[u8]>),
@@ -82,6 +83,12 @@ impl Userlist {
     /// Whether it takes time to find out if this is the user's password: it has to be hashed.
     pub fn takes_time(&self, user: &[u8], password: &[u8]) -> bool {
         self.users.get(user).and_then(|entry| entry.password.as_ref()).is_some_and(|own| own.takes_time(password))
+    }
+
+    /// Whether both lists have the same hash for that user: what is right in one is right in the other.
+    pub fn has_same(&self, other: &Self, user: &[u8]) -> bool {
+        let (own, other) = (self.users.get(user), other.users.get(user));
+        own.zip(other).is_some_and(|(own, other)| own.password.is_some() && own.password == other.password)
     }
 
     /// Whether some password of the list is hashed.
@@ -286,6 +293,19 @@ fn read(password: &tree::Password, refuse: &mut Refuse<'_>) -> Option<Password> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_with_the_same_hash_of_a_user_need_one_answer() {
+        let list = |user: &[u8], hash: &str| {
+            let password = Password::hashed(hash.as_bytes()).ok();
+            Userlist { users: [(user.into(), Entry { password, groups: Vec::new() })].into() }
+        };
+        let (one, other) = ("$1$salt$qJH7.N4xYta3aEG/dfqo/0", "$1$other$qJH7.N4xYta3aEG/dfqo/0");
+        assert!(list(b"ann", one).has_same(&list(b"ann", one), b"ann"));
+        assert!(!list(b"ann", one).has_same(&list(b"ann", other), b"ann"));
+        assert!(!list(b"ann", one).has_same(&list(b"bob", one), b"ann"));
+        assert!(!list(b"bob", one).has_same(&list(b"bob", one), b"ann"), "nobody is no user");
+    }
 
     /// The examples of the specification.
     #[test]

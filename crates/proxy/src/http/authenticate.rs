@@ -37,11 +37,18 @@ impl Session<'_> {
     /// # Errors
     /// [`Busy`].
     async fn authenticate(&self, (lists, user, password): Open) -> Result<(), Busy> {
+        let all = &self.local.generation.userlists;
+        let mut found: Vec<(usize, bool)> = Vec::new();
         for list in lists {
+            if let Some(&(_, right)) = found.iter().find(|(other, _)| all[*other].has_same(&all[list], &user)) {
+                self.local.passwords.learn(list, &user, &password, right);
+                continue;
+            }
             let (generation, name, secret) = (self.local.generation.clone(), user.clone(), password.clone());
             let right = move || generation.userlists[list].knows(&name, &secret, None, || None);
             let right = hashing().run(right).map_err(|_| Busy)?.await;
             self.local.passwords.learn(list, &user, &password, right);
+            found.push((list, right));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::Session;
 use super::pump::{Broken, Pump};
 use super::request::Wait;
+use crate::generation::Backend;
 use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, Request};
@@ -26,6 +27,7 @@ impl Session<'_> {
         &mut self,
         request: &mut Request,
         up: &mut Pump,
+        backend: Option<&Backend>,
         time: Option<Duration>,
         least: usize,
     ) -> Result<(), NoBody> {
@@ -36,7 +38,10 @@ impl Session<'_> {
         let mut asked = !request.continue_expected || request.head.version() < Version::HTTP_11;
         loop {
             up.read_ahead(&mut self.client.received).map_err(|broken| match broken {
-                Broken::Framing(error) => NoBody::Wrong(error.status),
+                Broken::Framing(found) => {
+                    self.keep_request(&found, backend);
+                    NoBody::Wrong(found.error.status)
+                }
                 Broken::Sender | Broken::Receiver | Broken::Memory => NoBody::Left,
             })?;
             let enough = if least == 0 { room } else { least.min(room) };

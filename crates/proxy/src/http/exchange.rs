@@ -10,6 +10,7 @@ use super::pump::{Broken, Ends, Kept, Pump, flush, send, send_last};
 use super::look::{Incoming, Look};
 use super::{Session, count_status, edit};
 use crate::flow::{Patience, Waits, Watch};
+use crate::invalid::Found;
 use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Server, Target};
 use crate::rules::{Lookups, Answer, Content, End, Moment, any_holds, content, key};
 use crate::run::{Idle, Local, Seen, observe};
@@ -138,7 +139,8 @@ impl Session<'_> {
         };
         self.begin(&request.head);
         let rules = &*frontend.rules;
-        if rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
+        if rules.reads_data && let Err(broken) = up.read_ahead(&mut self.client.received) {
+            self.keep_broken(&broken, None);
             return self.fail(&asking, None, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
         }
         if !self.contents(&rules.content, None, request, &up) {
@@ -155,7 +157,7 @@ impl Session<'_> {
             return self.fail(&asking, None, 503, Termination::new(Cause::Resource, Phase::Request), bodyless).await;
         }
         if frontend.http.buffer_request {
-            if let Err(not) = self.await_body(request, &mut up, frontend.timeouts.request, 0).await {
+            if let Err(not) = self.await_body(request, &mut up, None, frontend.timeouts.request, 0).await {
                 return self.no_body(&asking, None, not).await;
             }
             bodyless = up.is_done();
@@ -194,12 +196,13 @@ impl Session<'_> {
             up.drop_trailers();
         }
         let listens = std::ptr::eq(&*backend.rules, rules);
-        if backend.rules.reads_data && up.read_ahead(&mut self.client.received).is_err() {
+        if backend.rules.reads_data && let Err(broken) = up.read_ahead(&mut self.client.received) {
+            self.keep_broken(&broken, Some(backend));
             self.leave(backend, begun);
             return self.fail(&asking, Some(backend), 400, refused, false).await;
         }
         if backend.http.buffer_request && !frontend.http.buffer_request {
-            if let Err(not) = self.await_body(request, &mut up, backend.timeouts.request, 0).await {
+            if let Err(not) = self.await_body(request, &mut up, Some(backend), backend.timeouts.request, 0).await {
                 self.leave(backend, begun);
                 return self.no_body(&asking, Some(backend), not).await;
             }
@@ -236,6 +239,29 @@ impl Session<'_> {
         };
         self.leave(backend, begun);
         after
+    }
+
+    /// For `show errors`: what is wrong with a request's body.
+    pub(super) fn keep_request(&self, found: &Found, backend: Option<&Backend>) {
+        self.frontend.invalid.keep(found, self.client.source, |invalid| {
+            invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));
+        });
+    }
+
+    /// The same, if it is its framing.
+    fn keep_broken(&self, broken: &Broken, backend: Option<&Backend>) {
+        if let Broken::Framing(found) = broken {
+            self.keep_request(found, backend);
+        }
+    }
+
+    /// For `show errors`: what is wrong with a response, or its body.
+    pub(super) fn keep_response(&self, found: &Found, backend: &Backend, server: &Server) {
+        let frontend = self.frontend;
+        backend.invalid.keep(found, self.client.source, |invalid| {
+            invalid.other = Some((frontend.name.clone(), frontend.id));
+            invalid.server = Some((server.name.clone(), server.id));
+        });
     }
 
     /// The server of this backend that was reached last.
@@ -685,11 +711,7 @@ impl Session<'_> {
                 return Err(or_again(on.junk || on.empty, 502, server_failed(Cause::ServerLeft)));
             }
             Ok(Ok(Err(NoHead::Junk(error)))) => {
-                let (frontend, server, source) = (self.frontend, hold.server(), self.client.source);
-                backend.invalid.keep(&from_server, error, source, |invalid| {
-                    invalid.other = Some((frontend.name.clone(), frontend.id));
-                    invalid.server = Some((server.name.clone(), server.id));
-                });
+                self.keep_response(&Found::new(&from_server, error), backend, hold.server());
                 let status = error.status;
                 observe(local, backend, index, Seen::BadHead);
                 return Err(or_again(on.junk, status, server_failed(Cause::Refused)));
@@ -698,8 +720,9 @@ impl Session<'_> {
             Ok(Ok(Err(NoHead::Client))) => {
                 return Err(Failed::Client(Phase::Headers));
             }
-            Ok(Err(Broken::Framing(error))) => {
-                return Err(Failed::Answer(error.status, Termination::new(Cause::Refused, Phase::Data)));
+            Ok(Err(Broken::Framing(found))) => {
+                self.keep_request(&found, Some(backend));
+                return Err(Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Data)));
             }
             Ok(Err(Broken::Memory)) => return Err(memory()),
             Ok(Err(Broken::Receiver)) => {
@@ -776,9 +799,7 @@ impl Session<'_> {
         let Response { head: response_head, body, connection: said } = response;
         let (body, said) = (*body, *said);
         let status = response_head.status();
-        count_status!(self.frontend.counts.own(), status);
-        count_status!(backend.counts.own(), status);
-        count_status!(hold.server().counts.own(), status);
+        let answered_with = || count_status!(hold.server().counts.own(), status);
         let rules = [&backend.rules, &self.frontend.rules];
         let twice = std::ptr::eq(&*backend.rules, &*self.frontend.rules);
         let rules = rules.into_iter().take(if twice { 1 } else { 2 });
@@ -795,15 +816,22 @@ impl Session<'_> {
             };
             let ruling = self.response_ruled(moment, rules, response_head, incoming);
             match going_up.beside(pin!(ruling)).await {
-                Ok(ruled) => ruled?,
-                Err(Broken::Framing(error)) => {
-                    return Err(Failed::Answer(error.status, Termination::new(Cause::Refused, Phase::Data)));
+                Ok(ruled) => {
+                    if let Err(Failed::Ruled(..)) = ruled {
+                        answered_with();
+                    }
+                    ruled?;
+                }
+                Err(Broken::Framing(found)) => {
+                    self.keep_request(&found, Some(backend));
+                    return Err(Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Data)));
                 }
                 Err(Broken::Memory) => return Err(memory()),
                 Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client(Phase::Headers)),
             }
         }
         if backend.http.check_cache && gives_cookie_away(asking.method, response_head) {
+            answered_with();
             let name = &hold.server().name;
             let line = format!("Blocking cacheable cookie in response from instance {}, server {name}.", backend.name);
             crate::run::say(local, backend, Level::Alert, &line);
@@ -841,13 +869,23 @@ impl Session<'_> {
         if edited.and_then(|()| response_head.emit(&mut back, spellings)).is_err() {
             return Err(memory());
         }
-        // Rules may have changed it.
-        self.note(|record| record.status = Some(response_head.status()));
+        // Rules may have changed it, and as long as nothing was sent it may become another answer.
+        let shown = response_head.status();
+        self.note(|record| record.status = Some(shown));
+        let counted = Cell::new(false);
+        let count_shown = || {
+            if !counted.replace(true) {
+                answered_with();
+                count_status!(self.frontend.counts.own(), shown);
+                count_status!(backend.counts.own(), shown);
+            }
+        };
         if self.frontend.log.as_ref().is_some_and(|log| log.early) {
             self.note(|record| record.down += back.len() as u64);
             self.log();
         }
         if body == Body::Tunnel {
+            count_shown();
             // Without its request complete no protocol was agreed on.
             if going_up.outcome.is_some() { Ended::Tunnel(back) } else { return Ok(Outcome::CLOSE) }
         } else {
@@ -857,6 +895,7 @@ impl Session<'_> {
         let goes_on = persist == Persist::KeepAlive;
         let told = Cell::new(0);
         let ended = if whole {
+            count_shown();
             let sending = pin!(async {
                 match goes_on {
                     true => send(&down_ends, &mut back, |n| count(0, n)).await,
@@ -869,6 +908,7 @@ impl Session<'_> {
             let sending = pin!(async {
                 let sent = |n| {
                     told.set(told.get() + n);
+                    count_shown();
                     count(0, n);
                 };
                 down.run(&down_ends, &mut from_server, &mut back, sent).await?;
@@ -877,6 +917,11 @@ impl Session<'_> {
             let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
             watch.over(&self.timer, &hold, pin!(stays)).await
         };
+        match &ended {
+            Ok(Ok(Err(Broken::Framing(found)))) => self.keep_response(found, backend, hold.server()),
+            Ok(Err(Broken::Framing(found))) => self.keep_request(found, Some(backend)),
+            _ => {}
+        }
         // Nothing of it has reached the client, so it can still be told.
         if let Ok(Ok(Err(Broken::Framing(_)))) = ended
             && told.get() == 0
@@ -884,6 +929,7 @@ impl Session<'_> {
             self.note(|record| record.response = None);
             return Err(Failed::Answer(502, server_failed(Cause::Refused)));
         }
+        count_shown();
         let complete = matches!(ended, Ok(Ok(Ok(()))));
         let termination = match &ended {
             _ if complete => Termination::NORMAL,

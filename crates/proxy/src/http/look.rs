@@ -1,6 +1,7 @@
 //! Bodies of responses that rules look at: decoded from what was received, which stays as it is for its forwarding.
 
 use super::pump::Broken;
+use crate::invalid::Found;
 use manylane_buf::{Chain, Segment};
 use manylane_expr::Data;
 use manylane_h1::{Body, BodyReader, From, Limits, Progress};
@@ -73,7 +74,8 @@ impl Look {
         if self.complete {
             return Ok(());
         }
-        let progress = self.reader.read(&mut self.raw, &mut self.data).map_err(Broken::Framing)?;
+        let progress = self.reader.read(&mut self.raw, &mut self.data);
+        let progress = progress.map_err(|error| Broken::Framing(Found::new(&self.raw, error)))?;
         self.complete = matches!(progress, Progress::Done(_));
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by splicing.
 
 use crate::flow::{SPLICED_AT_ONCE, Waits, Way};
+use crate::invalid::Found;
 use manylane_buf::Chain;
-use manylane_h1::{Body, BodyReader, BodyWriter, Error, From, Limits, Progress};
+use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress};
 use manylane_io::Io;
 use manylane_net::{Connection, Expected, SplicePolicy};
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ pub(super) enum Broken {
     /// Its receiver does not take it.
     Receiver,
     /// Its framing is wrong.
-    Framing(Error),
+    Framing(Box<Found>),
     /// There is no memory.
     Memory,
 }
@@ -145,7 +146,7 @@ impl Pump {
         }
         self.kept = false; // data are wanted, not chunks
         let mut data = Chain::new();
-        let progress = self.reader.read(input, &mut data).map_err(Broken::Framing)?;
+        let progress = self.reader.read(input, &mut data).map_err(|error| Broken::Framing(Found::new(input, error)))?;
         let mut copy = data.share().map_err(|_| Broken::Memory)?;
         self.data.append_chain(&mut copy).map_err(|_| Broken::Memory)?;
         self.writer.write(&mut data, &mut self.ahead).map_err(|_| Broken::Memory)?;
@@ -172,12 +173,12 @@ impl Pump {
         }
         let progress = if self.kept {
             let mut chunks = Chain::new();
-            let progress = self.reader.read_chunks(input, &mut chunks).map_err(Broken::Framing)?;
+            let progress = self.reader.read_chunks(input, &mut chunks).map_err(|error| Broken::Framing(Found::new(input, error)))?;
             self.writer.write_chunks(&mut chunks, out).map_err(|_| Broken::Memory)?;
             progress
         } else {
             let mut data = Chain::new();
-            let progress = self.reader.read(input, &mut data).map_err(Broken::Framing)?;
+            let progress = self.reader.read(input, &mut data).map_err(|error| Broken::Framing(Found::new(input, error)))?;
             self.writer.write(&mut data, out).map_err(|_| Broken::Memory)?;
             progress
         };

@@ -2,6 +2,7 @@
 
 use super::rest::{Woken, until};
 use super::{Session, answer, count_status};
+use crate::invalid::Found;
 use crate::generation::Frontend;
 use crate::log::Record;
 use crate::termination::{Cause, Phase, Termination};
@@ -65,7 +66,7 @@ impl Session<'_> {
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        self.frontend.invalid.keep(&self.client.received, error, self.client.source, |_| {});
+                        self.frontend.invalid.keep(&Found::new(&self.client.received, error), self.client.source, |_| {});
                         self.refuse(error.status, Cause::Refused).await;
                         return Err(NoMore::Refused);
                     }

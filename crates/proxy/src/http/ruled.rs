@@ -4,7 +4,7 @@ use super::answer::{self, Made, NoAnswer};
 use super::exchange::{After, Asking, Failed};
 use super::body::data;
 use super::look::Incoming;
-use super::pump::Pump;
+use super::pump::{Broken, Pump};
 use super::{Session, count_status, edit};
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
 use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply};
@@ -84,7 +84,7 @@ impl Session<'_> {
                 Ok(Verdict::Continue) => break,
                 Ok(Verdict::Pause(time)) => self.local.here().sleep(time).await,
                 Ok(Verdict::Body { time, least }) => {
-                    if let Err(not) = self.await_body(request, up, Some(time), least).await {
+                    if let Err(not) = self.await_body(request, up, backend, Some(time), least).await {
                         return Some(self.no_body(asking, backend, not).await);
                     }
                 }
@@ -203,6 +203,13 @@ impl Session<'_> {
         }
     }
 
+    /// For `show errors`: what is wrong with the body of a response that rules want to see.
+    fn keep_looked_at(&self, broken: &Broken, moment: Moment<'_>) {
+        if let (Broken::Framing(found), Some(backend), Some(server)) = (broken, moment.backend, moment.server) {
+            self.keep_response(found, backend, server);
+        }
+    }
+
     /// Runs a list of `http-response`.
     pub(super) async fn response_ruled(
         &self,
@@ -212,7 +219,8 @@ impl Session<'_> {
         mut incoming: Incoming<'_>,
     ) -> Result<(), Failed> {
         let refused = Termination::new(Cause::Refused, Phase::Headers);
-        if rules.reads_data && incoming.seen.begin(incoming.input).is_err() {
+        if rules.reads_data && let Err(broken) = incoming.seen.begin(incoming.input) {
+            self.keep_looked_at(&broken, moment);
             return Err(Failed::Answer(502, refused));
         }
         let mut walk = Walk::response(&rules.response);
@@ -228,7 +236,8 @@ impl Session<'_> {
                 Ok(Verdict::Body { time, least }) => {
                     match self.local.here().timeout(time, incoming.gather(least)).await {
                         Ok(Ok(())) => {}
-                        Ok(Err(_)) => {
+                        Ok(Err(broken)) => {
+                            self.keep_looked_at(&broken, moment);
                             return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Data)));
                         }
                         Err(_) => {
