@@ -104,16 +104,34 @@ fn without_ports(greeting: &str) -> String {
         .join(" ")
 }
 
-/// A log line without what two runs cannot share: the priority stays; time, process, ports, durations and bytes become names.
+/// The header of a syslog line without date, program and process, and what is behind it.
+fn syslog_header(rest: &str) -> Option<(String, &str)> {
+    let program = |word: &str| {
+        if matches!(word, "haproxy" | "manylane") { "PROGRAM".to_owned() } else { word.to_owned() }
+    };
+    if let Some(modern) = rest.strip_prefix("1 ") {
+        // "1 2026-11-21T06:52:56.123456+00:00 - haproxy 123 - [data] message"
+        let mut words = modern.splitn(6, ' ');
+        let (_, host, tag) = (words.next()?, words.next()?, words.next()?);
+        return Some((format!("1 {host} {} ", program(tag)), words.nth(2)?));
+    }
+    // "Nov 21 06:52:56 host haproxy[123]: message"
+    let (header, message) = rest.split_once("]: ")?;
+    let (before, pid) = header.rsplit_once('[')?;
+    pid.parse::<u32>().ok()?;
+    let behind_date = before.get(16..)?;
+    let words: Vec<String> = behind_date.split(' ').map(program).collect();
+    Some((format!("{} ", words.join(" ")), message))
+}
+
+/// A log line without what two runs cannot share: the priority and the host stay; time, program, process, ports, durations and bytes become names.
 pub fn log_line(line: &str) -> String {
     let (priority, rest) = match line.split_once('>') {
         Some((priority, rest)) if priority.starts_with('<') => (format!("{priority}> "), rest),
         _ => (String::new(), line),
     };
-    // "Nov 21 06:52:56 haproxy[123]: message"
-    let message = rest.split_once("]: ").map_or(rest, |(_, message)| message);
-    // "1 2026-11-21T06:52:56.123456+00:00 - haproxy 123 - [data] message"
-    let message = rest.strip_prefix("1 ").and_then(|rest| rest.splitn(6, ' ').nth(5)).unwrap_or(message);
+    let (header, message) = syslog_header(rest).unwrap_or((String::new(), rest));
+    let priority = priority + &header;
     let http = message.ends_with('"');
     let mut words: Vec<String> = Vec::new();
     // The combined log format has its numbers as words; the status behind the request stays.
@@ -175,9 +193,11 @@ mod tests {
         let shown = log_line(line);
         assert_eq!(
             shown,
-            "<134> 127.0.0.1:PORT [TIME] front back/one T/T/T/-1/T 503 BYTES - - SC-- T/T/T/T/T 0/0 \"GET / HTTP/1.1\""
+            "<134> PROGRAM 127.0.0.1:PORT [TIME] front back/one T/T/T/-1/T 503 BYTES - - SC-- T/T/T/T/T 0/0 \"GET / HTTP/1.1\""
         );
         let line = "<134>1 2026-11-21T06:52:56.123456+00:00 - haproxy 77 - [a@1 b=\"c d\"] said so";
-        assert_eq!(log_line(line), "<134> [a@1 b=\"c d\"] said so");
+        assert_eq!(log_line(line), "<134> 1 - PROGRAM [a@1 b=\"c d\"] said so");
+        assert_eq!(log_line("<134>Nov  1 06:52:56 here tag[7]: said"), "<134> here tag said");
+        assert_eq!(log_line("<134>said [1]: so"), "<134> said [1]: so");
     }
 }

@@ -153,7 +153,8 @@ impl Line<'_> {
                 into.extend_from_slice(clock.bsd(self.time));
                 into.push(b' ');
                 if format == Format::Rfc3164 {
-                    into.extend_from_slice(or_nil(self.host));
+                    // RFC 3164, 4.1.2: a name or an address; who has neither is the machine itself.
+                    into.extend_from_slice(if self.host.is_empty() { b"localhost" } else { self.host });
                     into.push(b' ');
                 }
                 into.extend_from_slice(self.tag);

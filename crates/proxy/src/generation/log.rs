@@ -271,7 +271,8 @@ fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> 
         (Some(name), _) => manylane_logs::Format::by_name(name),
         // To what is no syslog server, lines go as they are.
         (None, Ok(Sink::Descriptor(_))) => manylane_logs::Format::by_name("raw"),
-        (None, _) => manylane_logs::Format::by_name("rfc3164"),
+        (None, _) if refuse.config.global.log_send_hostname.is_some() => manylane_logs::Format::by_name("rfc3164"),
+        (None, _) => manylane_logs::Format::by_name("local"),
     };
     let made = sink.and_then(|sink| {
         let spec = TargetSpec {
