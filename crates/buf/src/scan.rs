@@ -28,8 +28,8 @@ pub fn name_end(bytes: &[u8], at: usize) -> usize {
     first(bytes, at, kinds::not_of_names)
 }
 
-/// The first byte at or after `at` that RFC 3986 does not allow in a target of HTTP: a control character, a space, one of `"#<>\\^{|}` and the grave
-/// accent, or one above 0x7e; the end if there is none.
+/// The first byte at or after `at` that ends a target of HTTP, or may not be in one: a control character, a space, `#`, or one above 0x7e; the end if there is
+/// none. RFC 3986 has no place for some others (`"<>\\^{|}` and the grave accent), which clients send all the same.
 #[inline]
 pub fn target_end(bytes: &[u8], at: usize) -> usize {
     first(bytes, at, kinds::not_of_targets)
@@ -67,8 +67,8 @@ fn few(rest: &[u8], kind: impl Fn(&Block) -> u32) -> u32 {
 mod kinds {
     use super::Block;
     use std::arch::x86_64::{
-        __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8,
-        _mm_or_si128, _mm_set1_epi8, _mm_sub_epi8,
+        __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128,
+        _mm_set1_epi8, _mm_sub_epi8,
     };
 
     // Each function below is of SSE2 alone, which is a part of x86-64.
@@ -141,18 +141,7 @@ mod kinds {
     pub(super) fn not_of_targets(block: &Block) -> u32 {
         let x = load(block);
         let printed = at_most(less(x, 0x21), 0x5d); // 0x21 to 0x7e
-        let quote_hash = at_most(less(x, b'"'), 1);
-        let angles = same(without_2(x), all(b'<')); // and `>`, which differs by that bit
-        let backslash_caret = same(without_2(x), all(b'\\'));
-        let braces = at_most(less(x, b'{'), 2);
-        let others = either(either(quote_hash, angles), either(backslash_caret, same(x, all(b'`'))));
-        bits(printed) ^ 0xffff | bits(either(others, braces))
-    }
-
-    #[inline(always)]
-    fn without_2(x: __m128i) -> __m128i {
-        // SAFETY: SSE2.
-        unsafe { _mm_and_si128(x, all(!2)) }
+        bits(printed) ^ 0xffff | bits(same(x, all(b'#')))
     }
 }
 
@@ -183,8 +172,7 @@ mod plain {
 
     #[inline]
     pub(super) fn not_of_targets(block: &Block) -> u32 {
-        let unsafe_ones = br#""\#<>\^`{|}"#;
-        bits(block, |byte| !(0x21..0x7f).contains(&byte) || unsafe_ones.contains(&byte))
+        bits(block, |byte| !(0x21..0x7f).contains(&byte) || byte == b'#')
     }
 }
 
