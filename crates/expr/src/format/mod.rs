@@ -28,6 +28,8 @@ use alias::Alias;
 pub enum Use {
     /// A line of a log.
     Log,
+    /// An identifier: blanks are as in a line, and what is missing is left out.
+    Id,
     /// A header field, a path, a location: control characters cannot get out of it.
     Header,
     /// Anything else: a body, a variable, a key.
@@ -94,7 +96,7 @@ impl Format {
         let mut flags = Flags::default();
         let mut at = 0;
         while let Some(&byte) = text.get(at) {
-            if byte == b' ' && usage == Use::Log {
+            if byte == b' ' && matches!(usage, Use::Log | Use::Id) {
                 flush(&mut parts, &mut plain);
                 if !matches!(parts.last(), Some(Part::Space)) {
                     parts.push(Part::Space);

@@ -252,7 +252,7 @@ impl<'c> RuleReader<'c> {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(proxy.settings.mode());
         compiler.place = self.directory.config.place(word.pos());
-        let compiled = Format::compile(word.bytes(), Use::Text, Places::FRONT_REQUEST | Places::LOG, &mut compiler);
+        let compiled = Format::compile(word.bytes(), Use::Id, Places::FRONT_REQUEST | Places::LOG, &mut compiler);
         self.looks_at.add(&compiler);
         match compiled {
             Ok(format) => Some(format),
