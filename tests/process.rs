@@ -43,7 +43,7 @@ fn a_check_knows_users_and_groups() {
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
         (" cpu-affinity per-core\n", "cpu-affinity"),
-        ("resolvers r\n nameserver n 127.0.0.1:53\n", "resolvers"),
+        ("peers p\n", "peers"),
         ("listen m\n bind 127.0.0.1:81\n stick-table type ip size 1k\n", "stick-table"),
     ] {
         let config = format!("global\n{line}{}", DEFAULTS.replace("global\n nbthread 2\n", ""));

@@ -250,6 +250,12 @@ const TIMES: &[(&str, &str)] = &[
     ("total_ms", "streams_ended"),
 ];
 
+impl Paced for ListenerCounts {
+    const RATES: [&'static str; 2] = ["connections", "connections"];
+    const LEVEL: (&'static str, &'static str) = ("connections", "connections_ended");
+    const MEANS: &'static [(&'static str, &'static str)] = &[];
+}
+
 impl Paced for BackendCounts {
     const RATES: [&'static str; 2] = ["streams", "requests"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
@@ -268,3 +274,5 @@ pub type FrontendStats = Counted<FrontendCounts>;
 pub type BackendStats = Counted<BackendCounts>;
 /// What a server counts, with its pace.
 pub type ServerStats = Counted<ServerCounts>;
+/// Of a listener.
+pub type ListenerStats = Counted<ListenerCounts>;

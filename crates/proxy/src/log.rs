@@ -56,7 +56,7 @@ pub(crate) fn refused(log: &FrontendLog, facts: &Facts<'_>, why: &str) {
     }
     let place = match &facts.listener.name {
         Some(name) => name.to_string(),
-        None => (facts.listener.index + 1).to_string(),
+        None => facts.listener.id.to_string(),
     };
     facts.with(Moment::default(), |env, scratch| {
         let mut writer = Writer::new(scratch.take(LONGEST));

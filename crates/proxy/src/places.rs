@@ -81,6 +81,11 @@ impl Places {
         self.taken.load(Ordering::Relaxed)
     }
 
+    /// None is free.
+    pub fn is_full(&self) -> bool {
+        self.most() > 0 && self.taken() >= self.most()
+    }
+
     /// Takes a place, if one is free. It is held until [`leave`](Self::leave).
     #[must_use]
     pub fn try_enter(&self) -> bool {

@@ -82,6 +82,7 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
         frontend.counts.forget_most();
         if all {
             frontend.counts.clear();
+            frontend.listeners.iter().for_each(|listener| listener.counts.clear());
         }
     }
     for backend in &generation.backends {

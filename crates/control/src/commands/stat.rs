@@ -9,7 +9,7 @@ use manylane_check::{Health, Report, Status, Verdict};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_proxy::Generation;
-use manylane_proxy::generation::{Backend, Frontend, Server, ServerPlace};
+use manylane_proxy::generation::{Backend, Frontend, Listener, Server, ServerPlace};
 use manylane_proxy::pace::{Counted, Figures, Paced};
 use manylane_sched::Time;
 use std::collections::{HashMap, HashSet};
@@ -23,6 +23,7 @@ pub(crate) enum Kind {
     Frontend = 0,
     Backend = 1,
     Server = 2,
+    Listener = 3,
 }
 
 impl Kind {
@@ -31,6 +32,7 @@ impl Kind {
             Self::Frontend => 'F',
             Self::Backend => 'B',
             Self::Server => 'S',
+            Self::Listener => 'L',
         }
     }
 
@@ -39,6 +41,7 @@ impl Kind {
             Self::Frontend => "Frontend",
             Self::Backend => "Backend",
             Self::Server => "Server",
+            Self::Listener => "Listener",
         }
     }
 }
@@ -213,6 +216,24 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
         line.count(Column::Intercepted, sums.get("intercepted"));
         line.count(Column::CacheLookups, 0); // there is no cache
         line.count(Column::CacheHits, 0);
+    }
+    line
+}
+
+/// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of frontends only stays empty.
+fn listener(frontend: &Frontend, own: &Listener) -> Line {
+    let name = own.name.as_deref().unwrap_or_default();
+    let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
+    let sums = Sums::of(&own.counts);
+    line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
+    line.gauge(Column::Slim, own.places.most());
+    line.set(Column::Status, Text(if own.places.is_full() { "FULL" } else { "OPEN" }.into()));
+    sums.fill(
+        &mut line,
+        &[(Column::Stot, "connections"), (Column::Bin, "bytes_in"), (Column::Bout, "bytes_out")],
+    );
+    if let Some(address) = address(&ServerPlace::At(own.endpoint.clone())) {
+        line.set(Column::Addr, Text(address));
     }
     line
 }
@@ -508,16 +529,23 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         let _ = writeln!(call.reply, "# {},", names.join(","));
     }
     let mut first = true;
-    for (id, front, back) in proxies(generation) {
-        if let Some(front) = front
-            && wanted.proxy(id, &front.name)
-            && wanted.kind(Kind::Frontend)
-        {
-            put(call.reply, form, &mut first, &frontend(front, generation.places.most()));
-            call.reply.breathe().await?;
+    for (_, front, back) in proxies(generation) {
+        if let Some(front) = front.filter(|front| wanted.proxy(front.id, &front.name)) {
+            if wanted.kind(Kind::Frontend) {
+                put(call.reply, form, &mut first, &frontend(front, generation.places.most()));
+                call.reply.breathe().await?;
+            }
+            let reported = front
+                .listeners
+                .iter()
+                .filter(|own| own.reported && (wanted.server < 0 || wanted.server == i64::from(own.id)));
+            for own in reported.filter(|_| wanted.kind(Kind::Listener)) {
+                put(call.reply, form, &mut first, &listener(front, own));
+                call.reply.breathe().await?;
+            }
         }
         let Some(back) = back else { continue };
-        if !wanted.proxy(id, &back.name) {
+        if !wanted.proxy(back.id, &back.name) {
             continue;
         }
         for own in back.listed() {
@@ -542,10 +570,10 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// A proxy's number, and its sides.
-type Sides<'g> = (u32, Option<&'g Frontend>, Option<&'g Backend>);
+/// A proxy's place in the file, and its sides.
+type Sides<'g> = (usize, Option<&'g Frontend>, Option<&'g Backend>);
 
-/// All proxies in the order of the file's numbers, the halves of a `listen` together.
+/// All proxies in the order of the file, the halves of a `listen` together.
 pub(crate) fn proxies(generation: &Generation) -> Vec<Sides<'_>> {
     let other: HashMap<u32, &Backend> =
         generation.backends.iter().map(|backend| (backend.id, backend)).collect();
@@ -553,10 +581,10 @@ pub(crate) fn proxies(generation: &Generation) -> Vec<Sides<'_>> {
     let mut fronts = HashSet::new();
     for frontend in &generation.frontends {
         fronts.insert(frontend.id);
-        proxies.push((frontend.id, Some(frontend), other.get(&frontend.id).copied()));
+        proxies.push((frontend.place, Some(frontend), other.get(&frontend.id).copied()));
     }
     for backend in generation.backends.iter().filter(|backend| !fronts.contains(&backend.id)) {
-        proxies.push((backend.id, None, Some(backend)));
+        proxies.push((backend.place, None, Some(backend)));
     }
     proxies.sort_by_key(|proxy| proxy.0);
     proxies

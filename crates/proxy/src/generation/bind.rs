@@ -2,8 +2,9 @@
 
 use super::groups::Groups;
 use super::process::Owner;
+use super::proxies::Ids;
 use super::refuse::Refuse;
-use crate::counts::ListenerCounts;
+use crate::counts::ListenerStats;
 use crate::places::Places;
 use manylane_config::lex::Word;
 use manylane_config::table::BindOptions;
@@ -11,7 +12,6 @@ use manylane_config::tree::{Bind, Global, Set, Settings};
 use manylane_net::{
     CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6,
 };
-use manylane_stats::CounterGroup;
 use manylane_sync::Arc;
 use manylane_config::table::Toggle;
 use std::time::Duration;
@@ -23,7 +23,11 @@ pub struct Listener {
     pub frontend: usize,
     /// Number in its frontend.
     pub index: usize,
-    /// `name`, or none.
+    /// `id`, or the next free one of the frontend.
+    pub id: u32,
+    /// `option socket-stats`: reports show it beside its frontend.
+    pub reported: bool,
+    /// `name`; what is reported has one made of its number, others have none.
     pub name: Option<Box<str>>,
     /// Where.
     pub endpoint: Endpoint,
@@ -48,7 +52,7 @@ pub struct Listener {
     /// `nice`
     pub nice: i16,
     /// What happened.
-    pub counts: Arc<CounterGroup<ListenerCounts>>,
+    pub counts: Arc<ListenerStats>,
 }
 
 /// `shards`: how many sockets share the address.
@@ -110,13 +114,14 @@ pub(super) fn listeners(
     frontend: usize,
     first: usize,
     settings: &Settings,
+    ids: &mut Ids,
     (global, groups): (&Global, &Groups),
     refuse: &mut Refuse<'_>,
 ) -> Vec<Listener> {
     let Bind { addresses, options, pos: _ } = bind;
     let BindOptions {
         backlog,
-        id: _, // its number in reports, which come with the run-time interface
+        id,
         guid_prefix: _,
         interface,
         label: _,
@@ -207,7 +212,7 @@ pub(super) fn listeners(
         },
     };
     let nice = nice.map_or(0, |set| set.value.clamp(-1024, 1024) as i16);
-    let mut all = Vec::new();
+    let mut all: Vec<Listener> = Vec::new();
     for address in addresses {
         let mut place = address.value.clone();
         if let (manylane_net::address::Place::Unix(path), Some(prefix)) =
@@ -224,10 +229,13 @@ pub(super) fn listeners(
             }
         };
         for endpoint in endpoints {
+            let (id, reported) = (ids.next(id.map(|set| set.value)), toggle(Toggle::SOCKET_STATS));
             all.push(Listener {
+                id,
+                reported,
                 frontend,
                 index: first + all.len(),
-                name: name(given),
+                name: name(given).or_else(|| reported.then(|| format!("sock-{id}").into())),
                 written: endpoint.to_string().into(),
                 endpoint,
                 options: options.clone(),
@@ -239,9 +247,12 @@ pub(super) fn listeners(
                 lanes: lanes.clone(),
                 places: Arc::new(Places::new(maxconn.map_or(0, |set| set.value))),
                 nice,
-                counts: Arc::new(CounterGroup::new()),
+                counts: Arc::default(),
             });
         }
+    }
+    if let Some(set) = id.filter(|_| all.len() > 1) {
+        refuse.found.alert(set.pos, format!("'id' names one listener, and this line has {}: give each a line of its own", all.len()));
     }
     all
 }

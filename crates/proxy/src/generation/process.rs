@@ -3,6 +3,7 @@
 use super::bind::{self, Listener};
 use super::cpu_map::{CpuMap, cpu_map};
 use super::groups::{Groups, groups};
+use super::proxies::Ids;
 use super::refuse::Refuse;
 use manylane_config::table::Tune;
 use manylane_config::tree::{Bind, Global, HardStop, Set, Settings};
@@ -189,7 +190,7 @@ const STATS_TIMEOUT: Duration = Duration::from_secs(10);
 fn stats_sockets(lines: &[Bind], global: &Global, groups: &Groups, refuse: &mut Refuse<'_>) -> Arc<[RuntimeSocket]> {
     let mut all = Vec::new();
     for line in lines {
-        let listeners = bind::listeners(line, 0, 0, &Settings::default(), (global, groups), refuse);
+        let listeners = bind::listeners(line, 0, 0, &Settings::default(), &mut Ids::new(1, std::iter::empty()), (global, groups), refuse);
         all.extend(listeners.into_iter().map(|listener| RuntimeSocket {
             listener,
             level: line.options.level.map_or(LEVEL, |set| set.value),

@@ -24,7 +24,7 @@ use manylane_expr::{Expression, Zone};
 use manylane_net::SplicePolicy;
 use manylane_sched::Time;
 use manylane_sync::Arc;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub struct Frontend {
     pub number: usize,
     /// `id`, or the next free one.
     pub id: u32,
+    /// Its place among the proxies of the file.
+    pub place: usize,
     /// Its name.
     pub name: Box<str>,
     /// `description`
@@ -92,6 +94,8 @@ pub struct Backend {
     pub number: usize,
     /// `id`, or the next free one.
     pub id: u32,
+    /// Its place among the proxies of the file.
+    pub place: usize,
     /// Its name.
     pub name: Box<str>,
     /// `description`
@@ -215,6 +219,8 @@ pub(super) struct Proxies {
     pub(super) frontends: Vec<Frontend>,
     pub(super) backends: Vec<Backend>,
     pub(super) servers: usize,
+    /// How many there were so far.
+    places: usize,
     /// How servers were, by the numbers of their backends.
     pub(super) states: Vec<(usize, Rc<States>)>,
     files: StateFiles,
@@ -239,7 +245,9 @@ pub(super) fn proxies(
         names.insert(proxy.name.bytes().to_vec(), number);
     }
     let mut reader = RuleReader::new(Directory::new(config, started));
-    let mut ids = Ids::new(config.proxies.iter().filter_map(|proxy| proxy.id).map(|set| set.value));
+    // Those of the run-time sockets are a proxy of HAProxy's own.
+    let first = 1 + u32::from(!process.stats_sockets.is_empty());
+    let mut ids = Ids::new(first, config.proxies.iter().filter_map(|proxy| proxy.id).map(|set| set.value));
     for proxy in config.proxies.iter().filter(started) {
         one(proxy, config, process, &names, &mut reader, logs, &mut ids, &mut all, refuse);
     }
@@ -247,25 +255,25 @@ pub(super) fn proxies(
     all
 }
 
-/// Numbers that are given to what has none.
-struct Ids {
-    taken: Vec<u32>,
+/// Numbers that are given to what has none: as HAProxy does, one is left out for each that has its own.
+pub(super) struct Ids {
+    taken: HashSet<u32>,
     next: u32,
 }
 
 impl Ids {
-    fn new(taken: impl Iterator<Item = u32>) -> Self {
-        Self { taken: taken.collect(), next: 2 } // HAProxy begins with 2: its command line is the first
+    /// From `first` on, without those that are taken.
+    pub(super) fn new(first: u32, taken: impl Iterator<Item = u32>) -> Self {
+        Self { taken: taken.collect(), next: first }
     }
 
-    fn next(&mut self, given: Option<u32>) -> u32 {
-        given.unwrap_or_else(|| {
-            while self.taken.contains(&self.next) {
-                self.next += 1;
-            }
+    /// The next one's.
+    pub(super) fn next(&mut self, given: Option<u32>) -> u32 {
+        while given.is_none() && self.taken.contains(&self.next) {
             self.next += 1;
-            self.next - 1
-        })
+        }
+        self.next += 1;
+        given.unwrap_or(self.next - 1)
     }
 }
 
@@ -307,6 +315,7 @@ fn one<'c>(
     let mode = settings.mode();
     let common = self::settings(settings, mode, refuse);
     let id = ids.next(id.map(|set| set.value));
+    all.places += 1;
     let description = description.as_ref().map(|set| text(&set.value));
     let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
     let targets = logs.targets(proxy, refuse);
@@ -318,13 +327,15 @@ fn one<'c>(
             None => own,
         };
         let mut listeners = Vec::new();
+        let mut listener_ids = Ids::new(1, binds.iter().filter_map(|bind| bind.options.id).map(|set| set.value));
         for bind in binds {
-            let more = bind::listeners(bind, number, listeners.len(), settings, (&config.global, &process.groups), refuse);
+            let more = bind::listeners(bind, number, listeners.len(), settings, &mut listener_ids, (&config.global, &process.groups), refuse);
             listeners.extend(more);
         }
         all.frontends.push(Frontend {
             number,
             id,
+            place: all.places,
             name: text(name),
             description: description.clone(),
             mode,
@@ -358,9 +369,9 @@ fn one<'c>(
             built.push(server::server(line, settings, process, all.servers, built.len(), last, refuse));
             all.servers += 1;
         }
-        let mut ids = Ids { taken: built.iter().map(|server| server.id).collect(), next: 1 };
-        for server in built.iter_mut().filter(|server| server.id == 0) {
-            server.id = ids.next(None);
+        let mut ids = Ids::new(1, built.iter().map(|server| server.id));
+        for server in &mut built {
+            server.id = ids.next(Some(server.id).filter(|id| *id != 0));
         }
         server::check_dynamic_cookies(settings, &built, refuse);
         let pool_names = reader.servers(proxy, &mut built, refuse);
@@ -401,6 +412,7 @@ fn one<'c>(
             http,
             rules,
             id,
+            place: all.places,
             name: text(name),
             description,
             mode,
@@ -436,7 +448,7 @@ const DONE: &[Toggle] = &[
     Toggle::DISABLE_H2_UPGRADE,
     Toggle::INDEPENDENT_STREAMS,
     Toggle::NOLINGER,
-    Toggle::SOCKET_STATS, // there always are
+    Toggle::SOCKET_STATS, // with the listeners
     Toggle::SPLICE_AUTO,
     Toggle::SPLICE_REQUEST,
     Toggle::SPLICE_RESPONSE,

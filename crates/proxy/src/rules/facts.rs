@@ -162,7 +162,7 @@ impl Facts<'_> {
                 default.map_or(b"", |backend| backend.name.as_bytes()),
             ),
             listener: Some((ProxyId(self.frontend.number as u32), self.listener.index as u32)),
-            listener_id: self.listener.index as i64 + 1,
+            listener_id: self.listener.id.into(),
             listener_name: self.listener.name.as_deref().unwrap_or_default().as_bytes(),
             http_major: i64::from(self.frontend.mode == Mode::Http),
             proxied: self.peers.proxied,
