@@ -411,7 +411,12 @@ impl Default for Settings {
 impl Settings {
     /// Whether a switch is on.
     pub fn option(&self, toggle: Toggle) -> bool {
-        self.options[toggle.index()].is_some_and(|set| set.value)
+        self.option_or(toggle, false)
+    }
+
+    /// The same of a switch that is as `usual` where the file does not say how.
+    pub fn option_or(&self, toggle: Toggle, usual: bool) -> bool {
+        self.options[toggle.index()].map_or(usual, |set| set.value)
     }
 
     /// A timeout as it was given; `Some` of zero is as good as none for most of them, but was meant.

@@ -62,6 +62,9 @@ options! {
     FastOpen = IPPROTO_TCP, TCP_FASTOPEN;
     /// Of a connection to be: its first bytes go with the handshake; 0 or 1.
     FastOpenConnect = IPPROTO_TCP, TCP_FASTOPEN_CONNECT;
+    /// Acknowledges what comes at once; 0 holds that back for what is sent soon, until the first time that this was waited for in vain.
+    /// Connections begin with their listener's.
+    QuickAck = IPPROTO_TCP, TCP_QUICKACK;
     /// Milliseconds that sent bytes may stay without an answer; 0 leaves it to the system.
     UserTimeout = IPPROTO_TCP, TCP_USER_TIMEOUT;
     /// Addresses of other machines can be bound, IPv4; 0 or 1. Needs a privilege.

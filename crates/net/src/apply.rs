@@ -83,6 +83,15 @@ impl Options<'_> {
         Ok(())
     }
 
+    /// What only a socket that listens keeps.
+    pub(crate) fn after_listen(&self, options: &ListenOptions) -> Applied {
+        if !self.is_ip() {
+            return Ok(());
+        }
+        // In both directions: a socket that was handed over has what its last owner chose.
+        self.set("tcp-smart-accept", SocketOption::QuickAck, options.quick_ack.into())
+    }
+
     /// How packets are marked.
     pub(crate) fn packets(&self, options: &CommonOptions) -> Applied {
         if let Some(mark) = options.mark {

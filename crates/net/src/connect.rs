@@ -25,6 +25,8 @@ pub const PORTS_TRIED: u32 = 16;
 pub struct Served<'a> {
     /// Who is served, for `usesrc client` and `clientip`.
     pub client: Option<SocketAddr>,
+    /// Whether bytes wait to be sent as soon as the connection is there.
+    pub speaks_first: bool,
     /// How its packets are marked, from the first on, where the system allows it.
     pub packets: Packets,
     /// The network namespace to connect from, in place of the one of the options.
@@ -152,6 +154,9 @@ impl Connector {
         }
         if options.fast_open {
             on.set("tfo", SocketOption::FastOpenConnect, 1)?;
+        }
+        if options.late_ack && served.speaks_first {
+            on.set("tcp-smart-connect", SocketOption::QuickAck, 0)?;
         }
         if let Some(name) = &options.interface {
             on.interface(name)?;

@@ -184,7 +184,8 @@ fn start(on: &Options<'_>, shape: Shape, options: &ListenOptions) -> Result<(), 
     }
     on.before_listen(options)?;
     on.connection(&options.common, &CLIENTS)?;
-    socket::listen(on.socket, options.backlog).map_err(|errno| (Step::Listen, errno))
+    socket::listen(on.socket, options.backlog).map_err(|errno| (Step::Listen, errno))?;
+    on.after_listen(options)
 }
 
 /// The parent's socket: it must be bound, and may be listening.

@@ -31,6 +31,9 @@ pub struct ListenOptions {
     pub mss: Option<u16>,
     /// `tfo`: bytes may come with the handshake, for so many connections at once. TCP only.
     pub fast_open: Option<u32>,
+    /// `option tcp-smart-accept`, when off: what clients send first is acknowledged at once, and not with the answer to it. TCP only.
+    /// Default on, as the system has it.
+    pub quick_ack: bool,
     /// `transparent`: the address may be one that this machine does not have. Not for descriptors that were inherited.
     pub transparent: bool,
     /// `v4v6`, `v6only`. Not for descriptors that were inherited.
@@ -55,6 +58,7 @@ impl Default for ListenOptions {
             interface: None,
             mss: None,
             fast_open: None,
+            quick_ack: true,
             transparent: false,
             v6: V6::System,
             reuse_port: true,
@@ -77,6 +81,9 @@ pub struct ConnectOptions {
     /// `tfo`: the first bytes go with the handshake, if the server allowed that before. Connecting is done at once then, and what the
     /// server refuses is told by the first bytes.
     pub fast_open: bool,
+    /// `option tcp-smart-connect`: where bytes wait to be sent ([`Served::speaks_first`](crate::Served::speaks_first)), the
+    /// acknowledgement of the handshake goes with them, and not in a packet of its own. TCP only.
+    pub late_ack: bool,
     /// `namespace`: the network namespace to connect from.
     pub namespace: Option<Box<str>>,
     /// What both kinds of sockets have.

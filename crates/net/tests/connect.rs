@@ -100,6 +100,33 @@ fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {
     });
 }
 
+/// A server has no connection to accept before the handshake is acknowledged, which the kernel puts off for a moment only: a thread that did not
+/// run meanwhile looks again at the next connection.
+#[test]
+fn the_handshake_is_acknowledged_with_the_first_bytes_where_there_are_some() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let to = Endpoint::Ip(listener.local_addr().unwrap());
+    on_lane(|io| async move {
+        for (late_ack, speaks_first) in [(true, true), (true, false), (false, true)] {
+            let connector = Connector::new(ConnectOptions { late_ack, ..Default::default() });
+            let mut was_late = false;
+            for _ in 0..50 {
+                let served = Served { speaks_first, ..Served::default() };
+                let stream = connector.connect_for(&io, &to, served, None).await.unwrap();
+                let accepted = listener.accept();
+                stream.send(&mut common::chain(b"hello")).await.unwrap();
+                if accepted.is_err() {
+                    was_late = true;
+                    while listener.accept().is_err() {} // the bytes are here, or are about to be
+                    break;
+                }
+            }
+            assert_eq!(was_late, late_ack && speaks_first, "{late_ack} {speaks_first}");
+        }
+    });
+}
+
 #[test]
 fn fast_open_sends_the_first_bytes_with_the_handshake_or_after_it() {
     let options = ListenOptions { fast_open: Some(16), ..Default::default() };

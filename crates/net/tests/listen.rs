@@ -31,6 +31,7 @@ fn all_options() -> ListenOptions {
         defer_accept: Some(Duration::from_millis(2500)),
         mss: Some(1200),
         fast_open: Some(99),
+        quick_ack: false,
         common: CommonOptions {
             user_timeout: Some(Duration::from_millis(12_345)),
             keep_alive: Some(KeepAlive {
@@ -75,6 +76,7 @@ fn a_listener_has_every_option_and_hands_it_to_its_connections() {
     assert_option(bound.socket().unwrap(), SocketOption::ReuseAddress, 1);
     assert_option(bound.socket().unwrap(), SocketOption::ReusePort, 1);
     assert_option(bound.socket().unwrap(), SocketOption::FastOpen, 99);
+    assert_option(bound.socket().unwrap(), SocketOption::QuickAck, 0);
     assert_option(bound.socket().unwrap(), SocketOption::MaxSegment, 1200);
     // The kernel counts retransmissions: 3 s are covered by those after 1 and 3 s.
     assert_option(bound.socket().unwrap(), SocketOption::DeferAccept, 3);

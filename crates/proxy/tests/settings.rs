@@ -72,6 +72,21 @@ fn sockets_of_clients_and_servers_have_the_buffers_that_the_file_says() {
 }
 
 #[test]
+fn acknowledgements_are_saved_where_the_file_says_so_and_towards_clients_of_http() {
+    let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
+    let saved = |lines: &str| {
+        let generation =
+            built(&format!("listen l\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n{times}{lines}"));
+        let late = generation.backends[0].servers[0].connect.late_ack;
+        (!generation.frontends[0].listeners[0].options.quick_ack, late)
+    };
+    assert_eq!(saved(" mode http\n"), (true, false));
+    assert_eq!(saved(" mode http\n no option tcp-smart-accept\n option tcp-smart-connect\n"), (false, true));
+    assert_eq!(saved(" mode tcp\n"), (false, false));
+    assert_eq!(saved(" mode tcp\n option tcp-smart-accept\n no option tcp-smart-connect\n"), (true, false));
+}
+
+#[test]
 fn a_consistent_hash_knows_servers_by_their_guid_where_they_have_one() {
     let proxy = |servers: &str| {
         let settings = " balance source\n hash-type consistent\n timeout server 1s\n timeout connect 1s\n";

@@ -138,6 +138,12 @@ impl<W: Waiter> Balancer<W> {
         self.core.lanes.iter().map(|(_, lane)| u64::from(lane.loads.get(index.get()))).sum()
     }
 
+    /// Whether a server has room for one more request, and nobody who waits for it.
+    #[inline]
+    pub fn has_room(&self, index: Index) -> bool {
+        !self.core.is_limited(index) || self.core.gates.of(index).has_room()
+    }
+
     /// Requests on all servers and in all queues. Cost: a line of each lane.
     pub fn total_load(&self) -> u64 {
         self.core.total_load() + self.core.gates.waiting.get()

@@ -105,7 +105,9 @@ pub(super) fn rows() -> Vec<Keyword> {
     let mut rows: Vec<Keyword> = TABLE
         .iter()
         .map(|&(name, places, help)| {
-            let row = flag(name, places, help).default("off").built(toggle);
+            let usual =
+                if name == Toggle::TCP_SMART_ACCEPT.name() { "on in HTTP mode, else off" } else { "off" };
+            let row = flag(name, places, help).default(usual).built(toggle);
             // HAProxy has the two halves of this one to switch off.
             if name == Toggle::TCPKA.name() { row } else { row.negatable() }
         })

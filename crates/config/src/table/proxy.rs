@@ -252,7 +252,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "max-keep-alive-queue",
             DLB,
             [int("number", -1, MANY)],
-            "requests in a server's queue above which its connection is not kept",
+            "waiting requests from which on 'option prefer-last-server' lets a full server be; -1 for no bound",
         )
         .default("-1")
         .built(setting!(max_keep_alive_queue, int as i32)),

@@ -8,6 +8,7 @@ type Row = (&'static str, &'static str, &'static str);
 
 const DRIVER: &str = "the driver's own constant holds";
 const GLITCHES: &str = "glitches are not counted: a message that is no good HTTP/1 is refused at once";
+const COPIES: &str = "bytes go from one side to the other without being copied, whatever it says";
 const PAGE: &str = "the page of counters shows only, so far";
 
 /// Refused, and why.
@@ -15,6 +16,11 @@ const REFUSED: &[Row] = &[
     ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
     ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
     ("Process", "dns-accept-family", "'resolve-prefer' says which family a server's name is resolved to"),
+    (
+        "Process",
+        "pp2-never-send-local",
+        "headers of health checks say LOCAL, as the PROXY protocol asks; leave it out, or check without 'check-send-proxy'",
+    ),
     ("Process", "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides"),
     ("Statistics", "stats admin", PAGE),
     ("Statistics", "stats http-request", PAGE),
@@ -22,6 +28,20 @@ const REFUSED: &[Row] = &[
 
 /// Without effect, and why.
 const IDLE: &[Row] = &[
+    (
+        "Bind options",
+        "guid-prefix",
+        "nothing finds listeners by such a name, and no file of counters is read",
+    ),
+    ("Process", "localpeer", "only 'peers' sections use it, and those are refused"),
+    (
+        "Process",
+        "mworker-max-reloads",
+        "a new process takes over from the old one, which then serves to its end: there is no master to end it",
+    ),
+    ("Process", "tune.disable-fast-forward", "bytes are forwarded in one way only"),
+    ("Server options", "non-stick", "there are no stick tables"),
+    ("Server options", "shard", "only 'peers' sections use it, and those are refused"),
     (
         "Statistics",
         "stats show-modules",
@@ -46,6 +66,8 @@ const IDLE: &[Row] = &[
     ("Tuning", "tune.glitches.kill.cpu-usage", GLITCHES),
     ("Tuning", "tune.h1.be.glitches-threshold", GLITCHES),
     ("Tuning", "tune.h1.fe.glitches-threshold", GLITCHES),
+    ("Tuning", "tune.h1.zero-copy-fwd-recv", COPIES),
+    ("Tuning", "tune.h1.zero-copy-fwd-send", COPIES),
     ("Tuning", "tune.idletimer", "streams are not slowed down when they are idle"),
     ("Tuning", "tune.pattern.cache-size", "patterns are found by tables and trees that need no cache"),
     ("Tuning", "tune.rcvbuf.backend", "no datagrams are received of servers"),
@@ -57,7 +79,9 @@ const IDLE: &[Row] = &[
         "log lines are the only datagrams, and the usual buffer holds a lane's batch of them",
     ),
     ("Tuning", "tune.sndbuf.frontend", "no datagrams are sent to clients"),
+    ("Tuning", "tune.stick-counters", "there are no stick tables"),
     ("Tuning", "tune.takeover-other-tg-connections", "groups keep no idle connections from each other"),
+    ("Tuning", "tune.vars.check-max-size", "health checks have no variables"),
 ];
 
 /// What of a keyword is refused.

@@ -8,7 +8,7 @@ use crate::counts::ListenerStats;
 use crate::places::Places;
 use manylane_config::lex::Word;
 use manylane_config::table::BindOptions;
-use manylane_config::tree::{Bind, Global, Set, Settings};
+use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
 use manylane_net::{
     CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6,
 };
@@ -188,6 +188,8 @@ pub(super) fn listeners(
         interface: name(interface),
         mss: mss.and_then(|set| u16::try_from(set.value).ok()).filter(|&mss| mss > 0),
         fast_open: on(tfo).then_some(FAST_OPEN_QUEUE),
+        // Who speaks HTTP answers what comes, so it is what HAProxy does there unless the file says otherwise.
+        quick_ack: !settings.option_or(Toggle::TCP_SMART_ACCEPT, settings.mode() == Mode::Http),
         transparent: on(transparent),
         v6: match (on(v4v6), on(v6only)) {
             (_, true) => V6::Only,

@@ -453,7 +453,7 @@ const DONE: &[Toggle] = &[
     Toggle::SPLICE_REQUEST,
     Toggle::SPLICE_RESPONSE,
     Toggle::SRVTCPKA,
-    Toggle::TCP_SMART_ACCEPT, // the kernel's own delay of acknowledgements does it
+    Toggle::TCP_SMART_ACCEPT,
     Toggle::TCP_SMART_CONNECT,
     Toggle::TCPKA,
     Toggle::TRANSPARENT,
@@ -514,7 +514,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         log_format_sd: _,
         log_option: _,
         log_tag: _,
-        max_keep_alive_queue: _,
+        max_keep_alive_queue: _, // of HTTP, as the next
         max_session_srv_conns: _,
         maxconn: _,
         mode: _,

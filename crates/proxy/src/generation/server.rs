@@ -277,6 +277,7 @@ pub(super) fn server(
         interface: source.and_then(|source| source.interface.as_ref()).map(text),
         mss: None,
         fast_open: on(tfo),
+        late_ack: settings.option(Toggle::TCP_SMART_CONNECT),
         namespace: namespace.as_ref().filter(|_| !namespace_of_client).map(|set| text(&set.value)),
         common,
     };

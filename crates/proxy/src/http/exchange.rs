@@ -439,7 +439,8 @@ impl Session<'_> {
             .last
             .filter(|(number, _)| backend.http.prefer_last && *number == backend.number)
             .map(|(_, index)| index)
-            .filter(serves);
+            .filter(serves)
+            .filter(|index| backend.http.keep_queue.is_none_or(|most| backend.balancer.has_room(*index) || backend.balancer.waiting(*index) < most));
         let persistent = asking.ruled.or(by_cookie);
         Wanted {
             key: self.balanced_by(request, up, asking, backend),
@@ -609,6 +610,7 @@ impl Session<'_> {
                 Some(key) => local.keep(backend, index, key, idle),
                 None if packets != Packets::default() || readdressed => {} // the next request's may be others
                 None if backend.servers[index.get()].tells_of_requests() => {}
+                None if !self.frontend.http.keeps_own => {}
                 None => self.private = Some((backend.number, index, idle)),
             }
         }

@@ -219,6 +219,7 @@ async fn tries(
         let served = Served {
             client: client.source_for(server, wanted.head),
             packets: wanted.packets,
+            speaks_first: wanted.head.is_some() || server.header.is_some() || !client.received.is_empty(),
             namespace: namespace.as_deref(),
         };
         let to = client.destination_of(server);
