@@ -519,3 +519,37 @@ fn lanes_are_kept_to_the_processors_that_the_file_gives_them() {
     }
     assert_eq!(seen, 2);
 }
+
+/// Nothing that the process may start gets rights that the process has given up, unless the file wants that.
+#[test]
+fn the_process_gets_no_new_rights() {
+    for (line, expected) in [("", "1"), (" insecure-setuid-wanted\n", "0")] {
+        let (socket, _) = listener();
+        let config = format!("global\n{line}{}", &DEFAULTS["global\n".len()..]);
+        let program = Manylane::start_ready(&format!(
+            "{config}listen l\n bind {}\n server s {}\n",
+            fd(&socket),
+            echo()
+        ));
+        for task in std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap().flatten() {
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default(); // a thread may end meanwhile
+            let own = status.lines().find_map(|line| line.strip_prefix("NoNewPrivs:"));
+            assert!(own.is_none_or(|own| own.trim() == expected), "{line}{status}");
+        }
+    }
+}
+
+/// SIGQUIT asks how much memory there is in use, and the process goes on.
+#[test]
+fn the_pools_are_told_on_sigquit() {
+    let (socket, address) = listener();
+    let config = format!("{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+    let (program, mut said) = Manylane::start_heard(&config, &["-V"]);
+    while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+    program.signal(Signal::SIGQUIT);
+    while !said.next().unwrap().unwrap().starts_with("Total: ") {}
+    let mut stream = connect(address);
+    stream.write_all(b"hello").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut stream), "hello");
+}

@@ -183,6 +183,7 @@ pub struct Global {
     pub variables: Vec<Statement>,
     pub warn_blocked_after: Option<Set<Duration>>,
     pub zero_warning: Option<Set<bool>>,
+    pub insecure_setuid: Option<Set<bool>>,
 }
 
 /// What a proxy is.

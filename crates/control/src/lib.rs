@@ -20,3 +20,8 @@ pub use metrics::Metrics;
 pub use process::{Facts, Process, Reload};
 pub use reply::SLICE;
 pub use serve::{Control, MOST_CLIENTS, bind};
+
+/// What the pools hold, as `show pools` tells it.
+pub fn pools() -> String {
+    commands::lanes::pool_table("").unwrap_or_default()
+}

@@ -81,7 +81,10 @@ Usage : manylane [-f <file or folder>]... [option...]
 const REFUSED: &[(&str, &str)] = &[
     ("-W", "there is no master process yet; let the service manager watch over the process"),
     ("-Ws", "there is no master process yet; let the service manager watch over the process"),
-    ("-S", "there is no master process yet, and no run-time interface"),
+    (
+        "-S",
+        "there is no master process yet; 'stats socket' of the section 'global' is the run-time interface",
+    ),
     ("-x", "listening sockets are not taken from another process yet; ports are shared during a reload"),
     ("-N", "use 'maxconn' in 'defaults'"),
     ("-dL", "the program is one file"),

@@ -201,6 +201,9 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     drop(pidfile);
     system::renice("runtime", process.nice); // while it may: lanes inherit it
     identity.assume(process.chroot.as_deref())?;
+    if !process.insecure_setuid {
+        system::no_new_rights();
+    }
     if process.dumpable {
         system::dumpable();
     }

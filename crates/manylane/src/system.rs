@@ -68,6 +68,15 @@ pub(crate) fn renice(which: &str, nice: Option<i32>) {
     }
 }
 
+/// The process, and what it may ever start, gets no rights from now on that it has not: no program can give it those of another user.
+pub(crate) fn no_new_rights() {
+    if let Err(error) = nix::sys::prctl::set_no_new_privs() {
+        crate::say::warning(format_args!(
+            "[manylane.main()] the process could get new rights by programs that have them: {error}."
+        ));
+    }
+}
+
 /// `set-dumpable`: the process may leave a core file, of any size, although it changed its user.
 pub(crate) fn dumpable() {
     let raised = setrlimit(Resource::RLIMIT_CORE, RLIM_INFINITY, RLIM_INFINITY);

@@ -132,8 +132,12 @@ pub(super) fn rows() -> Vec<Keyword> {
         }),
         flag("insecure-fork-wanted", GLOBAL, "the process may start others while it runs")
             .idle("processes are started by the service manager or not at all"),
-        flag("insecure-setuid-wanted", GLOBAL, "programs may change their user")
-            .idle("no programs are started"),
+        flag(
+            "insecure-setuid-wanted",
+            GLOBAL,
+            "the process may get rights again that it gave up, by programs that have them",
+        )
+        .built(raise!(insecure_setuid)),
         args("limited-quic", GLOBAL, [] as [Arg; 0], "QUIC with a TLS library that hardly supports it")
             .refused("QUIC is not built yet"),
         args("localpeer", GLOBAL, [text("name")], "the name of this process among its peers")

@@ -44,18 +44,26 @@ pub(super) fn contention(call: &mut Call<'_, '_>) {
 }
 
 pub(super) fn pools(call: &mut Call<'_, '_>) {
+    match pool_table(call.word(0)) {
+        Some(table) => call.reply.put(&table),
+        None => call.error("'show pools' takes one of byname, bysize, byusage."),
+    }
+}
+
+/// What the pools hold, in that order: `byname` or nothing, `bysize`, `byusage`.
+pub(crate) fn pool_table(order: &str) -> Option<String> {
     let mut pools = manylane_pool::report(); // by name
-    match call.word(0) {
+    match order {
         "" | "byname" => {}
         "bysize" => pools.sort_by_key(|pool| Reverse(pool.size)),
         "byusage" => pools.sort_by_key(|pool| Reverse(pool.used * pool.size as u64)),
-        _ => return call.error("'show pools' takes one of byname, bysize, byusage."),
+        _ => return None,
     }
     let bytes = |pool: &PoolReport, objects: u64| objects * pool.size as u64;
-    call.reply.put("Dumping pools usage.\n");
+    let mut table = String::from("Dumping pools usage.\n");
     for pool in &pools {
         let _ = writeln!(
-            call.reply,
+            table,
             "  - Pool {} ({} bytes) : {} allocated ({} bytes), {} used (~{} by thread caches), {} failures, {} lanes",
             pool.name,
             pool.size,
@@ -69,13 +77,14 @@ pub(super) fn pools(call: &mut Call<'_, '_>) {
     }
     let sum = |of: fn(&PoolReport) -> u64| pools.iter().map(|pool| bytes(pool, of(pool))).sum::<u64>();
     let _ = writeln!(
-        call.reply,
+        table,
         "Total: {} pools, {} bytes allocated, {} used (~{} by thread caches).",
         pools.len(),
         sum(|pool| pool.allocated),
         sum(|pool| pool.used),
         sum(|pool| pool.cached),
     );
+    Some(table)
 }
 
 fn mode() -> &'static str {

@@ -5,7 +5,7 @@ mod errors;
 pub(crate) mod events;
 mod help;
 pub(crate) mod info;
-mod lanes;
+pub(crate) mod lanes;
 mod limits;
 mod patterns;
 mod resolvers;

@@ -22,6 +22,8 @@ pub struct Process {
     pub quiet: bool,
     /// `zero-warning`
     pub zero_warning: bool,
+    /// `insecure-setuid-wanted`
+    pub insecure_setuid: bool,
     /// `pidfile`
     pub pidfile: Option<PathBuf>,
     /// `chroot`
@@ -305,6 +307,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         variables: _, // read with the rules, which share their names
         warn_blocked_after,
         zero_warning,
+        insecure_setuid,
     } = global;
     let groups = groups(global, refuse);
     if let Some(Set { value: "libs", pos }) = set_dumpable {
@@ -325,6 +328,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         daemon: is_on(daemon),
         quiet: is_on(quiet),
         zero_warning: is_on(zero_warning),
+        insecure_setuid: is_on(insecure_setuid),
         pidfile: pidfile.as_ref().map(|set| path(&set.value)),
         chroot: chroot.as_ref().map(|set| path(&set.value)),
         user: owner(user, uid),
