@@ -8,6 +8,7 @@ mod limits;
 mod lines;
 mod message;
 mod parse;
+mod settle;
 mod write;
 
 pub use body::{BodyReader, From, Progress};
@@ -15,6 +16,7 @@ pub use error::{Error, Problem};
 pub use limits::Limits;
 pub use message::{Asked, Body, Connection};
 pub use parse::{Request, RequestParser, Response, ResponseParser};
+pub use settle::{Reader, settle_request, settle_response};
 pub use write::{
     BodyWriter, CONTINUE, NamePolicy, Persist, WriteError, frame_for, restrict_names, restrict_te, set_body,
     set_connection, write_head,

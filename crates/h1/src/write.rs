@@ -186,10 +186,10 @@ pub fn write_head(head: &mut Head, out: &mut Chain, case: Option<&CaseTable>) ->
 
 /// A number in decimal or hexadecimal digits, without an allocation.
 #[derive(Default)]
-struct Digits([u8; 20]);
+pub(crate) struct Digits([u8; 20]);
 
 impl Digits {
-    fn of(&mut self, number: u64) -> &[u8] {
+    pub(crate) fn of(&mut self, number: u64) -> &[u8] {
         self.write(number, 10)
     }
 

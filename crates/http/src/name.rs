@@ -212,6 +212,12 @@ impl Known {
         1 << self.0
     }
 
+    /// Whether a body's end depends on a field of this name.
+    #[inline]
+    pub(crate) fn frames(self) -> bool {
+        self == Self::CONTENT_LENGTH || self == Self::TRANSFER_ENCODING
+    }
+
     #[inline]
     pub(crate) fn number(self) -> u8 {
         self.0

@@ -72,6 +72,7 @@ impl Head {
         let at = self.replace_in_line(&[method], self.line.method_at.len)?;
         self.line.method_at = at;
         self.line.method = Method::of(method);
+        self.reframed = true;
         Ok(())
     }
 
@@ -179,6 +180,7 @@ impl Head {
         let at = self.replace_in_line(&[reason], self.line.rest.len)?;
         self.line.rest = at;
         self.line.status = status;
+        self.reframed = true;
         Ok(())
     }
 
@@ -276,6 +278,7 @@ impl Head {
             entry.flags |= REMOVED;
             self.size -= u32::from(entry.end - entry.name);
             self.edited = true;
+            self.reframed |= Known::numbered(entry.known).frames();
         }
     }
 
@@ -365,6 +368,7 @@ impl Head {
             return Err(EditError::Full);
         }
         let at = self.write(&[bytes, b": ", value, b"\r\n"], len)?;
+        self.reframed |= name.known().frames();
         let value_at = at + bytes.len() as u16 + 2;
         Ok(Entry {
             name: at,

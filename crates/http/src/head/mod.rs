@@ -85,6 +85,8 @@ pub struct Head {
     lines_end: u16,
     /// Something differs from the original.
     edited: bool,
+    /// What a body's framing depends on was not parsed.
+    reframed: bool,
     /// Rule 4, in bytes.
     size: u32,
     room: u32,
@@ -221,6 +223,7 @@ impl Head {
             lines: lines as u16,
             lines_end,
             edited: false,
+            reframed: false,
             size: size as u32,
             room: room.max(size) as u32,
         }
@@ -236,6 +239,7 @@ impl Head {
             lines: 0,
             lines_end: 0,
             edited: true,
+            reframed: true,
             size: 2,
             room: room as u32,
         })

@@ -53,6 +53,13 @@ impl Head {
         self.line.method
     }
 
+    /// Whether something was edited since it was parsed that says how its body is framed: a `Content-Length`, a `Transfer-Encoding`, the
+    /// method or the status.
+    #[inline]
+    pub fn is_reframed(&self) -> bool {
+        self.reframed
+    }
+
     /// The target as it stands in the message; empty in a response.
     #[inline]
     pub fn target(&self) -> &[u8] {

@@ -22,8 +22,8 @@ use edit::Told;
 use manylane_balance::{Index, Key, Priority};
 use manylane_buf::{Chain, Segment};
 use manylane_h1::{
-    Asked, Body, From, Persist, Request, Response, ResponseParser, frame_for, restrict_names, restrict_te,
-    set_body, set_connection,
+    Asked, Body, BodyReader, BodyWriter, From, Persist, Progress, Reader, Request, Response, ResponseParser, frame_for,
+    restrict_names, restrict_te, set_body, set_connection, settle_request, settle_response,
 };
 use manylane_http::{EditError, Method, Version};
 use manylane_io::READ_AT_ONCE;
@@ -645,6 +645,13 @@ impl Session<'_> {
         if let Some(name) = backend.http.send_name.as_ref().filter(|_| !hold.server().stands_in) {
             request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| memory())?;
         }
+        if request.head.is_reframed() {
+            let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| memory())? else {
+                let _ = up.read_ahead(received); // who sent all of it may go on; what is wrong with it ends the connection anyway
+                return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
+            };
+            up.reframe(framed).map_err(|_| memory())?;
+        }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
         request.head.emit(&mut out, spellings).map_err(|_| memory())?;
         // What was sent again is not counted twice.
@@ -656,7 +663,12 @@ impl Session<'_> {
             resent.set(out.len() as u64);
         }
         let on = &backend.http.retry_on;
-        let stale = reused.is_some() && asking.method.is_idempotent();
+        // What the server was asked is what its response goes by; a tunnel only where the client asked for one.
+        let method = match request.head.method_kind() {
+            Method::Connect => asking.method,
+            method => method,
+        };
+        let stale = reused.is_some() && method.is_idempotent();
         let bodyless = matches!(request.body, Body::None | Body::Length(0));
         let watch = Watch::new(self.patience(backend), local.here().now());
         let splicing = self.splicing(backend);
@@ -673,7 +685,7 @@ impl Session<'_> {
             Ends { io: &local.io, way: &watch.up, from: client, to: &connection, splice: splicing.up, kept: chances.kept };
         let mut going_up = Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
 
-        let asked = Asked { method: asking.method, upgrade: asking.upgrade };
+        let asked = Asked { method, upgrade: asking.upgrade };
         let limits = backend.http.response_limits;
         let mut response = None; // a large value, which is put where it stays
         let head = {
@@ -839,12 +851,15 @@ impl Session<'_> {
             crate::run::say(local, backend, Level::Alert, &line);
             return Err(Failed::Ruled(End::Denied, Answer::Usual(502)));
         }
-        let server_persists = said.persists(response_head.version())
+        let mut server_persists = said.persists(response_head.version())
             && !matches!(body, Body::UntilClose | Body::Tunnel)
             && asking.mode == CloseMode::KeepAlive
-            && !closes;
-        let wished = if asking.keep { Persist::KeepAlive } else { Persist::Close };
-        let (framed, persist) = frame_for(body, asking.version, wished);
+            && !closes
+            && request.head.method_kind() != Method::Connect;
+        // Who asked for a tunnel takes no length.
+        let tunnels = asking.method != Method::Connect || body == Body::Tunnel;
+        let wished = if asking.keep && tunnels { Persist::KeepAlive } else { Persist::Close };
+        let (framed, mut persist) = frame_for(body, asking.version, wished);
         let post = asking.method == Method::Post;
         let edited = set_connection(response_head, said, persist)
             .and_then(|()| edit::keep_alive(response_head, asking.version, persist))
@@ -866,10 +881,36 @@ impl Session<'_> {
             };
             self.afterwards(moment, rules, response_head)
         });
+        let reader = Reader { version: asking.version, method: asking.method };
+        let settled = edited.and_then(|()| {
+            let touched = response_head.is_reframed() || asking.method != method;
+            if touched { settle_response(response_head, framed, reader) } else { Ok(framed) }
+        });
         let mut back = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
-        if edited.and_then(|()| response_head.emit(&mut back, spellings)).is_err() {
-            return Err(memory());
+        let settled = settled.and_then(|framed| response_head.emit(&mut back, spellings).map(|()| framed));
+        let Ok(mut framed) = settled else { return Err(memory()) };
+        let mut body = body;
+        if framed != body {
+            match (body, framed) {
+                // A rule has made another answer of the one that agrees to the tunnel.
+                (Body::Tunnel, _) => return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))),
+                (Body::None | Body::Length(0), Body::Chunked) => {
+                    BodyWriter::new(framed).end(None, &mut back).map_err(|_| memory())?;
+                    framed = body;
+                }
+                (Body::None | Body::Length(0), _) => framed = body,
+                (_, Body::None) => {
+                    // What the server sends has no reader any more: it is read here if it is there, else the connection ends.
+                    let all = BodyReader::new(body, From::Server, limits).read(&mut from_server, &mut Chain::new());
+                    server_persists &= matches!(all, Ok(Progress::Done(_)));
+                    body = Body::None;
+                }
+                _ => {}
+            }
+        }
+        if response_head.status() < 200 && body != Body::Tunnel {
+            persist = Persist::Close; // rules have made it one that is followed by another, and there is none
         }
         // Rules may have changed it, and as long as nothing was sent it may become another answer.
         let shown = response_head.status();
@@ -1136,7 +1177,9 @@ async fn receive(
                 let mut head = response.head;
                 if version >= Version::HTTP_11 {
                     let mut out = Chain::new();
-                    head.emit(&mut out, None).map_err(|_| NoHead::Memory)?;
+                    set_body(&mut head, Body::None, Body::None)
+                        .and_then(|()| head.emit(&mut out, None))
+                        .map_err(|_| NoHead::Memory)?;
                     client.send(&mut out).await.map_err(|_| NoHead::Client)?;
                 }
             }

@@ -26,6 +26,8 @@ pub(super) enum Broken {
 pub(super) struct Pump {
     reader: BodyReader,
     writer: BodyWriter,
+    /// How it goes on.
+    framed: Body,
     /// Chunks go on as they came.
     kept: bool,
     drop_trailers: bool,
@@ -123,6 +125,7 @@ impl Pump {
         Self {
             reader: BodyReader::new(found, from, limits),
             writer: BodyWriter::new(framed),
+            framed,
             kept: found == Body::Chunked && framed == Body::Chunked,
             drop_trailers,
             done: matches!(found, Body::None | Body::Length(0)),
@@ -134,6 +137,24 @@ impl Pump {
     /// Trailers go no further.
     pub(super) fn drop_trailers(&mut self) {
         self.drop_trailers = true;
+    }
+
+    /// From here on it goes on as `framed`. Nothing was sent yet.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(super) fn reframe(&mut self, framed: Body) -> Result<(), Broken> {
+        if framed == self.framed {
+            return Ok(());
+        }
+        (self.framed, self.kept, self.writer) = (framed, false, BodyWriter::new(framed));
+        self.ahead.clear();
+        let mut data = self.data.share().map_err(|_| Broken::Memory)?;
+        self.writer.write(&mut data, &mut self.ahead).map_err(|_| Broken::Memory)?;
+        if self.done {
+            self.writer.end(None, &mut self.ahead).map_err(|_| Broken::Memory)?;
+        }
+        Ok(())
     }
 
     /// Takes what is there from `input`, to be looked at and to be sent later.

@@ -11,8 +11,8 @@ use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
-use manylane_h1::{Persist, Request, set_connection};
-use manylane_http::{EditError, Head, Known, Method, Version};
+use manylane_h1::{Body, BodyWriter, Persist, Reader, Request, set_body, set_connection, settle_response};
+use manylane_http::{EditError, Head, Known, Version};
 use manylane_sync::Arc;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -91,7 +91,8 @@ impl Session<'_> {
                 Ok(Verdict::Hint(mut head)) => {
                     let mut out = Chain::new();
                     let spoken = asking.version >= Version::HTTP_11;
-                    if spoken && (head.emit(&mut out, None).is_err() || self.client.connection.send(&mut out).await.is_err())
+                    let made = set_body(&mut head, Body::None, Body::None).and_then(|()| head.emit(&mut out, None));
+                    if spoken && (made.is_err() || self.client.connection.send(&mut out).await.is_err())
                     {
                         return Some(After::Close);
                     }
@@ -387,16 +388,20 @@ impl Session<'_> {
         if *status == 0 || head.status() != made {
             *status = head.status();
         }
-        let keep = asking.keep && bodyless && !matches!(*status, 400 | 408);
+        // No other answer follows one that a rule gave such a status.
+        let keep = asking.keep && bodyless && !matches!(*status, 400 | 408) && head.status() >= 200;
         let persist = if keep { Persist::KeepAlive } else { Persist::Close };
         let mut out = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| frontend.http.spells);
         set_connection(&mut head, said, persist)
             .and_then(|()| edit::keep_alive(&mut head, asking.version, persist))
-            .and_then(|()| head.emit(&mut out, spellings))
             .map_err(|_| NoAnswer)?;
-        if asking.method != Method::Head {
-            out.append_chain(&mut body).map_err(|_| NoAnswer)?;
+        let reader = Reader { version: asking.version, method: asking.method };
+        let framed = settle_response(&mut head, Body::Length(body.len() as u64), reader).map_err(|_| NoAnswer)?;
+        head.emit(&mut out, spellings).map_err(|_| NoAnswer)?;
+        if framed != Body::None {
+            let mut writer = BodyWriter::new(framed);
+            writer.write(&mut body, &mut out).and_then(|()| writer.end(None, &mut out)).map_err(|_| NoAnswer)?;
         }
         Ok((out, keep))
     }

@@ -10,8 +10,10 @@ use crate::rules::{Moment, challenge};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_expr::basic;
-use manylane_h1::{Body, BodyWriter, Connection as Said, Persist, Request, frame_for, set_body, set_connection};
-use manylane_http::{Head, Known, Method, Version};
+use manylane_h1::{
+    Body, BodyWriter, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
+};
+use manylane_http::{Head, Known, Version};
 use manylane_sync::Arc;
 
 impl Session<'_> {
@@ -57,11 +59,10 @@ impl Session<'_> {
         let Page { content_type, refresh, mut parts } = page;
         let persist = if asking.keep && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
-        let Ok(mut out) = self.page_head(asking, backend, (content_type, refresh), body, persist) else { return After::Close };
-        self.note(|record| record.status = Some(200));
+        let Ok((mut out, body)) = self.page_head(asking, backend, (content_type, refresh), body, persist) else { return After::Close };
         let mut counted = false;
         let mut writer = BodyWriter::new(body);
-        let mut more = asking.method != Method::Head;
+        let mut more = body != Body::None;
         while more {
             // Made before what there is is sent, since most pages have one part only.
             let Ok(making) = self.local.aside().run(move || {
@@ -111,7 +112,7 @@ impl Session<'_> {
         (content_type, refresh): (&str, Option<u64>),
         body: Body,
         persist: Persist,
-    ) -> Result<Chain, NoAnswer> {
+    ) -> Result<(Chain, Body), NoAnswer> {
         let mut head = Head::response(Version::HTTP_11, 200, None).map_err(|_| NoAnswer)?;
         head.add_field(Known::CACHE_CONTROL, b"no-cache")
             .and_then(|()| head.add_field(Known::CONTENT_TYPE, content_type.as_bytes()))
@@ -130,9 +131,12 @@ impl Session<'_> {
         let mut out = Chain::new();
         set_connection(&mut head, Said::default(), persist)
             .and_then(|()| edit::keep_alive(&mut head, asking.version, persist))
-            .and_then(|()| head.emit(&mut out, spellings))
             .map_err(|_| NoAnswer)?;
-        Ok(out)
+        let reader = Reader { version: asking.version, method: asking.method };
+        let body = settle_response(&mut head, body, reader).map_err(|_| NoAnswer)?;
+        head.emit(&mut out, spellings).map_err(|_| NoAnswer)?;
+        self.note(|record| record.status = Some(head.status()));
+        Ok((out, body))
     }
 
     /// Whether the client took it in its time.
