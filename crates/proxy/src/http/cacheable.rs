@@ -1,5 +1,5 @@
-//! `option checkcache`: whether a cache between the client and here may keep a response together with the cookie that it sets, and give
-//! both to others.
+//! Whether a cache between the client and here may keep a response together with the cookie that it sets, and give both to others:
+//! `option checkcache`, and `nocache` of `cookie`.
 
 use manylane_http::{Head, Known, List, Method};
 
@@ -8,28 +8,38 @@ const KEPT: [u16; 11] = [200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
 
 /// Whether a response to this method sets a cookie and may be kept with it.
 pub(super) fn gives_cookie_away(method: Method, response: &Head) -> bool {
-    if response.values(Known::SET_COOKIE).next().is_none() {
-        return false;
-    }
-    // Without these no cache keeps it for long enough to be worth it (RFC 9111, 3 and 4.2).
+    response.values(Known::SET_COOKIE).next().is_some() && lasts(response) && may_be_kept(method, response)
+}
+
+/// Without these no cache keeps it for long enough to be worth it (RFC 9111, 3 and 4.2).
+fn lasts(response: &Head) -> bool {
     let names: [&[u8]; 3] = [b"expires", b"etag", b"last-modified"];
-    let mut lasts = names.into_iter().any(|name| response.values(name).next().is_some());
+    let for_a_time = |word: &[u8]| {
+        (begins(word, "max-age=") || begins(word, "s-maxage=")) && !word.ends_with(b"age=0")
+    };
+    names.into_iter().any(|name| response.values(name).next().is_some())
+        || response.values(&b"cache-control"[..]).flat_map(List::new).any(for_a_time)
+}
+
+fn begins(word: &[u8], known: &str) -> bool {
+    word.get(..known.len()).is_some_and(|word| word.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Whether a response to this method may be kept, be it for a time that a cache guesses (RFC 9111, 4.2.2).
+pub(super) fn may_be_kept(method: Method, response: &Head) -> bool {
     let safe = matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace);
     let mut kept = safe && KEPT.contains(&response.status());
     for word in response.values(&b"cache-control"[..]).flat_map(List::new) {
         let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
-        let begins = |known: &str| word.len() >= known.len() && word[..known.len()].eq_ignore_ascii_case(known.as_bytes());
         if is("public") {
             kept = true;
         } else if ["private", "no-cache", "no-store", "max-age=0", "s-maxage=0"].into_iter().any(is)
-            || begins("no-cache=\"set-cookie")
+            || begins(word, "no-cache=\"set-cookie")
         {
             kept = false;
-        } else if begins("max-age=") || begins("s-maxage=") {
-            lasts = true;
         }
     }
-    kept && lasts && !response.values(&b"pragma"[..]).any(|value| value.eq_ignore_ascii_case(b"no-cache"))
+    kept && !response.values(&b"pragma"[..]).any(|value| value.eq_ignore_ascii_case(b"no-cache"))
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! What the proxy changes in heads on its own: addresses that it tells, cookies that keep clients at their servers.
 
+use super::cacheable::may_be_kept;
 use crate::generation::{AddressField, Backend, Cookie, Frontend, Server};
 use crate::session::Client;
 use manylane_balance::Index;
 use manylane_config::tree::CookieMode;
 use manylane_h1::Persist;
-use manylane_http::{EditError, Head, Known, List, Version};
+use manylane_http::{EditError, Head, Known, List, Method, Version};
 use std::fmt::Write;
 
 /// `option forwardfor` and `option originalto`. The backend's own count before the frontend's.
@@ -174,11 +175,8 @@ pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) ->
             }
             told.there = true;
             let named = match cookie.mode {
-                // In front of the server's own value.
-                Some(CookieMode::Prefix) => match value.iter().position(|&byte| byte == b'~') {
-                    Some(end) => &value[..end],
-                    None => continue,
-                },
+                // In front of the server's own value, if that is there.
+                Some(CookieMode::Prefix) => value.split(|&byte| byte == b'~').next().unwrap_or(value),
                 _ => match value.iter().position(|&byte| byte == b'|') {
                     Some(bar) => {
                         told.dated(&value[bar + 1..], cookie, now);
@@ -199,7 +197,8 @@ pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) ->
 /// Takes the proxy's part out of the cookies that the server sees.
 pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
     let prefix = cookie.mode == Some(CookieMode::Prefix);
-    if !prefix && !cookie.indirect {
+    let hidden = cookie.indirect && cookie.mode == Some(CookieMode::Insert);
+    if !prefix && !hidden {
         return Ok(());
     }
     let mut at = head.find(Known::COOKIE, None);
@@ -244,6 +243,8 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
 
 /// Has the client keep to its server, where it does not already. The letter for the log says what became of the server's cookie: `N`
 /// it set none and none was added, `P` it was passed on, `D` taken out, `I` added, `U` only its dates are new, `R` rewritten.
+///
+/// `right`: the client asked for this very server. One that has no cookie takes the client's away, so that it is not tied to what it had before.
 #[allow(clippy::too_many_arguments)] // what came, and what is known of it
 pub(super) fn keep(
     head: &mut Head,
@@ -251,30 +252,37 @@ pub(super) fn keep(
     server: &Server,
     told: Told,
     right: bool,
-    post: bool,
+    method: Method,
     ignored: bool,
     now: i64,
 ) -> Result<u8, EditError> {
     let by_server = head.values(Known::SET_COOKIE).any(|line| sets(line, &cookie.name));
-    let as_it_was = if by_server { b'P' } else { b'N' };
-    let Some(value) = server.cookie.as_ref().filter(|_| !ignored) else { return Ok(as_it_was) };
-    match cookie.mode {
-        None => Ok(as_it_was),
-        Some(CookieMode::Insert) => {
-            if by_server && cookie.preserve || cookie.postonly && !post {
-                return Ok(as_it_was);
-            }
-            if by_server {
-                head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &cookie.name));
-            }
-            let has_it = right;
-            if has_it && !by_server && !told.ages(cookie, now) {
-                return Ok(b'N');
-            }
-            let mut line = Bytes::new();
-            for part in [&*cookie.name, b"=", value] {
-                line.put(part);
-            }
+    let inserts = cookie.mode == Some(CookieMode::Insert) && !server.stands_in;
+    if ignored {
+        return Ok(b'N');
+    }
+    let mut done = if by_server { b'P' } else { b'N' };
+    if by_server && !cookie.preserve {
+        if inserts || right && cookie.indirect {
+            head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &cookie.name));
+            done = b'D';
+        } else if let (Some(value), Some(mode @ (CookieMode::Rewrite | CookieMode::Prefix))) = (&server.cookie, cookie.mode) {
+            rewrite(head, cookie, value, mode == CookieMode::Prefix)?;
+            done = b'R';
+        }
+    }
+    let preserved = by_server && cookie.preserve;
+    let wanted = !right || told.ages(cookie, now);
+    if !inserts || preserved || !wanted || cookie.postonly && method != Method::Post {
+        return Ok(done);
+    }
+    let mut line = Bytes::new();
+    line.put(&cookie.name);
+    line.put(b"=");
+    match &server.cookie {
+        None => line.put(b"; Expires=Thu, 01-Jan-1970 00:00:01 GMT"),
+        Some(value) => {
+            line.put(value);
             if cookie.most_idle.or(cookie.most_life).is_some() {
                 line.put(b"|");
                 line.put(&date(now));
@@ -283,41 +291,39 @@ pub(super) fn keep(
                 line.put(b"|");
                 line.put(&date(if told.first > 0 { told.first } else { now }));
             }
-            line.put(&cookie.attributes);
-            head.add_field(Known::SET_COOKIE, line.as_slice())?;
-            uncached(head, cookie)?;
-            Ok(if has_it && !by_server { b'U' } else { b'I' })
-        }
-        Some(mode @ (CookieMode::Rewrite | CookieMode::Prefix)) => {
-            let mut at = head.find(Known::SET_COOKIE, None);
-            while let Some(id) = at {
-                at = head.find(Known::SET_COOKIE, Some(id));
-                let Some(field) = head.field(id).filter(|field| sets(field.value, &cookie.name)) else { continue };
-                let line = field.value;
-                let equals = line.iter().position(|&byte| byte == b'=').unwrap_or(0);
-                let end = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
-                let own: &[u8] = if mode == CookieMode::Prefix { &line[equals + 1..end] } else { b"" };
-                let mark: &[u8] = if mode == CookieMode::Prefix { b"~" } else { b"" };
-                let mut new = Bytes::new();
-                for part in [&line[..=equals], value, mark, own, &line[end..]] {
-                    new.put(part);
-                }
-                head.replace_value(id, new.as_slice())?;
-                uncached(head, cookie)?;
-            }
-            Ok(if by_server { b'R' } else { b'N' })
         }
     }
+    line.put(&cookie.attributes);
+    head.add_field(Known::SET_COOKIE, line.as_slice())?;
+    if cookie.nocache && may_be_kept(method, head) {
+        head.add_field(Known::CACHE_CONTROL, b"private")?;
+    }
+    Ok(if right && server.cookie.is_some() { b'U' } else { b'I' })
+}
+
+/// Puts the server's name in place of what the server's own cookies of that name say, or in front of it.
+fn rewrite(head: &mut Head, cookie: &Cookie, name: &[u8], prefix: bool) -> Result<(), EditError> {
+    let mut at = head.find(Known::SET_COOKIE, None);
+    while let Some(id) = at {
+        at = head.find(Known::SET_COOKIE, Some(id));
+        let Some(field) = head.field(id).filter(|field| sets(field.value, &cookie.name)) else { continue };
+        let line = field.value;
+        let equals = line.iter().position(|&byte| byte == b'=').unwrap_or(0);
+        let end = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
+        let (mark, own): (&[u8], &[u8]) = if prefix { (b"~", &line[equals + 1..end]) } else { (b"", b"") };
+        let mut new = Bytes::new();
+        for part in [&line[..=equals], name, mark, own, &line[end..]] {
+            new.put(part);
+        }
+        head.replace_value(id, new.as_slice())?;
+    }
+    Ok(())
 }
 
 /// Whether a `Set-Cookie` sets the cookie of this name.
 fn sets(line: &[u8], name: &[u8]) -> bool {
     let pair = line.split(|&byte| byte == b';').next().unwrap_or(line);
     pair.iter().position(|&byte| byte == b'=').is_some_and(|equals| pair[..equals].trim_ascii() == name)
-}
-
-fn uncached(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
-    if cookie.nocache { head.add_field(Known::CACHE_CONTROL, b"private") } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -860,13 +860,12 @@ impl Session<'_> {
         let tunnels = asking.method != Method::Connect || body == Body::Tunnel;
         let wished = if asking.keep && tunnels { Persist::KeepAlive } else { Persist::Close };
         let (framed, mut persist) = frame_for(body, asking.version, wished);
-        let post = asking.method == Method::Post;
         let edited = set_connection(response_head, said, persist)
             .and_then(|()| edit::keep_alive(response_head, asking.version, persist))
             .and_then(|()| set_body(response_head, body, framed))
             .and_then(|()| match &backend.http.cookie {
                 Some(cookie) => {
-                    let set = edit::keep(response_head, cookie, hold.server(), asking.told, asking.right, post, asking.ignored, now().seconds)?;
+                    let set = edit::keep(response_head, cookie, hold.server(), asking.told, asking.right, asking.method, asking.ignored, now().seconds)?;
                     self.note(|record| record.cookies[1] = set);
                     Ok(())
                 }

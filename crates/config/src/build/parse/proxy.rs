@@ -349,6 +349,8 @@ pub(crate) fn cookie(b: &mut Builder<'_>, line: &Line<'_>) {
     }
     if cookie.mode == Some(CookieMode::Rewrite) && (cookie.indirect || cookie.preserve) {
         b.found.alert(line.pos(), "'cookie' : 'rewrite' cannot stand with 'indirect' or 'preserve'");
+    } else if cookie.preserve && !cookie.indirect && cookie.mode != Some(CookieMode::Insert) {
+        b.found.alert(line.pos(), "'cookie' : 'preserve' needs 'insert' or 'indirect'");
     }
     let cookie = line.set(cookie);
     b.settings().cookie = Some(cookie);
