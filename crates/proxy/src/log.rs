@@ -4,7 +4,7 @@ use crate::generation::{Backend, FrontendLog, Server};
 use crate::rules::{Facts, LogLevel, Moment};
 use crate::server::{NotReached, Pains};
 use crate::session;
-use crate::termination::{Cause, Termination};
+use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_config::tree::Mode;
 use manylane_expr::{Format, LogFacts, Timestamp, Writer};
@@ -44,6 +44,8 @@ pub(crate) struct Record {
     /// The number of the backend, and the server that was reached, or tried last.
     pub(crate) backend: Option<usize>,
     pub(crate) server: Option<Index>,
+    /// What served it in place of a server.
+    pub(crate) page: Option<&'static [u8]>,
 }
 
 /// Writes the line of a connection that did not get as far as to have a stream.
@@ -123,26 +125,40 @@ impl Record {
             down: 0,
             backend: None,
             server: None,
+            page: None,
         }
     }
 
     /// What it took to get to the server.
     pub(crate) fn pains(&mut self, pains: Pains) {
-        self.queued = Some(pains.queued);
+        self.queued = Some(self.waited(&pains));
         self.connected = Some(pains.connected);
         self.tried(pains);
     }
 
     /// What it took to try in vain.
     pub(crate) fn not_reached(&mut self, failed: &NotReached) {
-        let NotReached { ended: _, server, pains } = failed;
-        self.queued = server.map(|_| pains.queued);
+        let NotReached { ended, server, pains } = failed;
+        self.queued = (server.is_some() || ended.phase == Phase::Queue).then(|| self.waited(pains));
         self.connected = None;
         self.tried(*pains);
     }
 
+    /// The time in queues. As in HAProxy's lines, what rules waited for before belongs to it, and earlier tries of the request.
+    fn waited(&self, pains: &Pains) -> Duration {
+        let before = pains.since.since(self.begun).saturating_sub(self.request.unwrap_or_default());
+        before + pains.queued
+    }
+
+    /// It is a page of the program itself that is served, by this name in place of a server's.
+    pub(crate) fn serves(&mut self, page: &'static [u8]) {
+        self.page = Some(page);
+        self.queued = Some(Duration::ZERO);
+        self.connected = Some(Duration::ZERO);
+    }
+
     fn tried(&mut self, pains: Pains) {
-        let Pains { queued: _, connected: _, retries, redispatched, server_queue, backend_queue } = pains;
+        let Pains { since: _, queued: _, connected: _, retries, redispatched, server_queue, backend_queue } = pains;
         self.retries = retries;
         self.redispatched = redispatched;
         self.server_queue += server_queue;
@@ -220,6 +236,7 @@ impl Record {
             backend_queue: number(self.backend_queue),
             request_cookie: request.get(slots.request.len()),
             response_cookie: answer.get(slots.response.len()),
+            no_server: self.page.unwrap_or(known.no_server),
             ..known
         };
         work(&log_facts)

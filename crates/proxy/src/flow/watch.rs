@@ -67,6 +67,8 @@ pub(crate) enum Waits {
 pub(crate) struct Way {
     pub(crate) sender: Side,
     waits: Cell<Waits>,
+    /// Its sender owes nothing before it is [called](Self::called).
+    excused: Cell<bool>,
     /// When this way last got on with its sender, and with its receiver.
     sent: Cell<Time>,
     taken: Cell<Time>,
@@ -81,6 +83,7 @@ impl Way {
         Self {
             sender,
             waits: Cell::new(Waits::Sender),
+            excused: Cell::new(false),
             sent: Cell::new(now),
             taken: Cell::new(now),
             ended: Cell::new(false),
@@ -104,6 +107,18 @@ impl Way {
         }
         if matches!(waits, Waits::Receiver | Waits::Both) {
             self.taken.set(now);
+        }
+    }
+
+    /// Whether its sender waits for a word of the other side before it sends: `Expect: 100-continue`.
+    pub(crate) fn excuse(&self, excused: bool) {
+        self.excused.set(excused);
+    }
+
+    /// Its sender was asked to send, or did so unasked.
+    pub(crate) fn called(&self, now: Time) {
+        if self.excused.replace(false) {
+            self.sent.set(now);
         }
     }
 
@@ -182,7 +197,7 @@ impl Way {
         match self.waits.get() {
             Waits::Nobody => false,
             Waits::Both => true,
-            Waits::Sender => self.sender == side,
+            Waits::Sender => self.sender == side && !self.excused.get(),
             Waits::Receiver => self.sender != side,
         }
     }

@@ -40,9 +40,14 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
         // Rules for contents capture, too.
         Looks::Connection if name == "capture.req.hdr" || name == "capture.res.hdr" => None,
         Looks::Connection if name.starts_with("capture.") => Some("there is no request in TCP mode"),
+        Looks::Alias if OF_HTTP.contains(&name) => Some("it is reserved for HTTP mode"),
         _ => anywhere(name, looks),
     }
 }
+
+/// Aliases that HAProxy has in HTTP mode only.
+const OF_HTTP: &[&str] =
+    &["CC", "CS", "HM", "HP", "HPO", "HQ", "HU", "HV", "Ta", "Ti", "Tq", "TR", "Tr", "r", "tr", "trg", "trl"];
 
 /// What [`Facts`](crate::rules::Facts) leaves open.
 fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {

@@ -44,8 +44,10 @@ impl Session<'_> {
                 }
                 Broken::Sender | Broken::Receiver | Broken::Memory => NoBody::Left,
             })?;
+            self.unsent.set(self.came + up.data().len() as u64);
             let enough = if least == 0 { room } else { least.min(room) };
             if up.is_done() || up.data().len() >= enough {
+                self.note(|record| record.request = Some(record.age(here.now())));
                 return Ok(());
             }
             if !asked {

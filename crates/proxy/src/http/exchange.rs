@@ -9,7 +9,7 @@ use super::cacheable::gives_cookie_away;
 use super::pump::{Broken, Ends, Kept, Pump, flush, send, send_last};
 use super::look::{Incoming, Look};
 use super::{Session, count_status, edit};
-use crate::flow::{Patience, Waits, Watch};
+use crate::flow::{Patience, Waits, Watch, Way};
 use crate::invalid::Found;
 use crate::generation::{Backend, CloseMode, ContentAction, Reuse, Rule, Server, Target};
 use crate::rules::{Lookups, Answer, Content, End, Moment, any_holds, content, key};
@@ -29,7 +29,7 @@ use manylane_http::{EditError, Method, Version};
 use manylane_io::READ_AT_ONCE;
 use manylane_logs::Level;
 use manylane_net::{Connection, Packets};
-use manylane_sched::Time;
+use manylane_sched::{Here, Time};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -272,6 +272,10 @@ impl Session<'_> {
 
     /// A request leaves a backend, where it has been since then.
     fn leave(&self, backend: &Backend, begun: Time) {
+        let unsent = self.unsent.get();
+        if unsent > 0 {
+            backend.counts.own().bytes_in.add(unsent);
+        }
         backend.counts.own().end(self.local.here().now().since(begun));
     }
 
@@ -404,7 +408,7 @@ impl Session<'_> {
                 }
                 Err(Failed::Client(phase)) => {
                     backend.counts.own().client_aborts.add(1);
-                    if phase == Phase::Headers
+                    if matches!(phase, Phase::Headers | Phase::Data)
                         && let Some(server) = self.last_server(backend)
                     {
                         server.counts.own().client_aborts.add(1);
@@ -654,6 +658,7 @@ impl Session<'_> {
         }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
         request.head.emit(&mut out, spellings).map_err(|_| memory())?;
+        self.unsent.set(0);
         // What was sent again is not counted twice.
         let resent = Cell::new(0);
         if chances.again {
@@ -671,6 +676,7 @@ impl Session<'_> {
         let stale = reused.is_some() && method.is_idempotent();
         let bodyless = matches!(request.body, Body::None | Body::Length(0));
         let watch = Watch::new(self.patience(backend), local.here().now());
+        watch.up.excuse(request.continue_expected && asking.version >= Version::HTTP_11);
         let splicing = self.splicing(backend);
         let begun = local.here().now();
         let mut from_server = Chain::new();
@@ -692,7 +698,7 @@ impl Session<'_> {
             let reading = pin!(async {
                 watch.down.waits(Waits::Sender, local.here().now());
                 let parser = ResponseParser::new(limits);
-                receive(&connection, &mut from_server, parser, asked, client, asking.version, &mut response).await
+                receive(&connection, &mut from_server, parser, asked, (client, &watch.up, local.here()), asking.version, &mut response).await
             });
             let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
             let stays = going_up.while_there(reading, client, watched, leaving);
@@ -744,10 +750,12 @@ impl Session<'_> {
                 return Err(Failed::Answer(400, Termination::new(Cause::ClientLeft, Phase::Headers)));
             }
             Ok(Err(Broken::Sender)) => {
-                return Err(Failed::Client(Phase::Headers));
+                return Err(Failed::Client(Phase::Data)); // amid its body
             }
+            // HAProxy holds the client's silence against the server, whose time alone it waits for; so a client could get servers marked as
+            // failing. The manual has it as here.
             Err(Cause::ClientSilent) => {
-                return Err(Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Data)));
+                return Err(Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Headers)));
             }
             Err(cause) if cause.is_order() => return Err(Failed::Answer(502, Termination::new(cause, Phase::Headers))),
             Err(cause) => {
@@ -1006,7 +1014,8 @@ impl Session<'_> {
                 if let Some(segment) = watched.received.take() {
                     received.push_back(segment).map_err(|_| memory())?;
                 }
-                self.tunnel(backend, (&connection, &hold), back, received, from_server, count).await;
+                let ended = self.tunnel(backend, (&connection, &hold), back, received, from_server, count).await;
+                self.tunnelled(backend, hold.server(), ended);
                 return Ok(Outcome::CLOSE);
             }
         };
@@ -1030,11 +1039,13 @@ impl Session<'_> {
         received: Chain,
         from_server: Chain,
         count: impl Fn(u64, u64),
-    ) {
+    ) -> Termination {
         let client = &self.client.connection;
+        let head = back.len() as u64;
         if client.send(&mut back).await.is_err() {
-            return;
+            return Termination::new(Cause::ClientLeft, Phase::Data);
         }
+        count(0, head);
         let tunnel = self.scopes.memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
         let usual = self.patience(backend);
         let patience = Patience {
@@ -1046,7 +1057,18 @@ impl Session<'_> {
             ..usual
         };
         let pair = Pair::new(&self.local.io, client, server, hold, patience);
-        pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count).await;
+        pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count).await
+    }
+
+    /// What is told of a tunnel that has ended.
+    fn tunnelled(&self, backend: &Backend, server: &Server, ended: Termination) {
+        self.note(|record| record.ended = ended);
+        let (b, s) = (backend.counts.own(), server.counts.own());
+        match ended.cause {
+            Cause::ClientLeft | Cause::ClientSilent => [&b.client_aborts, &s.client_aborts].into_iter().for_each(|aborts| aborts.add(1)),
+            Cause::ServerLeft | Cause::ServerSilent => [&b.server_aborts, &s.server_aborts].into_iter().for_each(|aborts| aborts.add(1)),
+            _ => {}
+        }
     }
 }
 
@@ -1166,7 +1188,7 @@ async fn receive(
     input: &mut Chain,
     mut parser: ResponseParser,
     asked: Asked,
-    client: &Connection,
+    (client, up, here): (&Connection, &Way, Here),
     version: Version,
     place: &mut Option<Response>,
 ) -> Result<(), NoHead> {
@@ -1174,6 +1196,9 @@ async fn receive(
         match parser.parse(input, asked) {
             Ok(Some(response)) if response.is_interim() => {
                 let mut head = response.head;
+                if head.status() == 100 {
+                    up.called(here.now()); // for the body
+                }
                 if version >= Version::HTTP_11 {
                     let mut out = Chain::new();
                     set_body(&mut head, Body::None, Body::None)

@@ -24,7 +24,7 @@ use manylane_balance::Index;
 use manylane_sched::Time;
 use request::{NoMore, Wait};
 pub(crate) use rest::{Rest, Woken};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// A client's session while there is a request.
@@ -49,6 +49,10 @@ struct Session<'a> {
     scopes: Box<Scopes>,
     /// What the log will say of the request at work; none where nothing is logged.
     record: RefCell<Option<Record>>,
+    /// Bytes of the request's head, as it came.
+    came: u64,
+    /// Bytes that came and are not counted yet, because no server was sent them.
+    unsent: Cell<u64>,
 }
 
 /// Serves what the client of a new session sent with the connection, if it did. None when the connection is over.
@@ -56,7 +60,7 @@ pub(crate) async fn begin(local: &Rc<Local>, frontend: &Frontend, listener: &Lis
     let timer = Timer::new(local.here());
     let since = local.here().now();
     let record = RefCell::new(None);
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, lingers: false, timer, since, scopes, record };
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, lingers: false, timer, since, scopes, record, came: 0, unsent: Cell::new(0) };
     session.forget();
     let goes_on = session.may_rest() || session.serve(None).await;
     session.rest(goes_on)
@@ -82,6 +86,7 @@ impl Session<'_> {
                     counts.requests.add(1);
                     let after = self.exchange(&mut request).await;
                     frontend.counts.own().streams_ended.add(1);
+                    self.count_unsent();
                     self.log();
                     self.requests += 1;
                     if after == After::Close {
@@ -164,6 +169,16 @@ impl Session<'_> {
         let backend = record.backend.map(|number| &self.local.generation.backends[number]);
         let server = backend.zip(record.server).map(|(backend, index)| &backend.servers[index.get()]);
         record.write(log, &self.facts(), backend, server, self.local.here().now());
+    }
+
+    /// Counts what came of a request that no server was sent.
+    fn count_unsent(&self) {
+        let unsent = self.unsent.take();
+        if unsent > 0 {
+            self.note(|record| record.up += unsent);
+            self.frontend.counts.own().bytes_in.add(unsent);
+            self.listener.counts.own().bytes_in.add(unsent);
+        }
     }
 
     /// Tells the counters of bytes from the client, and to it.

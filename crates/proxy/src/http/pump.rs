@@ -254,7 +254,7 @@ impl Pump {
             }
             way.waits(Waits::Sender, here.now());
             match from.recv_chain(input, way.room()).await {
-                Ok(true) => {}
+                Ok(true) => way.called(here.now()),
                 Ok(false) => self.end(out)?,
                 Err(_) => return Err(Broken::Sender),
             }

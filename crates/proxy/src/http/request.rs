@@ -52,6 +52,7 @@ impl Session<'_> {
         let (idle, whole) = patience(self.frontend, self.requests);
         let waited_from = self.since;
         let after = |since: Time, time: Option<Duration>| time.map_or(Time::MAX, |time| since + time);
+        let mut came = 0;
         let mut begun = woken.is_none() && !self.client.received.is_empty();
         let mut deadline = after(waited_from, if begun { whole } else { idle });
         if begun {
@@ -59,8 +60,13 @@ impl Session<'_> {
         }
         loop {
             if begun {
-                match parser.parse(&mut self.client.received) {
+                let there = self.client.received.len();
+                let parsed = parser.parse(&mut self.client.received);
+                came += (there - self.client.received.len()) as u64;
+                match parsed {
                     Ok(Some(request)) => {
+                        self.came = came;
+                        self.unsent.set(came);
                         self.note(|record| record.request = Some(record.age(here.now())));
                         return Ok(request);
                     }

@@ -13,7 +13,7 @@ use manylane_expr::Variables;
 use manylane_net::TransferError;
 use manylane_pool::{Pool, Pooled};
 use manylane_sched::Time;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -104,7 +104,7 @@ impl Rest {
             scopes.put_session(variables);
         }
         let (client, record) = (Client::wake(client), RefCell::new(None));
-        let mut session = Session { local, frontend, listener, client, requests, last, private, lingers: false, timer, since, scopes, record };
+        let mut session = Session { local, frontend, listener, client, requests, last, private, lingers: false, timer, since, scopes, record, came: 0, unsent: Cell::new(0) };
         let wait = session.woken(woken);
         (session, wait)
     }

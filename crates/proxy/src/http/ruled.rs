@@ -179,13 +179,14 @@ impl Session<'_> {
         self.give(asking, backend, answer, bodyless).await
     }
 
-    /// Holds the client for a time, unless it leaves.
+    /// Holds the client for a time, unless its connection fails. That it ends its own side does not let it out.
     async fn tarpit(&mut self, time: Duration) {
         let mut sleep = self.local.here().sleep(time);
+        let mut ended = false;
         loop {
             let more = {
                 let mut receiving = pin!(self.client.connection.recv());
-                let room = self.client.received.len() < HELD;
+                let room = !ended && self.client.received.len() < HELD;
                 poll_fn(|context| {
                     if Pin::new(&mut sleep).poll(context).is_ready() {
                         return Poll::Ready(None);
@@ -193,13 +194,18 @@ impl Session<'_> {
                     if !room {
                         return Poll::Pending;
                     }
-                    receiving.as_mut().poll(context).map(|outcome| outcome.ok().flatten())
+                    receiving.as_mut().poll(context).map(Result::ok)
                 })
                 .await
             };
-            match more.map(|segment| self.client.received.push_back(segment)) {
-                Some(Ok(())) => {}
-                Some(Err(_)) | None => return,
+            match more {
+                Some(Some(segment)) => {
+                    if self.client.received.push_back(segment).is_err() {
+                        return;
+                    }
+                }
+                Some(None) => ended = true,
+                None => return,
             }
         }
     }
@@ -330,7 +336,10 @@ impl Session<'_> {
                 _ => Err(503),
             };
             match page {
-                Ok(page) => return self.serve_page(asking, backend, page, bodyless).await,
+                Ok(page) => {
+                    self.note(|record| record.serves(b"<PROMEX>"));
+                    return self.serve_page(asking, backend, page, bodyless).await;
+                }
                 Err(status) => answer = Answer::Usual(status),
             }
         }

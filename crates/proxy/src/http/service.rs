@@ -15,6 +15,7 @@ use manylane_h1::{
 };
 use manylane_http::{Head, Known, Version};
 use manylane_sync::Arc;
+use std::time::Duration;
 
 impl Session<'_> {
     /// Serves the page of counters to who may see it.
@@ -27,7 +28,10 @@ impl Session<'_> {
         bodyless: bool,
     ) -> After {
         self.frontend.counts.own().intercepted.add(1);
-        self.note(|record| record.ended = Termination::new(Cause::Local, Phase::Request));
+        self.note(|record| {
+            record.ended = Termination::new(Cause::Local, Phase::Request);
+            record.serves(b"<STATS>");
+        });
         if !page.users.is_empty() && !self.may_see(page, &request.head) {
             return self.give(asking, backend, challenge(&page.realm, false), bodyless).await;
         }
@@ -60,6 +64,7 @@ impl Session<'_> {
         let persist = if asking.keep && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
         let Ok((mut out, body)) = self.page_head(asking, backend, (content_type, refresh), body, persist) else { return After::Close };
+        self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
         let mut writer = BodyWriter::new(body);
         let mut more = body != Body::None;

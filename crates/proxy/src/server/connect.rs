@@ -11,6 +11,7 @@ use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Algorithm, Index};
 use manylane_io::{SocketAddrAny, socket};
 use manylane_net::{Connection, Endpoint, Served, Step};
+use manylane_sched::Time;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -31,8 +32,10 @@ pub(crate) struct Attempt {
 }
 
 /// What it took to get to a server.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Pains {
+    /// When it began.
+    pub(crate) since: Time,
     /// Time in queues.
     pub(crate) queued: Duration,
     /// Time until it was connected.
@@ -45,6 +48,14 @@ pub(crate) struct Pains {
     pub(crate) server_queue: u64,
     /// The same of the backend's queue.
     pub(crate) backend_queue: u64,
+}
+
+impl Pains {
+    /// It begins.
+    fn new(since: Time) -> Self {
+        let (queued, connected) = (Duration::ZERO, Duration::ZERO);
+        Self { since, queued, connected, retries: 0, redispatched: false, server_queue: 0, backend_queue: 0 }
+    }
 }
 
 /// What the lane has for a request that goes to a server.
@@ -146,7 +157,7 @@ pub(crate) fn at_once(
         Shelved::This(Idle { connection, served }) => {
             backend.counts.own().reuses.add(1);
             hold.server().counts.own().reuses.add(1);
-            Ok(Attempt { connection, hold, reused: Some(served), pains: Pains::default() })
+            Ok(Attempt { connection, hold, reused: Some(served), pains: Pains::new(local.here().now()) })
         }
         Shelved::Nothing | Shelved::Elsewhere { .. } | Shelved::Redirect => Err(Some(hold)),
     }
@@ -166,7 +177,7 @@ pub(crate) async fn connect(
     hold: Option<Hold>,
     shelf: impl FnMut(&Hold, &Client) -> Shelved,
 ) -> Result<Attempt, NotReached> {
-    let (mut server, mut pains) = (None, Pains::default());
+    let (mut server, mut pains) = (None, Pains::new(local.here().now()));
     let outcome = tries(local, backend, client, wanted, tried, hold, shelf, &mut server, &mut pains).await;
     (pains.retries, pains.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
@@ -191,12 +202,14 @@ async fn tries(
     let counts = backend.counts.own();
     let retries_most = if backend.retries_connect { tried.most(backend) } else { 0 };
     let here = local.here();
-    let begun = here.now();
     let mut hold = match hold {
         Some(hold) => hold,
-        None => enter(local, backend, client, tried.wanted(wanted, backend), pains).await?,
+        None => {
+            let entering = enter(local, backend, client, tried.wanted(wanted, backend), pains).await;
+            pains.queued = here.now().since(pains.since);
+            entering?
+        }
     };
-    pains.queued = here.now().since(begun);
     let entered = here.now();
     loop {
         *last = Some(hold.index());

@@ -121,26 +121,25 @@ impl Hold {
             };
             let before = if queue.is_some() { &mut pains.server_queue } else { &mut pains.backend_queue };
             let entered = balancer.served_from_queue(queue);
-            let since = || balancer.served_from_queue(queue).saturating_sub(entered);
+            let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
+            let place = Waiting { before, passed };
             let waiting = balancer.wait(ticket);
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             let turn = match deadline {
                 None => waiting.await,
                 Some(deadline) => {
                     let left = deadline.since(now);
-                    here.timeout(left, waiting).await.map_err(|_| {
-                        *before += since();
-                        NoPlace::Time
-                    })?
+                    here.timeout(left, waiting).await.map_err(|_| NoPlace::Time)?
                 }
             };
             match turn {
                 Turn::Granted(index, served) => {
-                    *before += served;
+                    place.moves(served);
                     return Ok(Self::taken(local, backend, index));
                 }
                 Turn::Elsewhere | Turn::Waiting(_) => {
-                    *before += since();
+                    let passed = (place.passed)();
+                    place.moves(passed);
                     wanted.server = None;
                 }
             }
@@ -184,6 +183,28 @@ impl Hold {
 
     pub(crate) fn server(&self) -> &Server {
         &self.backend().servers[self.index.get()]
+    }
+}
+
+/// A stream that waits in a queue. Where it leaves without its turn, because its client goes or its time is over, it counts itself as its log line
+/// does when it is served.
+struct Waiting<'a, F: Fn() -> u64> {
+    /// Served from queues like this one while it waited.
+    before: &'a mut u64,
+    passed: F,
+}
+
+impl<F: Fn() -> u64> Waiting<'_, F> {
+    /// It goes on after so many.
+    fn moves(self, passed: u64) {
+        *self.before += passed;
+        std::mem::forget(self); // it has nothing but borrows
+    }
+}
+
+impl<F: Fn() -> u64> Drop for Waiting<'_, F> {
+    fn drop(&mut self) {
+        *self.before += (self.passed)() + 1;
     }
 }
 
