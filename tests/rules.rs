@@ -191,6 +191,11 @@ fn mistakes_in_rules_are_told_with_their_place() {
         (" http-request set-bc-mark", 2, "expects a number or an expression"),
         (" http-request set-bc-tos nosuch", 26, "nosuch"),
         (" tcp-request content do-log now", 29, "takes no arguments"),
+        (" http-request return status 204 content-type a string b", 48, "status 204 has no body"),
+        (" http-request deny status 403 string b", 31, "expects a 'content-type'"),
+        (" http-error status 403 lf-string b", 24, "expects a 'content-type'"),
+        (" http-request return content-type a string b file c", 46, "cannot stand beside 'string'"),
+        (" http-request return content-type a string \"\"", 37, "expects a value"),
         (
             " http-request set-bandwidth-limit x",
             15,

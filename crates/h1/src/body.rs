@@ -118,7 +118,7 @@ impl BodyReader {
         self.advance(input, out, false)
     }
 
-    /// As [`read`](Self::read), but a chunked body keeps its chunks: `out` gets them as they came, checked, up to the line of the last chunk,
+    /// As [`read`](Self::read), but a chunked body keeps its chunks: `out` gets them as they came but for extensions, checked, up to the line of the last chunk,
     /// which is left out as trailers are; [`BodyWriter::end`](crate::BodyWriter::end) writes those. Nothing is copied. For bodies that
     /// go on as chunks and are not looked at.
     ///
@@ -228,15 +228,55 @@ fn move_bytes(input: &mut Chain, n: usize, out: &mut Chain) -> Result<(), Refusa
 /// Bytes read, and bytes of data among them.
 type Read = (usize, u64);
 
-/// Reads one segment and passes the chunks on as they are, up to the last size's line that is complete and not the last chunk's.
+/// Reads one segment and passes the chunks on as they are but for extensions, which are for the next hop only, up to the last size's line that is
+/// complete and not the last chunk's.
 fn keep(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, Refusal> {
+    let before = *chunks;
     let mut data = 0;
     let (read, line) = chunks.read(front, |_, len| data += len as u64)?;
     let last = chunks.is_last();
     let keep = if chunks.rewind() || last { line } else { read };
+    if chunks.saw_extension() {
+        without_extensions(before, front, keep, out)?;
+        return Ok((if last { read } else { keep }, data));
+    }
     let kept = front.slice(0..keep).map_err(no_memory)?;
     out.push_back(kept).map_err(no_memory)?;
     Ok((if last { read } else { keep }, data))
+}
+
+/// Passes on the first `end` bytes of a segment, but for the extensions of its chunks. No size's line is cut there.
+#[cold]
+fn without_extensions(
+    mut chunks: Chunks,
+    front: &Segment,
+    end: usize,
+    out: &mut Chain,
+) -> Result<(), Refusal> {
+    let mut joiner = Joiner { front, out, joined: None, reserve: MAX_CLUSTER, failed: false };
+    // The line between two pieces of data, with the end of the first.
+    let line = |joiner: &mut Joiner<'_>, from: usize, to: usize| {
+        let starts = front[from..to].iter().position(|byte| matches!(byte, b';' | b' ' | b'\t'));
+        match starts {
+            None => joiner.add(from, to - from),
+            Some(starts) => {
+                joiner.add(from, starts);
+                joiner.add(to - 2, 2);
+            }
+        }
+    };
+    let mut at = 0;
+    let read = chunks.read(&front[..end], |start, len| {
+        line(&mut joiner, at, start);
+        joiner.add(start, len);
+        at = start + len;
+    });
+    line(&mut joiner, at, end);
+    joiner.flush();
+    if joiner.failed {
+        return Err((Problem::NoMemory, 0));
+    }
+    read.map(|_| ())
 }
 
 /// Reads one segment and passes its data on without the chunks: large pieces by reference, small ones copied together.
@@ -268,6 +308,9 @@ struct Joiner<'a> {
 impl Joiner<'_> {
     #[inline]
     fn add(&mut self, at: usize, len: usize) {
+        if len == 0 {
+            return;
+        }
         if len >= SMALL {
             self.pass(at, len);
             return;

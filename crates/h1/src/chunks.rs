@@ -34,13 +34,13 @@ enum State {
     Last,
 }
 
-/// Where in a chunked body the next byte is.
+/// Where in a chunked body the next byte is, and whether an extension was seen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunks(State);
+pub(crate) struct Chunks(State, bool);
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self(NEXT)
+        Self(NEXT, false)
     }
 }
 
@@ -171,8 +171,10 @@ impl Chunks {
                     None if digits == 0 => return Err((Problem::BadChunkSize, at)),
                     None => match byte {
                         b'\r' => State::SizeCr { size },
-                        b';' => State::Extension { size, len: 1, semicolon: false },
-                        b' ' | b'\t' => State::Extension { size, len: 1, semicolon: true },
+                        b';' | b' ' | b'\t' => {
+                            self.1 = true;
+                            State::Extension { size, len: 1, semicolon: byte != b';' }
+                        }
                         b'\n' => return Err((Problem::BareLf, at)),
                         _ => return Err((Problem::BadChunkSize, at)),
                     },
@@ -230,6 +232,11 @@ impl Chunks {
         if let State::Data(left) = self.0 {
             self.0 = if left == n { State::DataEnd } else { State::Data(left - n) };
         }
+    }
+
+    /// Whether an extension was seen since this was asked.
+    pub(crate) fn saw_extension(&mut self) -> bool {
+        std::mem::take(&mut self.1)
     }
 
     /// Whether the last chunk's line was read.

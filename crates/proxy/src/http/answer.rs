@@ -107,6 +107,7 @@ fn explanation(code: u16) -> &'static str {
         413 => "The request is too large.",
         414 => "The address is too long.",
         421 => "The request came to the wrong place.",
+        429 => "Too many requests have come in this time.",
         431 => "The request has too many or too long header fields.",
         500 => "Something went wrong inside.",
         501 => "The request asks for something that is not there.",

@@ -48,13 +48,26 @@ impl Reader<'_, '_, '_> {
         let mut reply = Reply { status, content_type: Box::default(), body: ReplyBody::None, fields: Vec::new() };
         // Files of whole messages are looked for by the status, which may stand behind them.
         let mut whole: Option<(&Word, &Word)> = None;
+        let mut payload: Option<&Word> = None;
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
+            let is_payload = matches!(
+                word.bytes(),
+                b"default-errorfiles" | b"errorfile" | b"errorfiles" | b"file" | b"lf-file" | b"string" | b"lf-string"
+            );
+            if let Some(before) = payload.filter(|_| is_payload) {
+                let message = format!("'{keyword}' : '{}' cannot stand beside '{}'", word.shown(), before.shown());
+                self.refuse.found.alert(word.pos(), message);
+                return None;
+            }
+            if is_payload {
+                payload = Some(word);
+            }
             if *word == *"default-errorfiles" {
                 reply.body = ReplyBody::Usual;
                 continue;
             }
-            let Some(value) = words.next() else {
+            let Some(value) = words.next().filter(|value| !value.bytes().is_empty()) else {
                 self.refuse.found.alert(word.pos(), format!("'{keyword}' : '{}' expects a value", word.shown()));
                 return None;
             };
@@ -82,7 +95,14 @@ impl Reader<'_, '_, '_> {
                         self.refuse.found.alert(word.pos(), "'hdr' expects a name and a format");
                         return None;
                     };
-                    reply.fields.push((value.bytes().into(), self.format(format, Use::Header, place)?));
+                    let format = self.format(format, Use::Header, place)?;
+                    let own = [&b"content-length"[..], b"content-type", b"transfer-encoding"];
+                    if own.iter().any(|own| value.bytes().eq_ignore_ascii_case(own)) {
+                        let message = format!("'hdr {}' makes no difference: the answer's body decides", value.shown());
+                        self.refuse.found.warning(value.pos(), message);
+                    } else {
+                        reply.fields.push((value.bytes().into(), format));
+                    }
                 }
                 _ => {
                     let message = format!(
@@ -101,6 +121,18 @@ impl Reader<'_, '_, '_> {
         }
         if matches!(&reply.body, ReplyBody::Bytes(bytes) if bytes.is_empty()) {
             reply.body = ReplyBody::None;
+        }
+        if let (ReplyBody::Bytes(_) | ReplyBody::Format(_), Some(word)) = (&reply.body, payload) {
+            if matches!(reply.status, 204 | 304) {
+                let message = format!("'{keyword}' : an answer with status {} has no body: take '{}' away", reply.status, word.shown());
+                self.refuse.found.alert(word.pos(), message);
+                return None;
+            }
+            if reply.content_type.is_empty() {
+                let message = format!("'{keyword}' : '{}' expects a 'content-type' beside it", word.shown());
+                self.refuse.found.alert(word.pos(), message);
+                return None;
+            }
         }
         Some(reply)
     }

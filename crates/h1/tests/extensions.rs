@@ -1,0 +1,34 @@
+//! Extensions of chunks are for the next hop only: they go no further.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+use manylane_buf::Chain;
+use manylane_h1::{Body, BodyReader, From, Limits, Progress};
+
+/// What becomes of a body whose bytes come in pieces of so many.
+fn passed_on(body: &[u8], step: usize) -> Vec<u8> {
+    let mut reader = BodyReader::new(Body::Chunked, From::Client, Limits::default());
+    let (mut input, mut out) = (Chain::new(), Chain::new());
+    for piece in body.chunks(step) {
+        let mut more = Chain::new();
+        more.append(piece).unwrap();
+        input.append_chain(&mut more).unwrap();
+        if let Progress::Done(_) = reader.read_chunks(&mut input, &mut out).unwrap() {
+            return out.segments().flat_map(|segment| segment.as_slice().to_vec()).collect();
+        }
+    }
+    panic!("the body did not end");
+}
+
+#[test]
+fn chunks_go_on_without_their_extensions() {
+    let long = "x".repeat(3000);
+    let with = format!(
+        "3;a=b\r\nabc\r\n2 ; c\r\nd;\r\n1\r\ne\r\nbb8;f=\"g\"\r\n{long}\r\n1;h\r\n;\r\n0;last\r\n\r\n"
+    );
+    let without = format!("3\r\nabc\r\n2\r\nd;\r\n1\r\ne\r\nbb8\r\n{long}\r\n1\r\n;\r\n");
+    for step in 1..with.len() {
+        let out = passed_on(with.as_bytes(), step);
+        assert_eq!(String::from_utf8(out).unwrap(), without, "in pieces of {step}");
+    }
+}
