@@ -123,9 +123,18 @@ impl Servers {
         self.by_rank[rank]
     }
 
-    /// Servers that take new requests, backups included.
-    pub fn usable(&self) -> usize {
-        self.list.iter().filter(|server| server.state.is_usable()).count()
+    /// Active servers that take new requests, or backups that would.
+    pub fn usable(&self, backups: bool) -> usize {
+        self.list.iter().filter(|server| server.spec.backup == backups && server.state.is_usable()).count()
+    }
+
+    /// Servers that new requests go to: the active ones, or backups where there are none, all or the first (`option allbackups`).
+    pub fn serving(&self, all_backups: bool) -> impl Iterator<Item = Index> {
+        let backups = self.usable(false) == 0;
+        let most = if backups && !all_backups { 1 } else { usize::MAX };
+        let of =
+            self.iter().filter(move |(_, server)| server.spec.backup == backups && server.state.is_usable());
+        of.map(|(index, _)| index).take(most)
     }
 
     /// The sum of the weights that are in effect, in units of configured weight, of active servers, or of backups.

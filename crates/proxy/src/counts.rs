@@ -5,7 +5,7 @@
 
 use crate::pace::{Counted, Paced};
 use crate::server::Pains;
-use manylane_stats::counters;
+use manylane_stats::{Tally, counters};
 use std::time::Duration;
 
 counters! {
@@ -240,6 +240,10 @@ impl Paced for FrontendCounts {
     const RATES: [&'static str; 2] = ["connections", "requests"];
     const LEVEL: (&'static str, &'static str) = ("sessions", "sessions_ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];
+
+    fn rated(&self, which: usize) -> &Tally {
+        if which == 0 { &self.connections } else { &self.requests }
+    }
 }
 
 /// Means of times: sums, and of how many.
@@ -254,18 +258,30 @@ impl Paced for ListenerCounts {
     const RATES: [&'static str; 2] = ["connections", "connections"];
     const LEVEL: (&'static str, &'static str) = ("connections", "connections_ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];
+
+    fn rated(&self, _: usize) -> &Tally {
+        &self.connections
+    }
 }
 
 impl Paced for BackendCounts {
     const RATES: [&'static str; 2] = ["streams", "requests"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
     const MEANS: &'static [(&'static str, &'static str)] = TIMES;
+
+    fn rated(&self, which: usize) -> &Tally {
+        if which == 0 { &self.streams } else { &self.requests }
+    }
 }
 
 impl Paced for ServerCounts {
     const RATES: [&'static str; 2] = ["streams", "streams"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
     const MEANS: &'static [(&'static str, &'static str)] = TIMES;
+
+    fn rated(&self, _: usize) -> &Tally {
+        &self.streams
+    }
 }
 
 /// What a frontend counts, with its pace.

@@ -1,11 +1,17 @@
 //! How fast counters grow: events in the last second, the most that there were in one, and means of times. A task of the first lane looks at the
 //! counters once a second ([`crate::run`]); those who count do nothing for it.
+//!
+//! # Rates
+//! A rate is that of a second which ends now, as HAProxy has it: what was counted since the last look, and of what was counted between the two looks
+//! before it as large a part as that second still has. So a burst shows at once, also to the lane whose own events it is made of, and nobody shares a line that is
+//! written more than once a second. Cost, for who asks: a line of each lane, and that of the last look.
 
 use manylane_sched::Time;
-use manylane_stats::{CounterGroup, Counters};
-use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_stats::{CounterGroup, Counters, Tally};
+use manylane_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use manylane_sync::{LockClass, Mutex};
 use std::ops::Deref;
+use std::time::Duration;
 
 static PACE: LockClass = LockClass::new("pace", LockClass::LEAF);
 
@@ -16,10 +22,26 @@ pub const MEAN_OF: u64 = 1024;
 pub trait Paced: Counters {
     /// Those whose growth in a second is told.
     const RATES: [&'static str; 2];
+    /// The counter of one of them.
+    fn rated(&self, which: usize) -> &Tally;
     /// What there is now: what began, and what ended.
     const LEVEL: (&'static str, &'static str);
     /// Means: a sum, and of how many.
     const MEANS: &'static [(&'static str, &'static str)];
+}
+
+/// The second that rates are of.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a look leaves for those who ask for a rate before the next one.
+#[derive(Debug, Default)]
+struct Beat {
+    /// When it was, in nanoseconds of [`Time`].
+    at: AtomicU64,
+    /// What the counters had then.
+    had: [AtomicU64; 2],
+    /// How much of that was of the second before.
+    grown: [AtomicU64; 2],
 }
 
 /// What is told of a pace.
@@ -54,8 +76,10 @@ struct Looks {
 pub struct Counted<C> {
     counts: CounterGroup<C>,
     looks: Mutex<Looks>,
-    /// The rates of the last look, for rules: stored by who looks, once a second.
-    rates: [AtomicU64; 2],
+    /// The last look, and the one before it. Each is written when nobody has read it for a second.
+    beats: [Beat; 2],
+    /// Which of them is the last.
+    last: AtomicUsize,
 }
 
 impl<C: Paced> Default for Counted<C> {
@@ -63,7 +87,7 @@ impl<C: Paced> Default for Counted<C> {
         let none = || vec![0; C::NAMES.len()];
         let figures = Figures { means: vec![0.0; C::MEANS.len()], ..Figures::default() };
         let looks = Looks { was: none(), sums: none(), figures, ..Looks::default() };
-        Self { counts: CounterGroup::new(), looks: Mutex::new(&PACE, looks), rates: Default::default() }
+        Self { counts: CounterGroup::new(), looks: Mutex::new(&PACE, looks), beats: Default::default(), last: AtomicUsize::new(0) }
     }
 }
 
@@ -80,14 +104,59 @@ fn place<C: Counters>(name: &str) -> usize {
 }
 
 impl<C: Paced> Counted<C> {
-    /// What the last look found.
-    pub fn figures(&self) -> Figures {
-        self.looks.lock().figures.clone()
+    /// What the last look found, and the rates of now.
+    pub fn figures(&self, now: Time) -> Figures {
+        let mut figures = self.looks.lock().figures.clone();
+        for which in 0..C::RATES.len() {
+            figures.rates[which] = self.rate(which, now);
+            figures.most[which] = figures.most[which].max(self.since_beat(which, now).1);
+        }
+        figures
     }
 
-    /// One of [`Paced::RATES`], as the last look found it.
-    pub fn rate(&self, which: usize) -> u64 {
-        self.rates[which].load(Ordering::Relaxed)
+    /// One of [`Paced::RATES`]: events in the second that ends now.
+    pub fn rate(&self, which: usize, now: Time) -> u64 {
+        let (elapsed, current, grown) = self.since_beat(which, now);
+        if current == 0 && grown <= 1 && elapsed < SECOND {
+            return grown; // as in HAProxy: else one event in a second would be none at once
+        }
+        let left = SECOND.saturating_sub(elapsed).as_nanos() as u64;
+        current + (u128::from(grown) * u128::from(left) / SECOND.as_nanos()) as u64
+    }
+
+    /// The time since the last look, the events in it, or in a second of it, and those of the second before.
+    fn since_beat(&self, which: usize, now: Time) -> (Duration, u64, u64) {
+        let beat = &self.beats[self.last.load(Ordering::Acquire)];
+        let sum = self.counts.read_cheap_one(|counts| counts.rated(which));
+        let current = sum.wrapping_sub(beat.had[which].load(Ordering::Relaxed));
+        let grown = beat.grown[which].load(Ordering::Relaxed);
+        let at = beat.at.load(Ordering::Relaxed);
+        if at == 0 {
+            return (Duration::ZERO, current, 0); // nobody has looked yet
+        }
+        let elapsed = now.since(Time::from_nanos(at));
+        // The look is late.
+        let current = if elapsed > SECOND { (current as f64 / elapsed.as_secs_f64()).ceil() as u64 } else { current };
+        (elapsed, current, grown)
+    }
+
+    /// Rates are counted from here on.
+    fn beat(&self, sums: [u64; 2], now: Time) {
+        let last = self.last.load(Ordering::Relaxed);
+        let (before, next) = (&self.beats[last], &self.beats[1 - last]);
+        let at = before.at.load(Ordering::Relaxed);
+        let passed = now.since(Time::from_nanos(at));
+        if at != 0 && passed < SECOND / 2 {
+            return; // a second generation with the same counters looks, too
+        }
+        let seconds = if at == 0 { 1.0 } else { passed.as_secs_f64().max(1.0) };
+        for (which, sum) in sums.into_iter().enumerate() {
+            let grown = sum.wrapping_sub(before.had[which].load(Ordering::Relaxed));
+            next.had[which].store(sum, Ordering::Relaxed);
+            next.grown[which].store((grown as f64 / seconds).round() as u64, Ordering::Relaxed);
+        }
+        next.at.store(now.as_nanos(), Ordering::Relaxed);
+        self.last.store(1 - last, Ordering::Release);
     }
 
     /// What was counted since the counters were cleared, in order of their names; `sums` is what [`CounterGroup::read_cheap`] says.
@@ -125,9 +194,7 @@ impl<C: Paced> Counted<C> {
             *rate = (grown(name) as f64 / seconds).round() as u64;
             *most = (*most).max(*rate);
         }
-        for (rate, own) in figures.rates.iter().zip(&self.rates) {
-            own.store(*rate, Ordering::Relaxed);
-        }
+        self.beat(C::RATES.map(|name| sums[place::<C>(name)]), now);
         if grown(C::RATES[0]) > 0 {
             figures.last = Some(now);
         }
@@ -149,7 +216,6 @@ impl<C: Paced> Counted<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     manylane_stats::counters! {
         struct Few { begun, ended, ms }
@@ -159,6 +225,10 @@ mod tests {
         const RATES: [&'static str; 2] = ["begun", "ended"];
         const LEVEL: (&'static str, &'static str) = ("begun", "ended");
         const MEANS: &'static [(&'static str, &'static str)] = &[("ms", "ended")];
+
+        fn rated(&self, which: usize) -> &Tally {
+            [&self.begun, &self.ended][which]
+        }
     }
 
     #[test]
@@ -169,23 +239,53 @@ mod tests {
         counted.own().ended.add(4);
         counted.own().ms.add(40);
         counted.look(at(10));
-        let first = counted.figures();
+        let first = counted.figures(at(10));
         assert_eq!((first.rates, first.most, first.usual), ([10, 4], [10, 4], 6));
         assert_eq!((first.means, first.last), (vec![10.0], Some(at(10))));
         counted.look(at(12));
-        let second = counted.figures();
+        let second = counted.figures(at(12));
         assert_eq!((second.rates, second.most, second.last), ([0, 0], [10, 4], Some(at(10))));
         counted.own().begun.add(4);
         counted.own().ended.add(12);
         counted.own().ms.add(12 * 26);
         counted.look(at(14));
-        let third = counted.figures();
+        let third = counted.figures(at(14));
         assert_eq!((third.rates, third.most, third.usual), ([2, 6], [10, 6], 3));
         assert_eq!(third.means, [22.0], "4 of 10 and 12 of 26");
         counted.forget_most();
-        assert_eq!(counted.figures().most, [2, 6]);
+        assert_eq!(counted.figures(at(14)).most, [2, 6]);
         counted.own().ended.add(2048);
         counted.look(at(15));
-        assert_eq!(counted.figures().means, [0.0], "older ones do not count any more");
+        assert_eq!(counted.figures(at(15)).means, [0.0], "older ones do not count any more");
+    }
+
+    #[test]
+    fn a_rate_is_of_the_second_that_ends_now() {
+        let counted: Counted<Few> = Counted::default();
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let add = |events| counted.own().begun.add(events);
+        let rate = |millis| counted.rate(0, at(millis));
+        add(3);
+        assert_eq!(rate(9_900), 3, "before the first look");
+        counted.look(at(10_000));
+        assert_eq!([10_000, 10_500, 10_999].map(rate), [3, 1, 0]);
+        for more in 1..=20 {
+            add(1);
+            assert_eq!(rate(10_500), 1 + more, "a burst shows at once");
+        }
+        assert_eq!(counted.figures(at(10_500)).most, [20, 0], "in this second, which is not over");
+        assert_eq!((rate(11_000), rate(12_000)), (20, 10), "a look is late");
+        counted.look(at(11_000));
+        assert_eq!([11_000, 11_250, 12_000].map(rate), [20, 15, 0]);
+        counted.look(at(11_200)); // another generation's
+        add(8);
+        assert_eq!([11_250, 11_500].map(rate), [23, 18]);
+        counted.look(at(12_000));
+        counted.look(at(13_000));
+        add(1);
+        counted.look(at(14_000));
+        assert_eq!([14_000, 14_900].map(rate), [1, 1], "the only one does not vanish at once");
+        counted.look(at(15_000));
+        assert_eq!(rate(15_000), 0);
     }
 }

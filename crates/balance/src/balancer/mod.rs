@@ -138,6 +138,11 @@ impl<W: Waiter> Balancer<W> {
         self.core.lanes.iter().map(|(_, lane)| u64::from(lane.loads.get(index.get()))).sum()
     }
 
+    /// Servers that new requests go to now. For rules and reports.
+    pub fn serving(&self) -> impl Iterator<Item = Index> {
+        self.core.servers.serving(self.core.options.all_backups)
+    }
+
     /// Whether a server has room for one more request, and nobody who waits for it.
     #[inline]
     pub fn has_room(&self, index: Index) -> bool {

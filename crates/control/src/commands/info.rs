@@ -4,6 +4,7 @@ use super::Call;
 use super::values::{Field, Form, Value};
 use crate::process::Facts;
 use manylane_proxy::Generation;
+use manylane_sched::Time;
 use std::fmt::Write;
 
 macro_rules! fields {
@@ -77,7 +78,7 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str) -> Opt
         "Maxconn" => Number32(generation.places.most()),
         "Hard_maxconn" => Number32(generation.hard_maxconn),
         "ConnRate" | "SessRate" => {
-            Number32(frontends.iter().map(|frontend| frontend.counts.figures().rates[0]).sum())
+            Number32(frontends.iter().map(|frontend| frontend.counts.rate(0, Time::now())).sum())
         }
         "ConnRateLimit" => Number32(generation.connection_rate.most()),
         "SessRateLimit" => Number32(generation.session_rate.most()),

@@ -103,7 +103,7 @@ impl Sums {
             }
         }
         let since = counted.since_cleared(&all);
-        Self { names: C::NAMES, all, counted: since, largest, figures: counted.figures() }
+        Self { names: C::NAMES, all, counted: since, largest, figures: counted.figures(Time::now()) }
     }
 
     fn of_name(&self, values: &[u64], name: &str) -> u64 {

@@ -503,7 +503,7 @@ impl Http {
             Self::Hash { url, source } => {
                 let path = if *url { path_query(head) } else { head.path() }.unwrap_or_default();
                 let sum = hash::sdbm_onto(hash::sdbm(host), path);
-                let value = if *url { hash::mix(sum) } else { hash::avalanche(sum) };
+                let value = hash::avalanche(sum);
                 if !source {
                     return found(Value::Int(i64::from(value)));
                 }

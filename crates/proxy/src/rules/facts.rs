@@ -6,6 +6,7 @@ use crate::generation::{Backend, Frontend, Generation, Listener, MOST_CAPTURES, 
 use crate::run::Local;
 use crate::log::Record;
 use crate::session::{Greeting, Peers, now};
+use manylane_balance::Index;
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine, Scratch, ServerFacts, ServerId,
@@ -349,29 +350,34 @@ impl Host for Local {
             Some((backend, server, backend.balancer.servers().index(server.index)?))
         };
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let slots = |backend: &Backend| -> i64 {
-            let servers = backend.balancer.servers();
-            let free = |server: &Server| -> i64 {
-                let Some(index) = servers.index(server.index).filter(|index| servers[*index].state().is_usable())
-                else {
-                    return 0;
-                };
-                match server.maxconn {
-                    0 => i64::from(i32::MAX), // no bound
-                    most => i64::from(most) - number(backend.balancer.load(index)),
-                }
-            };
-            backend.listed().iter().map(free).sum::<i64>().clamp(0, i64::from(i32::MAX))
+        // A bound that is not there makes the whole one that is not.
+        let room = |most: u32, used: u64| (most != 0).then(|| (i64::from(most) - number(used)).max(0));
+        let free = |backend: &Backend| -> Option<i64> {
+            let bound = |index: Index| backend.balancer.servers()[index].state().maxconn();
+            backend.balancer.serving().map(|index| room(bound(index), backend.balancer.load(index))).sum()
+        };
+        let slots = |backend: &Backend| -> Option<i64> {
+            let balancer = &backend.balancer;
+            let own = backend.listed().iter().filter_map(|server| Some((server, balancer.servers().index(server.index)?)));
+            let there = own.filter(|(_, index)| balancer.servers()[*index].state().serves_its_own());
+            there
+                .map(|(server, index)| {
+                    let waiting = u64::from(balancer.waiting(index));
+                    let places = room(balancer.servers()[index].state().maxconn(), balancer.load(index).saturating_sub(waiting))?;
+                    Some(places + room(server.maxqueue, waiting)?)
+                })
+                .sum()
         };
         match which {
             Number::BackConn(id) => backend(id).map(|backend| number(current_of(backend))),
-            Number::BackConnFree(id) | Number::ConnSlots(id) => backend(id).map(slots),
+            Number::BackConnFree(id) => backend(id).map(|backend| free(backend).unwrap_or(-1)),
+            Number::ConnSlots(id) => backend(id).map(|backend| slots(backend).unwrap_or(-1)),
             Number::FrontConn(id) => frontend(id).map(|frontend| {
                 let begun = frontend.counts.read_cheap_one(|counts| &counts.connections);
                 let ended = frontend.counts.read_cheap_one(|counts| &counts.connections_ended);
                 number(begun.saturating_sub(ended))
             }),
-            Number::NbSrv(id) => backend(id).map(|backend| backend.balancer.servers().usable() as i64),
+            Number::NbSrv(id) => backend(id).map(|backend| backend.balancer.serving().count() as i64),
             Number::Queue(id) => backend(id).map(|backend| {
                 let servers = backend.balancer.servers();
                 let own: u64 = backend
@@ -401,10 +407,10 @@ impl Host for Local {
                 let (waiting, servers) = (self.number(Number::Queue(id))?, self.number(Number::NbSrv(id))?);
                 Some(if servers > 0 { (waiting + servers - 1) / servers } else { 2 * waiting })
             }
-            Number::BackSessRate(id) => backend(id).map(|backend| number(backend.counts.rate(0))),
-            Number::FrontSessRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(0))),
-            Number::FrontReqRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(1))),
-            Number::SrvSessRate(id) => server(id).map(|(_, server, _)| number(server.counts.rate(0))),
+            Number::BackSessRate(id) => backend(id).map(|backend| number(backend.counts.rate(0, self.here().now()))),
+            Number::FrontSessRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(0, self.here().now()))),
+            Number::FrontReqRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(1, self.here().now()))),
+            Number::SrvSessRate(id) => server(id).map(|(_, server, _)| number(server.counts.rate(0, self.here().now()))),
             Number::ListenerConn(id, listener) => {
                 let counts = &frontend(id)?.listeners.get(listener as usize)?.counts;
                 let begun = counts.read_cheap_one(|counts| &counts.connections);

@@ -98,7 +98,7 @@ impl Tried {
     pub(crate) fn again(&mut self, backend: &Backend, last: Index, persistent: bool) -> bool {
         self.retries += 1;
         self.last = Some(last);
-        let several = backend.balancer.servers().usable() > 1;
+        let several = backend.balancer.servers().usable(false) > 1;
         let by_turn = matches!(backend.balancer.algorithm(), Algorithm::RoundRobin | Algorithm::StaticRr);
         self.elsewhere = backend.redispatch != Redispatch::Off
             && (backend.redispatch.applies(self.retries, self.most(backend)) || by_turn && several && !persistent);
