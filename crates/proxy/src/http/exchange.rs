@@ -25,7 +25,7 @@ use manylane_h1::{
     Asked, Body, BodyReader, BodyWriter, From, Persist, Progress, Reader, Request, Response, ResponseParser, frame_for,
     restrict_names, restrict_te, set_body, set_connection, settle_request, settle_response,
 };
-use manylane_http::{EditError, Method, Version};
+use manylane_http::{EditError, Head, Method, Version};
 use manylane_io::READ_AT_ONCE;
 use manylane_logs::Level;
 use manylane_net::{Connection, Packets};
@@ -55,12 +55,23 @@ pub(super) struct Asking {
     right: bool,
     /// What the algorithm was given of the body, which is gone at the next try.
     key: Cell<Option<Key<'static>>>,
+    /// The server of the last try.
+    pub(super) server: Cell<Option<Index>>,
+    /// The request went to a server: formats of answers do not see it any more, as in HAProxy.
+    pub(super) gone: Cell<bool>,
     /// The server that a rule chooses; then no cookie does.
     ruled: Option<Index>,
     /// `force-persist`: that server is taken though it is down.
     pub(super) forced: bool,
     /// `ignore-persist`: that server is not looked at.
     pub(super) ignored: bool,
+}
+
+/// What an answer of the program's own is about.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a> {
+    pub(super) backend: Option<&'a Backend>,
+    pub(super) head: &'a Head,
 }
 
 /// What is left to try.
@@ -133,6 +144,8 @@ impl Session<'_> {
             told: Told::default(),
             right: false,
             key: Cell::new(None),
+            server: Cell::new(None),
+            gone: Cell::new(false),
             ruled: None,
             forced: false,
             ignored: false,
@@ -141,7 +154,7 @@ impl Session<'_> {
         let rules = &*frontend.rules;
         if rules.reads_data && let Err(broken) = up.read_ahead(&mut self.client.received) {
             self.keep_broken(&broken, None);
-            return self.fail(&asking, None, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
+            return self.fail(&asking, About { backend: None, head: &request.head }, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
         }
         if !self.contents(&rules.content, None, request, &up) {
             return After::Close;
@@ -151,14 +164,14 @@ impl Session<'_> {
             frontend.counts.own().intercepted.add(1);
             let moment = Moment { request: Some(&request.head), ..Moment::default() };
             let fails = any_holds(&self.facts(), moment, &rules.monitor_fail);
-            return self.answer(&asking, None, if fails { 503 } else { 200 }, bodyless).await;
+            return self.answer(&asking, About { backend: None, head: &request.head }, if fails { 503 } else { 200 }, bodyless).await;
         }
         if frontend.http.asks_for_passwords && !self.finds_out(&request.head).await {
-            return self.fail(&asking, None, 503, Termination::new(Cause::Resource, Phase::Request), bodyless).await;
+            return self.fail(&asking, About { backend: None, head: &request.head }, 503, Termination::new(Cause::Resource, Phase::Request), bodyless).await;
         }
         if frontend.http.buffer_request {
             if let Err(not) = self.await_body(request, &mut up, None, frontend.timeouts.request, 0).await {
-                return self.no_body(&asking, None, not).await;
+                return self.no_body(&asking, About { backend: None, head: &request.head }, not).await;
             }
             bodyless = up.is_done();
         }
@@ -169,7 +182,7 @@ impl Session<'_> {
             bodyless = up.is_done();
         }
         if let Some(page) = frontend.http.stats_at(request.head.target()) {
-            return self.statistics(&asking, None, page, request, bodyless).await;
+            return self.statistics(&asking, About { backend: None, head: &request.head }, page, bodyless).await;
         }
         let chosen = if rules.use_backend.is_empty() {
             None
@@ -181,7 +194,7 @@ impl Session<'_> {
         let Some(backend) =
             chosen.or(frontend.default_backend).map(|number| &self.local.generation.backends[number])
         else {
-            return self.fail(&asking, None, 503, none, bodyless).await;
+            return self.fail(&asking, About { backend: None, head: &request.head }, 503, none, bodyless).await;
         };
         self.note(|record| record.backend = Some(backend.number));
         self.persist(request, &up, &mut asking, backend);
@@ -199,12 +212,12 @@ impl Session<'_> {
         if backend.rules.reads_data && let Err(broken) = up.read_ahead(&mut self.client.received) {
             self.keep_broken(&broken, Some(backend));
             self.leave(backend, begun);
-            return self.fail(&asking, Some(backend), 400, refused, false).await;
+            return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, false).await;
         }
         if backend.http.buffer_request && !frontend.http.buffer_request {
             if let Err(not) = self.await_body(request, &mut up, Some(backend), backend.timeouts.request, 0).await {
                 self.leave(backend, begun);
-                return self.no_body(&asking, Some(backend), not).await;
+                return self.no_body(&asking, About { backend: Some(backend), head: &request.head }, not).await;
             }
             bodyless = up.is_done();
         }
@@ -217,7 +230,7 @@ impl Session<'_> {
         if !listens && backend.http.asks_for_passwords && !self.finds_out(&request.head).await {
             self.leave(backend, begun);
             let ended = Termination::new(Cause::Resource, Phase::Request);
-            return self.fail(&asking, Some(backend), 503, ended, bodyless).await;
+            return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 503, ended, bodyless).await;
         }
         let ruled = if !listens && !backend.rules.request.is_empty() {
             let after = self.ruled(&asking, request, &mut up, Some(backend), &backend.rules.request).await;
@@ -229,11 +242,11 @@ impl Session<'_> {
         let after = if let Some(after) = ruled {
             after
         } else if !fine {
-            self.fail(&asking, Some(backend), 403, refused, bodyless).await
+            self.fail(&asking, About { backend: Some(backend), head: &request.head }, 403, refused, bodyless).await
         } else if let Some(page) = backend.http.stats_at(request.head.target()) {
-            self.statistics(&asking, Some(backend), page, request, bodyless).await
+            self.statistics(&asking, About { backend: Some(backend), head: &request.head }, page, bodyless).await
         } else if self.prepare(request, &mut asking, backend, &up).is_err() {
-            self.fail(&asking, Some(backend), 400, refused, bodyless).await
+            self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, bodyless).await
         } else {
             self.tries(request, &mut asking, backend, &mut up).await
         };
@@ -310,19 +323,19 @@ impl Session<'_> {
     }
 
     /// Answers a request whose body did not come.
-    pub(super) async fn no_body(&mut self, asking: &Asking, backend: Option<&Backend>, not: NoBody) -> After {
+    pub(super) async fn no_body(&mut self, asking: &Asking, about: About<'_>, not: NoBody) -> After {
         let ended = |cause| Termination::new(cause, Phase::Request);
         match not {
             NoBody::Late => {
                 self.note(|record| record.request = None); // the body belongs to what was waited for
-                self.fail(asking, backend, 408, ended(Cause::ClientSilent), false).await
+                self.fail(asking, about, 408, ended(Cause::ClientSilent), false).await
             }
             NoBody::Left => {
                 self.note(|record| record.ended = ended(Cause::ClientLeft));
                 self.frontend.counts.own().request_errors.add(1);
                 After::Close
             }
-            NoBody::Wrong(status) => self.fail(asking, backend, status, ended(Cause::Refused), false).await,
+            NoBody::Wrong(status) => self.fail(asking, about, status, ended(Cause::Refused), false).await,
         }
     }
 
@@ -379,7 +392,7 @@ impl Session<'_> {
                     }
                 }
                 Err(Failed::Answer(status, ended)) => {
-                    return self.fail(asking, Some(backend), status, ended, bodyless).await;
+                    return self.fail(asking, About { backend: Some(backend), head: &request.head }, status, ended, bodyless).await;
                 }
                 Err(Failed::Ruled(end, answer)) => {
                     if end == End::Denied {
@@ -394,7 +407,7 @@ impl Session<'_> {
                         record.ended = Termination::new(cause, Phase::Headers);
                         record.response = None;
                     });
-                    return self.give(asking, Some(backend), answer, bodyless).await;
+                    return self.give(asking, About { backend: Some(backend), head: &request.head }, answer, bodyless).await;
                 }
                 Err(Failed::Closed) => return After::Close,
                 Err(Failed::Refused(phase)) => {
@@ -558,6 +571,7 @@ impl Session<'_> {
             Ok(attempt) => attempt,
             Err(failed) => {
                 if let Some(index) = failed.server {
+                    asking.server.set(Some(index));
                     server::remember_place(local, &backend.servers[index.get()], memory);
                 }
                 self.note(|record| {
@@ -570,7 +584,7 @@ impl Session<'_> {
                 {
                     asking.keep = false;
                     let answer = crate::rules::to_server(prefix, &request.head).map_err(|_| Failed::Answer(500, ended))?;
-                    return Ok(self.redirect(asking, backend, answer, ended, up.is_done()).await);
+                    return Ok(self.redirect(asking, About { backend: Some(backend), head: &request.head }, answer, ended, up.is_done()).await);
                 }
                 let left = ended.cause == Cause::ClientLeft;
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
@@ -580,6 +594,7 @@ impl Session<'_> {
         // As if it had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
+        asking.server.set(Some(index));
         server::remember_link(local, &connection, memory);
         backend.counts.own().reached(&pains);
         hold.server().counts.own().reached(&pains);
@@ -658,6 +673,7 @@ impl Session<'_> {
         }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
         request.head.emit(&mut out, spellings).map_err(|_| memory())?;
+        asking.gone.set(true);
         self.unsent.set(0);
         // What was sent again is not counted twice.
         let resent = Cell::new(0);

@@ -1,7 +1,7 @@
 //! Rules of a request and of its response at work: what they ask for is waited for here, what they decide is answered here.
 
 use super::answer::{self, Made, NoAnswer};
-use super::exchange::{After, Asking, Failed};
+use super::exchange::{About, After, Asking, Failed};
 use super::body::data;
 use super::look::Incoming;
 use super::pump::{Broken, Pump};
@@ -85,7 +85,7 @@ impl Session<'_> {
                 Ok(Verdict::Pause(time)) => self.local.here().sleep(time).await,
                 Ok(Verdict::Body { time, least }) => {
                     if let Err(not) = self.await_body(request, up, backend, Some(time), least).await {
-                        return Some(self.no_body(asking, backend, not).await);
+                        return Some(self.no_body(asking, About { backend, head: &request.head }, not).await);
                     }
                 }
                 Ok(Verdict::Hint(mut head)) => {
@@ -120,14 +120,14 @@ impl Session<'_> {
                 Ok(Verdict::Bad) => {
                     self.note(|record| record.request = None);
                     let ended = Termination::new(Cause::Refused, Phase::Request);
-                    return Some(self.fail(asking, backend, 400, ended, bodyless).await);
+                    return Some(self.fail(asking, About { backend, head: &request.head }, 400, ended, bodyless).await);
                 }
                 Ok(Verdict::Answer(end, answer)) => {
-                    return Some(self.decided(asking, backend, end, answer, bodyless).await);
+                    return Some(self.decided(asking, About { backend, head: &request.head }, end, answer, bodyless).await);
                 }
                 Err(_) => {
                     let ended = Termination::new(Cause::Refused, Phase::Request);
-                    return Some(self.fail(asking, backend, 500, ended, bodyless).await);
+                    return Some(self.fail(asking, About { backend, head: &request.head }, 500, ended, bodyless).await);
                 }
             }
         }
@@ -152,7 +152,7 @@ impl Session<'_> {
     async fn decided(
         &mut self,
         asking: &Asking,
-        backend: Option<&Backend>,
+        about: About<'_>,
         end: End,
         answer: Answer,
         bodyless: bool,
@@ -168,7 +168,7 @@ impl Session<'_> {
         of.add(1);
         if end == End::Tarpit {
             let begun = self.local.here().now();
-            let time = backend.map_or(self.frontend.timeouts.tarpit, |backend| backend.timeouts.tarpit);
+            let time = about.backend.map_or(self.frontend.timeouts.tarpit, |backend| backend.timeouts.tarpit);
             self.tarpit(time.unwrap_or_default()).await;
             let held = self.local.here().now().since(begun);
             self.note(|record| {
@@ -176,7 +176,7 @@ impl Session<'_> {
                 record.queued = Some(held);
             });
         }
-        self.give(asking, backend, answer, bodyless).await
+        self.give(asking, about, answer, bodyless).await
     }
 
     /// Holds the client for a time, unless its connection fails. That it ends its own side does not let it out.
@@ -286,7 +286,7 @@ impl Session<'_> {
     pub(super) async fn fail(
         &mut self,
         asking: &Asking,
-        backend: Option<&Backend>,
+        about: About<'_>,
         status: u16,
         ended: Termination,
         bodyless: bool,
@@ -297,35 +297,35 @@ impl Session<'_> {
         }
         if status == 500 {
             self.frontend.counts.own().internal_errors.add(1);
-            if let Some(backend) = backend {
+            if let Some(backend) = about.backend {
                 backend.counts.own().internal_errors.add(1);
             }
         }
-        self.answer(asking, backend, status, bodyless).await
+        self.answer(asking, about, status, bodyless).await
     }
 
     /// `redir`: sends the client to the server by itself.
-    pub(super) async fn redirect(&mut self, asking: &Asking, backend: &Backend, answer: Answer, ended: Termination, bodyless: bool) -> After {
+    pub(super) async fn redirect(&mut self, asking: &Asking, about: About<'_>, answer: Answer, ended: Termination, bodyless: bool) -> After {
         self.note(|record| record.ended = ended);
-        self.give(asking, Some(backend), answer, bodyless).await
+        self.give(asking, about, answer, bodyless).await
     }
 
     /// Sends an answer of the proxy's own.
     pub(super) async fn answer(
         &mut self,
         asking: &Asking,
-        backend: Option<&Backend>,
+        about: About<'_>,
         status: u16,
         bodyless: bool,
     ) -> After {
-        self.give(asking, backend, Answer::Usual(status), bodyless).await
+        self.give(asking, about, Answer::Usual(status), bodyless).await
     }
 
     /// Sends an answer.
     pub(super) async fn give(
         &mut self,
         asking: &Asking,
-        backend: Option<&Backend>,
+        about: About<'_>,
         mut answer: Answer,
         bodyless: bool,
     ) -> After {
@@ -338,15 +338,15 @@ impl Session<'_> {
             match page {
                 Ok(page) => {
                     self.note(|record| record.serves(b"<PROMEX>"));
-                    return self.serve_page(asking, backend, page, bodyless).await;
+                    return self.serve_page(asking, about, page, bodyless).await;
                 }
                 Err(status) => answer = Answer::Usual(status),
             }
         }
         let mut status = 0;
-        let made = self.fitted(asking, backend, answer, bodyless, &mut status);
+        let made = self.fitted(asking, about, answer, bodyless, &mut status);
         match made {
-            Ok((out, keep)) => self.send_answer(backend, status, out, keep).await,
+            Ok((out, keep)) => self.send_answer(about.backend, status, out, keep).await,
             Err(NoAnswer) => {
                 if status > 0 {
                     self.note(|record| record.status = Some(status));
@@ -360,14 +360,17 @@ impl Session<'_> {
     fn fitted(
         &self,
         asking: &Asking,
-        backend: Option<&Backend>,
+        about: About<'_>,
         answer: Answer,
         bodyless: bool,
         status: &mut u16,
     ) -> Result<(Chain, bool), NoAnswer> {
         let frontend = self.frontend;
         let facts = self.facts();
-        let moment = Moment { backend, ..Moment::default() };
+        let backend = about.backend;
+        let server = backend.zip(asking.server.get()).map(|(backend, index)| &backend.servers[index.get()]);
+        let request = Some(about.head).filter(|_| !asking.gone.get());
+        let moment = Moment { request, backend, server, ..Moment::default() };
         let usual = |code: u16| match backend {
             Some(backend) => answer::usual(&[&backend.http, &frontend.http], Some((&facts, moment)), code),
             None => answer::usual(&[&frontend.http], Some((&facts, moment)), code),

@@ -1,7 +1,7 @@
 //! Pages that the program makes itself ([`crate::pages`]): made part by part on a thread of the blocking pool, sent by the lane.
 
 use super::answer::NoAnswer;
-use super::exchange::{After, Asking};
+use super::exchange::{About, After, Asking};
 use super::{Session, count_status, edit};
 use crate::generation::{Backend, StatsPage};
 use crate::pages::{PART, Page};
@@ -11,7 +11,7 @@ use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_expr::basic;
 use manylane_h1::{
-    Body, BodyWriter, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
+    Body, BodyWriter, Connection as Said, Persist, Reader, frame_for, set_body, set_connection, settle_response,
 };
 use manylane_http::{Head, Known, Version};
 use manylane_sync::Arc;
@@ -22,9 +22,8 @@ impl Session<'_> {
     pub(super) async fn statistics(
         &mut self,
         asking: &Asking,
-        backend: Option<&Backend>,
+        about: About<'_>,
         page: &Arc<StatsPage>,
-        request: &Request,
         bodyless: bool,
     ) -> After {
         self.frontend.counts.own().intercepted.add(1);
@@ -32,16 +31,16 @@ impl Session<'_> {
             record.ended = Termination::new(Cause::Local, Phase::Request);
             record.serves(b"<STATS>");
         });
-        if !page.users.is_empty() && !self.may_see(page, &request.head) {
-            return self.give(asking, backend, challenge(&page.realm, false), bodyless).await;
+        if !page.users.is_empty() && !self.may_see(page, about.head) {
+            return self.give(asking, about, challenge(&page.realm, false), bodyless).await;
         }
         let generation = self.local.generation.clone();
         let (Some(pages), Some(served)) = (&generation.pages, self.local.begin_page()) else {
-            return self.answer(asking, backend, 503, bodyless).await;
+            return self.answer(asking, about, 503, bodyless).await;
         };
-        let asked = request.head.target().strip_prefix(&*page.uri).unwrap_or_default();
+        let asked = about.head.target().strip_prefix(&*page.uri).unwrap_or_default();
         let made = pages.statistics(&generation, page, asked);
-        self.serve_page(asking, backend, (served, made), bodyless).await
+        self.serve_page(asking, about, (served, made), bodyless).await
     }
 
     fn may_see(&self, page: &StatsPage, head: &Head) -> bool {
@@ -56,14 +55,14 @@ impl Session<'_> {
     pub(super) async fn serve_page(
         &mut self,
         asking: &Asking,
-        backend: Option<&Backend>,
+        about: About<'_>,
         (_served, page): (PageServed, Page),
         bodyless: bool,
     ) -> After {
         let Page { content_type, refresh, mut parts } = page;
         let persist = if asking.keep && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
-        let Ok((mut out, body)) = self.page_head(asking, backend, (content_type, refresh), body, persist) else { return After::Close };
+        let Ok((mut out, body)) = self.page_head(asking, about.backend, (content_type, refresh), body, persist) else { return After::Close };
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
         let mut writer = BodyWriter::new(body);
@@ -80,7 +79,7 @@ impl Session<'_> {
             let text;
             (parts, text, more) = making.await;
             if !std::mem::replace(&mut counted, true) {
-                self.count_page(backend); // what is told does not count itself
+                self.count_page(about.backend); // what is told does not count itself
             }
             let mut data = Chain::new();
             let written = data.append(text.as_bytes()).is_ok()
@@ -91,7 +90,7 @@ impl Session<'_> {
             }
         }
         if !counted {
-            self.count_page(backend);
+            self.count_page(about.backend);
         }
         let sent = out.is_empty() || self.send_part(&mut out).await;
         if sent && persist == Persist::KeepAlive {
