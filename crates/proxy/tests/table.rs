@@ -98,3 +98,22 @@ fn what_the_table_says_is_refused_in_part_is_refused_by_name() {
         assert!(said.contains("that this program refuses"), "{line}: {said}");
     }
 }
+
+/// As HAProxy: an error is one wherever it stands, and is told once.
+#[test]
+fn formats_and_error_files_that_nobody_needs_are_looked_at() {
+    let times = " mode http\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
+    let with =
+        |section: &str, line: &str| said(format!("{section}frontend f\n bind 127.0.0.1:1\n{times}{line}"));
+    for keyword in ["log-format", "error-log-format", "log-format-sd"] {
+        let said = with("", &format!(" {keyword} %[nosuch]\n"));
+        assert!(said.contains("nosuch"), "{keyword}: {said}");
+        let said = with("", &format!(" {keyword} %[src]\n"));
+        assert!(!said.contains("Alert"), "{keyword}: {said}");
+    }
+    for line in ["", " errorfiles e\n"] {
+        let said = with("http-errors e\n errorfile 404 /no/such.file\n", line);
+        assert_eq!(said.matches("Alert").count(), 1, "{said}");
+        assert!(said.contains("/no/such.file"), "{said}");
+    }
+}

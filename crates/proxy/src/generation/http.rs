@@ -377,6 +377,16 @@ fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec
     all
 }
 
+/// Looks at the files of sections that no proxy names, too: a file that cannot be read is an error wherever it stands.
+pub(super) fn unused(sections: &[tree::HttpErrors], refuse: &mut Refuse<'_>) {
+    for file in sections.iter().flat_map(|section| &section.files) {
+        let is_known = refuse.found.found().iter().any(|one| one.pos == Some(file.pos));
+        if !is_known {
+            answer(file, refuse);
+        }
+    }
+}
+
 /// Bytes of an error file at most: it is sent whole, from memory.
 pub(super) const LONGEST_ANSWER: u64 = 1 << 20;
 

@@ -191,9 +191,6 @@ impl Logs {
         refuse: &mut Refuse<'_>,
     ) -> Option<FrontendLog> {
         let settings = &proxy.settings;
-        if targets.is_empty() {
-            return None;
-        }
         let http = settings.mode() == Mode::Http;
         let usual = match (settings.log_option.map(|set| set.value), http) {
             (Some(LogFormatOption::Http), true) => HTTP_LOG,
@@ -208,6 +205,9 @@ impl Logs {
         };
         let (format, errors, structured) =
             (own(&settings.log_format)?, own(&settings.error_log_format)?, own(&settings.log_format_sd)?);
+        if targets.is_empty() {
+            return None; // what was wrong with them was said all the same
+        }
         Some(FrontendLog {
             targets,
             format: format.unwrap_or_else(|| reader.own_format(usual)),

@@ -147,7 +147,7 @@ impl Generation {
             global,
             proxies: _,
             userlists,
-            http_errors: _, // read where a proxy names one
+            http_errors,
             resolvers: _, // by their own reader
             rings: _, // with the targets of logs
             files: _, // for positions in reports
@@ -170,6 +170,7 @@ impl Generation {
         let mut logs = Logs::new(global, &mut refuse);
         let zone = Zone::system();
         let mut proxies = proxies::proxies(config, &process, &zone, &mut logs, &mut refuse);
+        http::unused(http_errors, &mut refuse);
         track::resolve(config, &mut proxies.backends, &mut refuse);
         if process.no_reuse_port {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
