@@ -290,8 +290,9 @@ impl Connection {
             Self::AcceptDate => int(Some(client.accepted.seconds)),
             Self::BackHttpMajor => int((server.http_major > 0).then_some(server.http_major)),
             Self::FrontHttpMajor => int((client.http_major > 0).then_some(client.http_major)),
-            Self::BackendId => int(server.backend.map(|proxy| proxy.id)),
-            Self::BackendName => some(server.backend.map(|proxy| proxy.name)),
+            // Until one is chosen, the frontend stands in its place.
+            Self::BackendId => int(Some(server.backend.unwrap_or(client.frontend).id)),
+            Self::BackendName => some(Some(server.backend.unwrap_or(client.frontend).name)),
             Self::BackendTimeout => int(server.backend.map(|_| server.timeout)),
             Self::BackendTunnel => int(server.backend.map(|_| server.tunnel)),
             Self::CurrentTimeout => int(server.backend.map(|_| server.current_timeout)),
