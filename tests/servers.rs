@@ -155,3 +155,50 @@ fn a_server_sees_the_address_that_a_field_of_the_request_has() {
         assert_eq!(peer.ip().to_string(), ip, "{which} {field}");
     }
 }
+
+/// Of two servers with one place each, the first is taken by a request that stays: the client that it served before goes to the other one.
+#[test]
+fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_queue() {
+    let (reached, at) = channel();
+    let named = |name: &'static str, reached: std::sync::mpsc::Sender<()>| {
+        origin(move |mut stream| {
+            let mut bytes = [0; 4096];
+            while let Ok(length) = stream.read(&mut bytes) {
+                if length == 0 {
+                    return;
+                }
+                if bytes[..length].starts_with(b"GET /stay ") {
+                    reached.send(()).unwrap();
+                    continue; // and no answer comes
+                }
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{name}");
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        })
+    };
+    let (a, b) = (named("a", reached.clone()), named("b", reached));
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option prefer-last-server\n max-keep-alive-queue 0\n \
+         server a {a} maxconn 1\n server b {b} maxconn 1\n",
+        fd(&socket)
+    ));
+    let ask = |client: &mut std::net::TcpStream| {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let (mut answer, mut byte) = (Vec::new(), [0]);
+        while !answer.windows(4).any(|end| end == b"\r\n\r\n") || answer.ends_with(b"\n") {
+            client.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
+        char::from(byte[0])
+    };
+    let (mut first, mut second, mut third) = (connect(address), connect(address), connect(address));
+    let (own, other, again) = (ask(&mut first), ask(&mut second), ask(&mut first));
+    assert!(own != other && own == again, "{own} {other} {again}");
+    let taken = ask(&mut third);
+    third.write_all(b"GET /stay HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    at.recv().unwrap();
+    let driven_out = if own == taken { &mut first } else { &mut second };
+    let free = if taken == 'a' { 'b' } else { 'a' };
+    assert_eq!(ask(driven_out), free, "the third client's request is on the other one");
+}
