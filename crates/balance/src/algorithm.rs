@@ -37,6 +37,11 @@ impl Algorithm {
         matches!(self, Self::StaticRr | Self::Hash(HashType { method: HashMethod::Map, .. }))
     }
 
+    /// Whether a key alone says which server it is, as long as the servers stay.
+    pub const fn goes_by_key(&self) -> bool {
+        matches!(self, Self::Hash(_) | Self::Maglev(_))
+    }
+
     /// How keys are hashed; where none are, as usual.
     pub const fn hash_function(&self) -> HashFunction {
         match self {

@@ -60,6 +60,8 @@ pub struct FrontendLog {
     pub only_errors: bool,
     /// `option dontlognull`
     pub no_null: bool,
+    /// No format and no option says what a line says: then only requests have one, as with HAProxy, and what is none has not.
+    pub plain: bool,
     /// `option log-separate-errors`
     pub separate: bool,
 }
@@ -210,6 +212,7 @@ impl Logs {
         }
         Some(FrontendLog {
             targets,
+            plain: format.is_none() && settings.log_option.is_none(),
             format: format.unwrap_or_else(|| reader.own_format(usual)),
             errors,
             structured,

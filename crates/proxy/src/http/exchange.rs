@@ -454,7 +454,7 @@ impl Session<'_> {
         let by_cookie = asking.told.server.filter(|index| !asking.ignored && (obeyed || serves(index)));
         let by_habit = self
             .last
-            .filter(|(number, _)| backend.http.prefer_last && *number == backend.number)
+            .filter(|(number, _)| backend.http.prefer_last && !backend.balancer.algorithm().goes_by_key() && *number == backend.number)
             .map(|(_, index)| index)
             .filter(serves)
             .filter(|index| backend.http.keep_queue.is_none_or(|most| backend.balancer.has_room(*index) || backend.balancer.waiting(*index) < most));

@@ -159,9 +159,14 @@ impl Session<'_> {
     async fn refuse(&mut self, status: u16, cause: Cause) {
         // Without a byte there is no record yet.
         let null = self.record.borrow().is_none();
-        if null && self.frontend.log.as_ref().is_some_and(|log| !log.no_null) {
-            self.begin_record(self.local.here().now());
-        }
+        match &self.frontend.log {
+            Some(log) if log.plain => self.record.replace(None),
+            Some(log) if null && !log.no_null => {
+                self.begin_record(self.local.here().now());
+                None
+            }
+            _ => None,
+        };
         self.note(|record| {
             record.status = Some(status);
             record.ended = Termination::new(cause, Phase::Request);

@@ -4,7 +4,7 @@ use crate::generation::{Backend, Server};
 use crate::run::Local;
 use super::Pains;
 use crate::termination::Cause;
-use manylane_balance::{Algorithm, Index, Input, Key, NoPick, Priority, Turn};
+use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_sched::Time;
@@ -79,7 +79,7 @@ impl Hold {
     ) -> Result<Self, NoPlace> {
         let balancer = &backend.balancer;
         let here = local.here();
-        let by_key = matches!(balancer.algorithm(), Algorithm::Hash(_) | Algorithm::Maglev(_));
+        let by_key = balancer.algorithm().goes_by_key();
         let patience = backend.timeouts.queue;
         let deadline = patience.map(|time| here.now() + time);
         let mut tries = 0;
