@@ -8,7 +8,8 @@ use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, nobody, origin, 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 /// A head, line by line up to the empty one; empty at the end of the connection.
 fn head(reader: &mut impl BufRead) -> String {
@@ -616,4 +617,56 @@ fn variables_that_do_not_fit_are_not_set() {
         let got = read_all(&mut client);
         assert!(got.ends_with(&format!("\r\n\r\n{answer}")), "{limit}: {got}");
     }
+}
+
+/// A server that answers before it has read the body gets the rest of it, and both connections go on.
+#[test]
+fn a_body_goes_on_behind_an_answer_that_came_early() {
+    let (socket, address) = listener();
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |mut stream| {
+        let mut bytes = Vec::new();
+        let mut piece = [0; 4096];
+        while !bytes.ends_with(b"ab") {
+            match stream.read(&mut piece) {
+                Ok(length) if length > 0 => bytes.extend(&piece[..length]),
+                _ => return,
+            }
+        }
+        stream.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 5\r\n\r\nearly").unwrap();
+        let mut rest = [0; 8];
+        stream.read_exact(&mut rest).unwrap();
+        tell.send(rest).unwrap();
+        let length = stream.read(&mut piece).unwrap();
+        assert!(piece[..length].starts_with(b"GET / "));
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext").unwrap();
+    });
+    let _program = http("", &socket, server);
+    let mut client = connect(address);
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nab").unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"early") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+    client.write_all(b"cdefghij").unwrap();
+    assert_eq!(&told.recv_timeout(common::PATIENCE).unwrap(), b"cdefghij");
+    assert_eq!(ask(&client, GET).1, "next");
+}
+
+/// `silent-drop`: what came is acknowledged, so that nothing is repeated to a socket that is gone, which would be answered with a reset.
+#[test]
+fn a_client_that_is_dropped_in_silence_hears_nothing() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return println!("NOT SHOWN HERE: only root closes a connection in silence");
+    }
+    let (socket, address) = listener();
+    let _program = http(" http-request silent-drop\n", &socket, serves(|_, _, _| ok("x")));
+    let mut client = connect(address);
+    client.write_all(GET.as_bytes()).unwrap();
+    // Longer than it takes until something is repeated: 200 ms at least.
+    client.set_read_timeout(Some(Duration::from_millis(900))).unwrap();
+    let error = client.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
 }

@@ -185,3 +185,21 @@ fn connections_beyond_maxconn_wait_for_a_place() {
         assert_eq!(&byte, b"y");
     }
 }
+
+/// `timeout tunnel` holds for a connection of which one side has closed, where no time is given for that.
+#[test]
+fn a_tunnel_that_is_half_closed_has_the_time_of_a_tunnel() {
+    let (socket, address) = listener();
+    let (keep, kept) = mpsc::channel();
+    let server = origin(move |stream| keep.send(stream).unwrap()); // it is silent, and stays
+    let _program = Manylane::start(&format!(
+        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n timeout tunnel 300ms\n mode tcp\n\
+         listen l\n bind {}\n server s {server}\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    client.write_all(b"abc").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let _server = kept.recv_timeout(common::PATIENCE).unwrap();
+    assert_eq!(read_all(&mut client), "");
+}

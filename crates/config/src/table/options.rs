@@ -44,7 +44,7 @@ toggles! {
     HTTP_PRETEND_KEEPALIVE "http-pretend-keepalive" DLB "servers are told that the connection stays open though it will be closed";
     HTTP_SERVER_CLOSE "http-server-close" DFLB "the server's connection is closed after each response";
     HTTP_USE_PROXY_HEADER "http-use-proxy-header" DFL "Proxy-Connection stands for Connection in requests to a proxy";
-    HTTPCLOSE "httpclose" DFLB "both connections are closed after each response";
+    HTTPCLOSE "httpclose" DFLB "the connection to the server is closed after each response, and in a frontend that of the client";
     IDLE_CLOSE_ON_RESPONSE "idle-close-on-response" DFL "idle clients are told in a response before a stopping process closes";
     INDEPENDENT_STREAMS "independent-streams" DFLB "bytes received do not put off the timeout of bytes sent";
     LOG_HEALTH_CHECKS "log-health-checks" DLB "every change of a health check's result is logged";

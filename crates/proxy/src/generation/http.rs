@@ -103,7 +103,7 @@ impl Http {
     }
 }
 
-/// What happens to connections after a response. The stricter of a frontend's and a backend's counts.
+/// What happens to connections after a response. Of those to servers the stricter of a frontend's and a backend's counts, of clients' the frontend's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloseMode {
     /// Both stay.

@@ -198,8 +198,7 @@ impl Session<'_> {
         };
         self.note(|record| record.backend = Some(backend.number));
         self.persist(request, &up, &mut asking, backend);
-        asking.mode = asking.mode.max(backend.http.close);
-        asking.keep &= asking.mode != CloseMode::Both;
+        asking.mode = asking.mode.max(backend.http.close); // the client's connection is for its frontend alone to say
         let counts = backend.counts.own();
         let begun = self.local.here().now();
         counts.begin();
@@ -814,6 +813,7 @@ impl Session<'_> {
         backend.balancer.report(index, took, here.now());
         backend.counts.own().answered(took);
         hold.server().counts.own().answered(took);
+        self.scopes.begin_response();
         self.note(|record| {
             record.response = Some(took);
             record.status = Some(response.head.status());
@@ -997,13 +997,32 @@ impl Session<'_> {
         }
         count_shown();
         let complete = matches!(ended, Ok(Ok(Ok(()))));
+        // A server that answered early may go on reading: what is left of the body is its own, as long as it is there and did not say that it leaves.
+        let rest = match &going_up.outcome {
+            None if complete && server_persists => {
+                let mut leaving = pin!(connection.recv());
+                let rest = pin!(poll_fn(|context| match going_up.poll_end(context) {
+                    Poll::Ready(()) => Poll::Ready(()),
+                    Poll::Pending => leaving.as_mut().poll(context).map(drop),
+                }));
+                watch.over(&self.timer, &hold, rest).await
+            }
+            _ => Ok(()),
+        };
         let termination = match &ended {
-            _ if complete => Termination::NORMAL,
+            _ if complete => match (rest, &going_up.outcome) {
+                (Err(cause), _) => Termination::new(cause, Phase::Data),
+                (Ok(()), Some(Err(Broken::Sender))) => Termination::new(Cause::ClientLeft, Phase::Data),
+                (Ok(()), Some(Err(Broken::Framing(_)))) => Termination::new(Cause::Refused, Phase::Data),
+                (Ok(()), Some(Err(_))) => Termination::new(Cause::ServerLeft, Phase::Data),
+                (Ok(()), None) if server_persists => Termination::new(Cause::ServerLeft, Phase::Data),
+                (Ok(()), _) => Termination::NORMAL,
+            },
             Ok(Err(_)) | Ok(Ok(Err(Broken::Receiver))) => Termination::new(Cause::ClientLeft, Phase::Data),
             Ok(_) => Termination::new(Cause::ServerLeft, Phase::Data),
             Err(cause) => Termination::new(*cause, Phase::Data),
         };
-        if !complete && !termination.cause.is_order() {
+        if termination.cause != Cause::Normal && !termination.cause.is_order() {
             let (b, s) = (backend.counts.own(), backend.servers[index.get()].counts.own());
             let by_client = matches!(termination.cause, Cause::ClientLeft | Cause::ClientSilent);
             let aborts = if by_client { [&b.client_aborts, &s.client_aborts] } else { [&b.server_aborts, &s.server_aborts] };
@@ -1067,8 +1086,6 @@ impl Session<'_> {
         let patience = Patience {
             client: tunnel.or(usual.client),
             server: tunnel.or(usual.server),
-            client_fin: usual.client_fin.or(usual.client),
-            server_fin: usual.server_fin.or(usual.server),
             in_turn: false,
             ..usual
         };
@@ -1102,6 +1119,14 @@ impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
     /// What is wrong with the client, or with its body.
     async fn beside<W: Future>(&mut self, mut work: Pin<&mut W>) -> Result<W::Output, Broken> {
         poll_fn(|context| self.poll_beside(work.as_mut(), context)).await
+    }
+
+    /// Goes on to its end, whatever that is.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.outcome {
+            Some(_) => Poll::Ready(()),
+            None => self.work.as_mut().poll(context).map(|outcome| self.outcome = Some(outcome)),
+        }
     }
 
     #[inline]

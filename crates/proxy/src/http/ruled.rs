@@ -279,6 +279,7 @@ impl Session<'_> {
         if lists.peek().is_none() {
             return Ok(());
         }
+        self.scopes.begin_response();
         after_response(&self.facts(), moment, lists, head)
     }
 

@@ -70,11 +70,12 @@ pub(super) fn redirect(
             let pathq = |request: &Head| -> Vec<u8> {
                 let path = request.path().unwrap_or(b"/");
                 let mut all = path.to_vec();
-                if redirect.drop_query {
-                    if redirect.append_slash && !all.ends_with(b"/") {
-                        all.push(b'/');
-                    }
-                } else if let Some(query) = request.query() {
+                if redirect.append_slash && !all.ends_with(b"/") {
+                    all.push(b'/');
+                }
+                if !redirect.drop_query
+                    && let Some(query) = request.query()
+                {
                     all.push(b'?');
                     all.extend_from_slice(query);
                 }

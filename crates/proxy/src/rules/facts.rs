@@ -35,6 +35,14 @@ impl Scopes {
         self.response.borrow_mut().clear();
     }
 
+    /// The response begins: variables of the request are gone.
+    pub(crate) fn begin_response(&self) {
+        let mut request = self.request.borrow_mut();
+        if !request.is_empty() {
+            request.clear();
+        }
+    }
+
     /// Whether the session has variables.
     pub(crate) fn has_session(&self) -> bool {
         !self.session.borrow().is_empty()

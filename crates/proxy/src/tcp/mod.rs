@@ -241,8 +241,8 @@ impl Stream<'_> {
         let patience = Patience {
             client: tunnel.or(memory.client_timeout.get()).or(frontend.timeouts.client),
             server: tunnel.or(memory.server_timeout.get()).or(backend.timeouts.server),
-            client_fin: frontend.timeouts.client_fin.or(frontend.timeouts.client),
-            server_fin: backend.timeouts.server_fin.or(backend.timeouts.server),
+            client_fin: frontend.timeouts.client_fin,
+            server_fin: backend.timeouts.server_fin,
             independent: frontend.common.independent || backend.common.independent,
             in_turn: false,
         };
