@@ -215,6 +215,30 @@ fn mistakes_in_rules_are_told_with_their_place() {
 }
 
 /// What haproxy 2.6 does not have: `pause`. How long it takes is seen by the rule itself.
+/// What HAProxy refuses, since it could do nothing.
+#[test]
+fn what_names_something_that_is_not_there_is_refused() {
+    for (lines, said) in [
+        (" http-request capture path id 3", "has the id of a slot that is not there: there are 1, from 0 on"),
+        (" http-response capture hdr(a) id 0", "has the id of a slot that is not there: there are 0"),
+        (" http-request deny deny_status 299", "there is no error page with status 299"),
+        (" http-error status 299 content-type a string b", "there is no error page with status 299"),
+        (" bind 127.0.0.1:81 id 7\n bind 127.0.0.1:82 id 7", "'id 7' is another listener's"),
+    ] {
+        let config = format!(
+            "{DEFAULTS} mode http\nfrontend f\n bind 127.0.0.1:80\n capture request header a len 3\n default_backend b\n{lines}\nbackend b\n server s 127.0.0.1:1\n"
+        );
+        let outcome = check(&config, &[]);
+        let text = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert!(
+            outcome.status.code() == Some(1) && text.contains(said) && text.contains("test.cfg:"),
+            "{lines}: {text}"
+        );
+        let outcome = check(&config, &["-q"]);
+        assert_eq!((outcome.status.code(), outcome.stderr.len()), (Some(1), 0), "{lines}");
+    }
+}
+
 #[test]
 fn a_pause_holds_a_request_and_a_response() {
     let (_program, address, _socket) = start(

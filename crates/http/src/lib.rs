@@ -28,6 +28,6 @@ pub use hop::{HOP_BY_HOP, is_hop_by_hop};
 pub use list::{List, Parameters, unquoted};
 pub use method::Method;
 pub use name::{Known, Name, NameRef};
-pub use reply::{MAX_REPLY, Reply, ReplyError, redirect};
+pub use reply::{MAX_REPLY, Reply, ReplyError, has_page, redirect};
 pub use target::{Form, Target};
 pub use version::Version;

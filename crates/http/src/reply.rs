@@ -38,8 +38,8 @@ impl fmt::Display for ReplyError {
 impl std::error::Error for ReplyError {}
 
 /// What the pages say, by status.
-fn sentence(status: u16) -> &'static str {
-    match status {
+fn sentence(status: u16) -> Option<&'static str> {
+    Some(match status {
         200 => "All is well.",
         400 => "This request is not valid, and was not passed on.",
         401 => "Who you are has to be shown before this can be reached.",
@@ -62,15 +62,23 @@ fn sentence(status: u16) -> &'static str {
         503 => "No server can take this request at the moment.",
         504 => "The server did not answer in time.",
         505 => "This version of the protocol is not supported here.",
-        _ => "The request could not be served.",
-    }
+        _ => return None,
+    })
+}
+
+/// Whether there is a page for that status, which error files may take the place of.
+pub fn has_page(status: u16) -> bool {
+    sentence(status).is_some()
 }
 
 impl Reply {
     /// The built-in answer with this status: a short page, not to be cached. 400, 408 and what else leaves the connection in doubt say that it ends.
     pub fn built_in(status: u16) -> Self {
         let reason = status::reason(status);
-        let body = format!("<html><body><h1>{status} {reason}</h1>\n{}\n</body></html>\n", sentence(status));
+        let body = format!(
+            "<html><body><h1>{status} {reason}</h1>\n{}\n</body></html>\n",
+            sentence(status).unwrap_or("The request could not be served.")
+        );
         let close = if matches!(status, 400 | 408 | 413 | 414 | 431 | 500 | 501 | 505) {
             "Connection: close\r\n"
         } else {

@@ -135,7 +135,8 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
         ExitCode::from(1)
     })?;
     let quiet = arguments.quiet || generation.process.quiet && !arguments.verbose;
-    if !quiet || alerts > 0 || verdict.code == Code::Error {
+    // '-q' says nothing at all; the code tells.
+    if !quiet || !arguments.quiet && (alerts > 0 || verdict.code == Code::Error) {
         eprint!("{said}{}", verdict.errors);
     }
     if arguments.check {

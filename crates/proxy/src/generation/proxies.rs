@@ -330,6 +330,12 @@ fn one<'c>(
         let mut listener_ids = Ids::new(1, binds.iter().filter_map(|bind| bind.options.id).map(|set| set.value));
         for bind in binds {
             let more = bind::listeners(bind, number, listeners.len(), settings, &mut listener_ids, (&config.global, &process.groups), refuse);
+            for listener in &more {
+                if bind.options.id.is_some() && listeners.iter().any(|other: &bind::Listener| other.id == listener.id) {
+                    let message = format!("'id {}' is another listener's of this frontend", listener.id);
+                    refuse.found.alert(bind.options.id.map_or(bind.pos, |set| set.pos), message);
+                }
+            }
             listeners.extend(more);
         }
         all.frontends.push(Frontend {

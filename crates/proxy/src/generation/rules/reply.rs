@@ -28,6 +28,9 @@ impl Reader<'_, '_, '_> {
         if end != End::Answered && bare {
             reply.body = ReplyBody::Usual;
         }
+        if matches!(reply.body, ReplyBody::Usual) && !self.has_page(&keyword, reply.status, rule.pos) {
+            return None;
+        }
         Some(Action::Reply(end, Box::new(reply)))
     }
 
@@ -39,7 +42,18 @@ impl Reader<'_, '_, '_> {
             self.refuse.found.alert(statement.pos, "'http-error' expects 'status' and a number");
             return None;
         }
-        self.answer("http-error", statement.pos, &statement.words, 0, place)
+        let reply = self.answer("http-error", statement.pos, &statement.words, 0, place)?;
+        self.has_page("http-error", reply.status, statement.pos).then_some(reply)
+    }
+
+    /// Whether there is a page of the proxy's own with that status.
+    fn has_page(&mut self, keyword: &str, status: u16, pos: Pos) -> bool {
+        let has = manylane_http::has_page(status);
+        if !has {
+            let message = format!("'{keyword}' : there is no error page with status {status}; give an answer of its own, as by 'string'");
+            self.refuse.found.alert(pos, message);
+        }
+        has
     }
 
     /// `[status code] [content-type type] [default-errorfiles | errorfile file | errorfiles name | file file | lf-file file | string text

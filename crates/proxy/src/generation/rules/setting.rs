@@ -151,7 +151,14 @@ impl Reader<'_, '_, '_> {
     ) -> Option<Setting> {
         let expression = self.expression(sample, place)?;
         // `tcp-request content` has no 'id'.
+        let there = match rule.list {
+            Ruleset::HttpRequest => self.slots.captures.request.len(),
+            _ => self.slots.captures.response.len(),
+        };
         let slot = match (how.bytes(), value::integer(number.bytes(), 0, i64::from(u16::MAX))) {
+            (b"id", Ok(slot)) if self.front && rule.list != Ruleset::TcpRequestContent && slot as usize >= there => {
+                return self.wrong(rule, number.pos(), &format!("has the id of a slot that is not there: there are {there}, from 0 on"));
+            }
             (b"id", Ok(slot)) if rule.list != Ruleset::TcpRequestContent => slot as usize,
             (b"len", Ok(1..)) if makes_slots(rule.list) => match self.slots.of_rules.get(&rule.pos) {
                 Some(_) if !self.front => {
