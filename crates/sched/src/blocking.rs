@@ -86,8 +86,8 @@ impl BlockingPool {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Runs `job` on one of the threads. The future gives its result; dropped, it lets the job run in vain: the result is dropped
-    /// on the pool's thread, and nobody is woken.
+    /// Runs `job` on one of the threads. The future gives its result; dropped before that is there, it lets the job run in vain: the
+    /// result is dropped on the pool's thread, and nobody is woken. A result that is there already is dropped with the future.
     ///
     /// # Errors
     /// [`Refused`]; the job is dropped.
