@@ -1,10 +1,11 @@
 //! Rules of a request and of its response at work: what they ask for is waited for here, what they decide is answered here.
 
 use super::answer::{self, Made, NoAnswer};
-use super::exchange::{About, After, Asking, Failed};
+use super::exchange::{About, After, Asking};
 use super::body::data;
 use super::look::Incoming;
 use super::pump::{Broken, Pump};
+use super::tries::Failed;
 use super::{Session, count_status, edit};
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
 use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply};

@@ -1,0 +1,106 @@
+//! Which server a request goes to, and over which of its idle connections.
+
+use super::Session;
+use super::body::data;
+use super::exchange::Asking;
+use super::pump::Pump;
+use crate::generation::{Backend, Reuse, Target};
+use crate::rules::{Moment, key};
+use crate::run::{Idle, Local};
+use crate::server::{Hold, Shelved, Wanted};
+use manylane_balance::{Index, Key, Priority};
+use manylane_h1::Request;
+use manylane_http::Method;
+
+impl Session<'_> {
+    /// The server that `use-server` chooses.
+    pub(super) fn by_rule(&self, request: &Request, asking: &Asking, up: &Pump, backend: &Backend) -> Option<Index> {
+        if backend.rules.use_server.is_empty() {
+            return None;
+        }
+        let request_data = data(request, up);
+        let moment = Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
+        let obeyed = backend.http.persist || asking.forced;
+        Target::server(&backend.rules.use_server, &self.facts(), moment, backend.balancer.servers(), obeyed)
+    }
+
+    /// Which server the request goes to.
+    pub(super) fn wanted<'k>(&self, request: &'k Request, up: &Pump, asking: &Asking, backend: &Backend) -> Wanted<'k> {
+        let head = &request.head;
+        let servers = backend.balancer.servers();
+        let serves = |index: &Index| servers[*index].state().serves_its_own();
+        let obeyed = backend.http.persist || asking.forced;
+        let by_cookie = asking.told.server.filter(|index| !asking.ignored && (obeyed || serves(index)));
+        let by_habit = self
+            .last
+            .filter(|(number, _)| backend.http.prefer_last && !backend.balancer.algorithm().goes_by_key() && *number == backend.number)
+            .map(|(_, index)| index)
+            .filter(serves)
+            .filter(|index| backend.http.keep_queue.is_none_or(|most| backend.balancer.has_room(*index) || backend.balancer.waiting(*index) < most));
+        let persistent = asking.ruled.or(by_cookie);
+        Wanted {
+            key: self.balanced_by(request, up, asking, backend),
+            server: persistent.or(by_habit).or(backend.of_client),
+            avoid: None,
+            persistent: persistent.is_some(),
+            priority: Priority {
+                class: self.scopes.memory.priority_class.get(),
+                offset: self.scopes.memory.priority_offset.get(),
+            },
+            packets: self.scopes.memory.server_packets.get(),
+            head: Some(head),
+        }
+    }
+
+    /// What the algorithm is given.
+    fn balanced_by<'k>(&self, request: &'k Request, up: &Pump, asking: &Asking, backend: &Backend) -> Key<'k> {
+        if let Some(key) = asking.key.get() {
+            return key;
+        }
+        let keep = |key| {
+            asking.key.set(Some(key));
+            key
+        };
+        if backend.key.is_expression() {
+            let request_data = data(request, up);
+            let moment =
+                Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
+            return keep(key(&self.facts(), moment, backend));
+        }
+        match backend.key.of_request(self.client.source, &request.head) {
+            Key::None if backend.key.wants_body() && request.head.method_kind() == Method::Post => {
+                keep(backend.key.of_body(backend.balancer.algorithm().hash_function(), up.data()))
+            }
+            key => key,
+        }
+    }
+
+    /// A connection that may serve: the session's own, or one from the lane's shelf.
+    pub(super) fn take_idle(
+        local: &Local,
+        backend: &Backend,
+        private: Option<(usize, Index, Idle)>,
+        key: Option<u64>,
+        first: bool,
+        hold: &Hold,
+    ) -> Shelved {
+        let index = hold.index();
+        if let Some((number, server, idle)) = private
+            && number == backend.number
+            && server == index
+            && idle.is_quiet()
+        {
+            return Shelved::This(idle);
+        }
+        let least = match (backend.http.reuse, first) {
+            (Reuse::Never, _) | (Reuse::Safe, true) => return Shelved::Nothing,
+            (Reuse::Aggressive, true) => 2,
+            (Reuse::Always, _) | (_, false) => 0,
+        };
+        let Some(key) = key else { return Shelved::Nothing };
+        match local.take_kept(backend, index, key, least) {
+            Some(idle) => Shelved::This(idle),
+            None => Shelved::Elsewhere { key, least },
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a server sends, as far as it is there at once: the head of its final response, and a body that came with it.
+
+use crate::flow::Way;
+use manylane_buf::Chain;
+use manylane_h1::{Asked, Body, Response, ResponseParser, set_body};
+use manylane_http::Version;
+use manylane_io::READ_AT_ONCE;
+use manylane_net::Connection;
+use manylane_sched::Here;
+
+/// Why there is no head of a response.
+pub(super) enum NoHead {
+    /// The server closed before a byte came.
+    Nothing,
+    /// It closed amid the head.
+    Cut,
+    /// It is none.
+    Junk(manylane_h1::Error),
+    /// There is no memory to pass on what came before it.
+    Memory,
+    /// The client does not take what came before it.
+    Client,
+}
+
+/// The head of the final response, put into `place`. Those that come before it are passed on, to clients that know of them.
+pub(super) async fn receive(
+    server: &Connection,
+    input: &mut Chain,
+    mut parser: ResponseParser,
+    asked: Asked,
+    (client, up, here): (&Connection, &Way, Here),
+    version: Version,
+    place: &mut Option<Response>,
+) -> Result<(), NoHead> {
+    loop {
+        match parser.parse(input, asked) {
+            Ok(Some(response)) if response.is_interim() => {
+                let mut head = response.head;
+                if head.status() == 100 {
+                    up.called(here.now()); // for the body
+                }
+                if version >= Version::HTTP_11 {
+                    let mut out = Chain::new();
+                    set_body(&mut head, Body::None, Body::None)
+                        .and_then(|()| head.emit(&mut out, None))
+                        .map_err(|_| NoHead::Memory)?;
+                    client.send(&mut out).await.map_err(|_| NoHead::Client)?;
+                }
+            }
+            Ok(Some(response)) => {
+                *place = Some(response);
+                return Ok(());
+            }
+            Ok(None) => match server.recv_chain(input, READ_AT_ONCE).await {
+                Ok(true) => {}
+                Ok(false) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
+                Ok(false) | Err(_) => return Err(NoHead::Cut),
+            },
+            Err(error) => return Err(NoHead::Junk(error)),
+        }
+    }
+}
+
+/// Moves a body that came with its head behind it; whether all of it is there. Such a body needs no pump.
+pub(super) fn take_whole(body: Body, input: &mut Chain, out: &mut Chain) -> Result<bool, manylane_buf::Error> {
+    let length = match body {
+        Body::None => 0,
+        Body::Length(length) => length,
+        Body::Chunked | Body::UntilClose | Body::Tunnel => return Ok(false),
+    };
+    let there = input.len() as u64;
+    if length < there {
+        out.append_chain(&mut input.split_to(length as usize)?)?;
+    } else if length == there {
+        out.append_chain(input)?;
+    }
+    Ok(length <= there)
+}

@@ -1,0 +1,287 @@
+//! One request with one server that was reached: the request goes up, the response comes down.
+
+use super::Session;
+use super::count_status;
+use super::exchange::{After, Asking};
+use super::going::{Going, Leaving, Watched};
+use super::look::{Incoming, Look};
+use super::pump::{Broken, Ends, Kept, Pump, flush, send, send_last};
+use super::receive::{receive, take_whole};
+use super::settle::{Answered, Settled};
+use super::telling::termination;
+use super::tries::{Chances, Failed, Outcome, no_memory};
+use super::vain::Vain;
+use crate::flow::{Waits, Watch};
+use crate::generation::Backend;
+use crate::rules::Moment;
+use crate::run::{Idle, Seen, observe};
+use crate::server::{self, Attempt, Hold};
+use crate::termination::{Cause, Phase, Termination};
+use manylane_buf::Chain;
+use manylane_h1::{Asked, Body, From, Persist, Request, Response, ResponseParser, settle_request};
+use manylane_http::{Method, Version};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+/// How a response was passed on.
+enum Ended {
+    /// As a message.
+    Message { complete: bool, sent_all: bool },
+    /// As the beginning of a tunnel; its head is still to be sent.
+    Tunnel(Chain),
+}
+
+#[allow(clippy::result_large_err)] // in a box, what a rule answers would be an allocation
+impl Session<'_> {
+    /// The request as this server gets it.
+    fn outgoing(
+        &self,
+        request: &mut Request,
+        backend: &Backend,
+        (hold, new): (&Hold, bool),
+        received: &mut Chain,
+        up: &mut Pump,
+    ) -> Result<Chain, Failed> {
+        let mut out = Chain::new();
+        if new
+            && let Some(how) = hold.server().header
+        {
+            let moment = Moment { request: Some(&request.head), backend: Some(backend), server: Some(hold.server()), ..Moment::default() };
+            let header = server::header(how, hold.server(), &self.client, &self.facts(), moment).map_err(|_| no_memory())?;
+            out.append(&header).map_err(|_| no_memory())?;
+        }
+        if let Some(name) = backend.http.send_name.as_ref().filter(|_| !hold.server().stands_in) {
+            request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| no_memory())?;
+        }
+        if request.head.is_reframed() {
+            let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| no_memory())? else {
+                let _ = up.read_ahead(received); // who sent all of it may go on; what is wrong with it ends the connection anyway
+                return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
+            };
+            up.reframe(framed).map_err(|_| no_memory())?;
+        }
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
+        request.head.emit(&mut out, spellings).map_err(|_| no_memory())?;
+        Ok(out)
+    }
+
+    /// The request goes to a server that was reached, and its response comes back.
+    #[allow(clippy::too_many_arguments)] // all that belongs to one try
+    pub(super) async fn served(
+        &self,
+        request: &mut Request,
+        asking: &Asking,
+        backend: &Backend,
+        attempt: Attempt,
+        received: &mut Chain,
+        watched: &mut Watched,
+        up: &mut Pump,
+        chances: Chances<'_>,
+    ) -> Result<Outcome, Failed> {
+        let local = self.local;
+        let Attempt { connection, hold, reused, pains: _ } = attempt;
+        let index = hold.index();
+        let new = reused.is_none();
+        let mut out = self.outgoing(request, backend, (&hold, new), received, up)?;
+        asking.gone.set(true);
+        self.unsent.set(0);
+        // What was sent again is not counted twice.
+        let resent = Cell::new(0);
+        if chances.again {
+            if let Some(kept) = chances.kept {
+                kept.again(&mut out).map_err(|_| no_memory())?;
+            }
+            resent.set(out.len() as u64);
+        }
+        // What the server was asked is what its response goes by; a tunnel only where the client asked for one.
+        let method = match request.head.method_kind() {
+            Method::Connect => asking.method,
+            method => method,
+        };
+        let bodyless = matches!(request.body, Body::None | Body::Length(0));
+        let watch = Watch::new(self.patience(backend), local.here().now());
+        watch.up.excuse(request.continue_expected && asking.version >= Version::HTTP_11);
+        let splicing = self.splicing(backend);
+        let begun = local.here().now();
+        let mut from_server = Chain::new();
+        let client = &self.client.connection;
+        let count = |up: u64, down: u64| {
+            let before = resent.get().min(up);
+            resent.set(resent.get() - before);
+            self.count(backend, Some(index), up - before, down);
+        };
+        let (ended, persist, server_persists) = {
+            let up_ends =
+                Ends { io: &local.io, way: &watch.up, from: client, to: &connection, splice: splicing.up, kept: chances.kept };
+            let mut going_up = Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
+
+            let asked = Asked { method, upgrade: asking.upgrade };
+            let limits = backend.http.response_limits;
+            let mut response = None; // a large value, which is put where it stays
+            let head = {
+                let reading = pin!(async {
+                    watch.down.waits(Waits::Sender, local.here().now());
+                    let parser = ResponseParser::new(limits);
+                    receive(&connection, &mut from_server, parser, asked, (client, &watch.up, local.here()), asking.version, &mut response).await
+                });
+                let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
+                let stays = going_up.while_there(reading, client, watched, leaving);
+                watch.over(&self.timer, &hold, pin!(stays)).await
+            };
+            let vain = Vain {
+                backend,
+                hold: &hold,
+                new,
+                stale: !new && method.is_idempotent() && bodyless,
+                repeatable: chances.left && (bodyless || chances.kept.is_some_and(Kept::is_whole)),
+                persistent: chances.persistent,
+            };
+            let response: &mut Response = match head {
+                Ok(Ok(Ok(()))) => response.as_mut().ok_or_else(no_memory)?, // it is there
+                Ok(Ok(Err(no_head))) => return Err(self.no_head(&vain, no_head, &from_server)),
+                Ok(Err(broken)) => return Err(self.no_request(&vain, broken)),
+                Err(cause) => return Err(self.no_time(&vain, cause)),
+            };
+            observe(local, backend, index, Seen::Status(response.head.status()));
+            if vain.repeatable && backend.http.retry_on.statuses.contains(&response.head.status()) {
+                return Err(Failed::Again { persistent: chances.persistent });
+            }
+            let closes = !backend.rules.response_content.is_empty()
+                && self.response_contents(request, response, backend, &hold, &from_server)?;
+            self.answered(response, asking, backend, &hold, begun);
+
+            // From here on the client sees what comes.
+            let answered = Answered { backend, hold: &hold, asking, request, method, closes };
+            let status = response.head.status();
+            let answered_with = || count_status!(hold.server().counts.own(), status);
+            self.scopes.memory.response.set(Some((response.head.version(), status)));
+            self.scopes.memory.capture_response(&self.frontend.captures, &response.head);
+            for rules in self.lists(backend).filter(|rules| !rules.response.is_empty()) {
+                let mut seen = Look::new(response.body, From::Server, limits);
+                let incoming = Incoming { connection: &connection, input: &mut from_server, seen: &mut seen };
+                let ruling = self.response_ruled(answered.moment(), rules, &mut response.head, incoming);
+                match going_up.beside(pin!(ruling)).await {
+                    Ok(ruled) => {
+                        if let Err(Failed::Ruled(..)) = ruled {
+                            answered_with();
+                        }
+                        ruled?;
+                    }
+                    Err(Broken::Framing(found)) => {
+                        self.keep_request(&found, Some(backend));
+                        return Err(Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Data)));
+                    }
+                    Err(Broken::Memory) => return Err(no_memory()),
+                    Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client(Phase::Headers)),
+                }
+            }
+            self.check_cache(asking, backend, &hold, &response.head).inspect_err(|_| answered_with())?;
+            let Settled { mut back, body, framed, persist, server_persists } = self.settle(answered, response, &mut from_server)?;
+            // Rules may have changed it, and as long as nothing was sent it may become another answer.
+            let shown = response.head.status();
+            self.note(|record| record.status = Some(shown));
+            let counted = Cell::new(false);
+            let count_shown = || {
+                if !counted.replace(true) {
+                    answered_with();
+                    count_status!(self.frontend.counts.own(), shown);
+                    count_status!(backend.counts.own(), shown);
+                }
+            };
+            if self.frontend.log.as_ref().is_some_and(|log| log.early) {
+                self.note(|record| record.down += back.len() as u64);
+                self.log();
+            }
+            if body == Body::Tunnel {
+                count_shown();
+                // Without its request complete no protocol was agreed on.
+                if going_up.outcome.is_none() {
+                    return Ok(Outcome::CLOSE);
+                }
+                (Ended::Tunnel(back), persist, server_persists)
+            } else {
+                let drop_trailers = self.frontend.http.drop_response_trailers;
+                let down_ends = Ends { io: &local.io, way: &watch.down, from: &connection, to: client, splice: splicing.down, kept: None };
+                let whole = framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
+                let goes_on = persist == Persist::KeepAlive;
+                let told = Cell::new(0);
+                let ended = if whole {
+                    count_shown();
+                    let sending = pin!(async {
+                        match goes_on {
+                            true => send(&down_ends, &mut back, |n| count(0, n)).await,
+                            false => send_last(&down_ends, &mut back, |n| count(0, n)).await,
+                        }
+                    });
+                    watch.over(&self.timer, &hold, pin!(going_up.beside(sending))).await
+                } else {
+                    let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
+                    let sending = pin!(async {
+                        let sent = |n| {
+                            told.set(told.get() + n);
+                            count_shown();
+                            count(0, n);
+                        };
+                        down.run(&down_ends, &mut from_server, &mut back, sent).await?;
+                        if goes_on { Ok(()) } else { flush(&down_ends).await } // the connection is closed behind it
+                    });
+                    let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
+                    watch.over(&self.timer, &hold, pin!(stays)).await
+                };
+                match &ended {
+                    Ok(Ok(Err(Broken::Framing(found)))) => self.keep_response(found, backend, hold.server()),
+                    Ok(Err(Broken::Framing(found))) => self.keep_request(found, Some(backend)),
+                    _ => {}
+                }
+                // Nothing of it has reached the client, so it can still be told.
+                if let Ok(Ok(Err(Broken::Framing(_)))) = ended
+                    && told.get() == 0
+                {
+                    self.note(|record| record.response = None);
+                    return Err(Failed::Answer(502, vain.failed(Cause::Refused)));
+                }
+                count_shown();
+                let complete = matches!(ended, Ok(Ok(Ok(()))));
+                // A server that answered early may go on reading: what is left of the body is its own, as long as it is there and did not say that it leaves.
+                let rest = match &going_up.outcome {
+                    None if complete && server_persists => {
+                        let mut leaving = pin!(connection.recv());
+                        let rest = pin!(poll_fn(|context| match going_up.poll_end(context) {
+                            Poll::Ready(()) => Poll::Ready(()),
+                            Poll::Pending => leaving.as_mut().poll(context).map(drop),
+                        }));
+                        watch.over(&self.timer, &hold, rest).await
+                    }
+                    _ => Ok(()),
+                };
+                let termination = termination(&ended, rest, &going_up.outcome, server_persists);
+                self.passed_on(backend, &hold, &ended, termination);
+                let sent_all = matches!(going_up.outcome, Some(Ok(())));
+                (Ended::Message { complete, sent_all }, persist, server_persists)
+            }
+        };
+        let (complete, sent_all) = match ended {
+            Ended::Message { complete, sent_all } => (complete, sent_all),
+            Ended::Tunnel(back) => {
+                let mut received = std::mem::take(received);
+                if let Some(segment) = watched.received.take() {
+                    received.push_back(segment).map_err(|_| no_memory())?;
+                }
+                let ended = self.tunnel(backend, (&connection, &hold), back, received, from_server, count).await;
+                self.tunnelled(backend, hold.server(), ended);
+                return Ok(Outcome::CLOSE);
+            }
+        };
+        if !complete || !sent_all {
+            return Ok(Outcome { linger: complete, ..Outcome::CLOSE });
+        }
+        let served = reused.unwrap_or(0) + 1;
+        let good = server_persists
+            && from_server.is_empty()
+            && hold.server().max_reuse.is_none_or(|most| served <= most);
+        let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
+        Ok(Outcome { after, linger: false, idle: good.then_some(Idle { connection, served }) })
+    }
+}

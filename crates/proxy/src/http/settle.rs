@@ -1,0 +1,202 @@
+//! A response as the client gets it: rules, cookies and connection fields, and how its body is framed.
+
+use super::Session;
+use super::cacheable::gives_cookie_away;
+use super::edit;
+use super::exchange::Asking;
+use super::look::Look;
+use super::tries::{Failed, no_memory};
+use crate::generation::{Backend, CloseMode, Rules};
+use crate::rules::{Answer, Content, End, Lookups, Moment, content};
+use crate::server::Hold;
+use crate::session::now;
+use crate::termination::{Cause, Phase, Termination};
+use manylane_buf::Chain;
+use manylane_h1::{Body, BodyReader, BodyWriter, From, Persist, Progress, Reader, Request, Response, frame_for, set_body, set_connection, settle_response};
+use manylane_http::{Head, Method};
+use manylane_logs::Level;
+use manylane_sched::Time;
+use manylane_sync::Arc;
+
+/// How a response goes on.
+pub(super) struct Settled {
+    /// Its head, written.
+    pub(super) back: Chain,
+    /// What the server sends of a body, and how the client gets it.
+    pub(super) body: Body,
+    pub(super) framed: Body,
+    /// What becomes of the client's connection.
+    pub(super) persist: Persist,
+    /// The server's connection can serve again.
+    pub(super) server_persists: bool,
+}
+
+/// What a response goes by.
+#[derive(Clone, Copy)]
+pub(super) struct Answered<'a> {
+    pub(super) backend: &'a Backend,
+    pub(super) hold: &'a Hold,
+    pub(super) asking: &'a Asking,
+    /// What the server was asked.
+    pub(super) request: &'a Request,
+    pub(super) method: Method,
+    /// A rule wants the server's connection closed.
+    pub(super) closes: bool,
+}
+
+impl Answered<'_> {
+    pub(super) fn moment(&self) -> Moment<'_> {
+        Moment {
+            request: Some(&self.request.head),
+            backend: Some(self.backend),
+            server: Some(self.hold.server()),
+            ..Moment::default()
+        }
+    }
+}
+
+#[allow(clippy::result_large_err)] // in a box, what a rule answers would be an allocation
+impl Session<'_> {
+    /// The lists of rules for a response of this backend.
+    pub(super) fn lists<'a>(&'a self, backend: &'a Backend) -> impl Iterator<Item = &'a Arc<Rules>> + Clone {
+        let twice = std::ptr::eq(&*backend.rules, &*self.frontend.rules);
+        [&backend.rules, &self.frontend.rules].into_iter().take(if twice { 1 } else { 2 })
+    }
+
+    /// `tcp-response content`, of a response that begins with these bytes behind its head: whether the server's connection is to be closed behind it.
+    pub(super) fn response_contents(
+        &self,
+        request: &Request,
+        response: &Response,
+        backend: &Backend,
+        hold: &Hold,
+        from_server: &Chain,
+    ) -> Result<bool, Failed> {
+        let mut seen = Look::new(response.body, From::Server, backend.http.response_limits);
+        if backend.rules.reads_data {
+            let _ = seen.begin(from_server); // what is wrong with it is found again when it is forwarded
+        }
+        let moment = Moment {
+            request: Some(&request.head),
+            response: Some(&response.head),
+            response_data: seen.data(),
+            backend: Some(backend),
+            server: Some(hold.server()),
+            ..Moment::default()
+        };
+        let decided = content(&self.facts(), moment, &backend.rules.response_content, &|| self.log_now(), &Lookups::default());
+        self.mark();
+        if matches!(decided, Content::Reject | Content::Drop) {
+            self.note(|record| record.status = Some(response.head.status()));
+            if decided == Content::Drop {
+                self.client.vanish();
+                return Err(Failed::Refused(Phase::Request)); // of whatever message, in HAProxy's lines
+            }
+            return Err(Failed::Refused(Phase::Data));
+        }
+        Ok(decided == Content::Close)
+    }
+
+    /// A response is there and goes on: what counters, logs and the balancer are told.
+    pub(super) fn answered(&self, response: &Response, asking: &Asking, backend: &Backend, hold: &Hold, begun: Time) {
+        let local = self.local;
+        let index = hold.index();
+        let here = local.here();
+        let took = here.now().since(begun);
+        backend.balancer.report(index, took, here.now());
+        backend.counts.own().answered(took);
+        hold.server().counts.own().answered(took);
+        self.scopes.begin_response();
+        self.note(|record| {
+            record.response = Some(took);
+            record.status = Some(response.head.status());
+            if backend.http.cookie.is_some() {
+                let usual = match (asking.told.there, asking.told.server) {
+                    (false, _) => b'N',
+                    (true, _) if asking.ignored || asking.ruled.is_some() => b'U',
+                    (true, None) => b'I',
+                    (true, Some(named))
+                        if named == index && backend.balancer.servers()[index].state().serves_its_own() =>
+                    {
+                        b'V'
+                    }
+                    (true, Some(_)) => b'D',
+                };
+                record.cookies[0] = asking.told.late.unwrap_or(usual);
+            }
+        });
+    }
+
+    /// `option checkcache`: refuses a response that gives a cookie away, and says so.
+    pub(super) fn check_cache(&self, asking: &Asking, backend: &Backend, hold: &Hold, head: &Head) -> Result<(), Failed> {
+        if !backend.http.check_cache || !gives_cookie_away(asking.method, head) {
+            return Ok(());
+        }
+        let name = &hold.server().name;
+        let line = format!("Blocking cacheable cookie in response from instance {}, server {name}.", backend.name);
+        crate::run::say(self.local, backend, Level::Alert, &line);
+        Err(Failed::Ruled(End::Denied, Answer::Usual(502)))
+    }
+
+    /// Edits the head as the client gets it, and decides how the body goes on.
+    pub(super) fn settle(&self, answered: Answered<'_>, response: &mut Response, from_server: &mut Chain) -> Result<Settled, Failed> {
+        let Answered { backend, hold, asking, request, method, closes } = answered;
+        let Response { head: response_head, body, connection: said } = response;
+        let (body, said) = (*body, *said);
+        let mut server_persists = said.persists(response_head.version())
+            && !matches!(body, Body::UntilClose | Body::Tunnel)
+            && asking.mode == CloseMode::KeepAlive
+            && !closes
+            && request.head.method_kind() != Method::Connect;
+        // Who asked for a tunnel takes no length.
+        let tunnels = asking.method != Method::Connect || body == Body::Tunnel;
+        let wished = if asking.keep && tunnels { Persist::KeepAlive } else { Persist::Close };
+        let (framed, mut persist) = frame_for(body, asking.version, wished);
+        let edited = set_connection(response_head, said, persist)
+            .and_then(|()| edit::keep_alive(response_head, asking.version, persist))
+            .and_then(|()| set_body(response_head, body, framed))
+            .and_then(|()| match &backend.http.cookie {
+                Some(cookie) => {
+                    let set = edit::keep(response_head, cookie, hold.server(), asking.told, asking.right, asking.method, asking.ignored, now().seconds)?;
+                    self.note(|record| record.cookies[1] = set);
+                    Ok(())
+                }
+                None => Ok(()),
+            });
+        let edited = edited.and_then(|()| {
+            self.afterwards(answered.moment(), self.lists(backend), response_head)
+        });
+        let reader = Reader { version: asking.version, method: asking.method };
+        let settled = edited.and_then(|()| {
+            let touched = response_head.is_reframed() || asking.method != method;
+            if touched { settle_response(response_head, framed, reader) } else { Ok(framed) }
+        });
+        let mut back = Chain::new();
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
+        let settled = settled.and_then(|framed| response_head.emit(&mut back, spellings).map(|()| framed));
+        let Ok(mut framed) = settled else { return Err(no_memory()) };
+        let mut body = body;
+        if framed != body {
+            match (body, framed) {
+                // A rule has made another answer of the one that agrees to the tunnel.
+                (Body::Tunnel, _) => return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))),
+                (Body::None | Body::Length(0), Body::Chunked) => {
+                    BodyWriter::new(framed).end(None, &mut back).map_err(|_| no_memory())?;
+                    framed = body;
+                }
+                (Body::None | Body::Length(0), _) => framed = body,
+                (_, Body::None) => {
+                    // What the server sends has no reader any more: it is read here if it is there, else the connection ends.
+                    let all = BodyReader::new(body, From::Server, backend.http.response_limits).read(from_server, &mut Chain::new());
+                    server_persists &= matches!(all, Ok(Progress::Done(_)));
+                    body = Body::None;
+                }
+                _ => {}
+            }
+        }
+        if response_head.status() < 200 && body != Body::Tunnel {
+            persist = Persist::Close; // rules have made it one that is followed by another, and there is none
+        }
+        Ok(Settled { back, body, framed, persist, server_persists })
+    }
+}

@@ -1,0 +1,116 @@
+//! What counters, logs and `show errors` are told of an exchange.
+
+use super::Session;
+use super::pump::Broken;
+use crate::generation::{Backend, Server};
+use crate::invalid::Found;
+use crate::run::{Seen, observe};
+use crate::server::Hold;
+use crate::termination::{Cause, Phase, Termination};
+use manylane_sched::Time;
+
+impl Session<'_> {
+    /// For `show errors`: what is wrong with a request's body.
+    pub(super) fn keep_request(&self, found: &Found, backend: Option<&Backend>) {
+        self.frontend.invalid.keep(found, self.client.source, |invalid| {
+            invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));
+        });
+    }
+
+    /// The same, if it is its framing.
+    pub(super) fn keep_broken(&self, broken: &Broken, backend: Option<&Backend>) {
+        if let Broken::Framing(found) = broken {
+            self.keep_request(found, backend);
+        }
+    }
+
+    /// For `show errors`: what is wrong with a response, or its body.
+    pub(super) fn keep_response(&self, found: &Found, backend: &Backend, server: &Server) {
+        let frontend = self.frontend;
+        backend.invalid.keep(found, self.client.source, |invalid| {
+            invalid.other = Some((frontend.name.clone(), frontend.id));
+            invalid.server = Some((server.name.clone(), server.id));
+        });
+    }
+
+    /// The server of this backend that was reached last.
+    pub(super) fn last_server<'b>(&self, backend: &'b Backend) -> Option<&'b Server> {
+        let (number, index) = self.last?;
+        (number == backend.number).then(|| &backend.servers[index.get()])
+    }
+
+    /// A request leaves a backend, where it has been since then.
+    pub(super) fn leave(&self, backend: &Backend, begun: Time) {
+        let unsent = self.unsent.get();
+        if unsent > 0 {
+            backend.counts.own().bytes_in.add(unsent);
+        }
+        backend.counts.own().end(self.local.here().now().since(begun));
+    }
+
+    /// A response was passed on, as a message.
+    pub(super) fn passed_on(&self, backend: &Backend, hold: &Hold, ended: &Passed, termination: Termination) {
+        let server = hold.server().counts.own();
+        if termination.cause != Cause::Normal && !termination.cause.is_order() {
+            let b = backend.counts.own();
+            let by_client = matches!(termination.cause, Cause::ClientLeft | Cause::ClientSilent);
+            let aborts = if by_client { [&b.client_aborts, &server.client_aborts] } else { [&b.server_aborts, &server.server_aborts] };
+            aborts.into_iter().for_each(|aborts| aborts.add(1));
+        }
+        self.note(|record| record.ended = termination);
+        if let Ok(Ok(Err(Broken::Sender | Broken::Framing(_)))) | Err(Cause::ServerSilent) = ended {
+            backend.counts.own().response_errors.add(1);
+            server.response_errors.add(1);
+        }
+        if let Ok(Ok(Err(Broken::Framing(_)))) = ended {
+            observe(self.local, backend, hold.index(), Seen::BadBody);
+        }
+    }
+
+    /// Rules have refused a response, or put another answer in its place.
+    pub(super) fn response_denied(&self, backend: &Backend) {
+        self.frontend.counts.own().responses_denied.add(1);
+        backend.counts.own().responses_denied.add(1);
+        if let Some(server) = self.last_server(backend) {
+            server.counts.own().responses_denied.add(1);
+        }
+    }
+
+    /// The client has left before there was a response.
+    pub(super) fn client_left(&self, backend: &Backend, phase: Phase) {
+        backend.counts.own().client_aborts.add(1);
+        if matches!(phase, Phase::Headers | Phase::Data)
+            && let Some(server) = self.last_server(backend)
+        {
+            server.counts.own().client_aborts.add(1);
+        }
+        self.note(|record| record.ended = Termination::new(Cause::ClientLeft, phase));
+        self.frontend.counts.own().request_errors.add(1);
+    }
+}
+
+/// How a response ended, if no side ran out of patience; if the client did not break off before; and its body.
+pub(super) type Passed = Result<Result<Result<(), Broken>, Broken>, Cause>;
+
+/// How an exchange ended: its response, what was left of its request behind that, and the whole request.
+pub(super) fn termination(
+    ended: &Passed,
+    rest: Result<(), Cause>,
+    request: &Option<Result<(), Broken>>,
+    server_persists: bool,
+) -> Termination {
+    let (cause, phase) = match ended {
+        Ok(Ok(Ok(()))) => match (rest, request) {
+            (Err(cause), _) => (cause, Phase::Data),
+            (Ok(()), Some(Err(Broken::Sender))) => (Cause::ClientLeft, Phase::Data),
+            (Ok(()), Some(Err(Broken::Framing(_)))) => (Cause::Refused, Phase::Data),
+            (Ok(()), Some(Err(_))) => (Cause::ServerLeft, Phase::Data),
+            (Ok(()), None) if server_persists => (Cause::ServerLeft, Phase::Data),
+            (Ok(()), _) => return Termination::NORMAL,
+        },
+        Ok(Err(_)) | Ok(Ok(Err(Broken::Receiver))) => (Cause::ClientLeft, Phase::Data),
+        Ok(_) => (Cause::ServerLeft, Phase::Data),
+        Err(cause) => (*cause, Phase::Data),
+    };
+    Termination::new(cause, phase)
+}

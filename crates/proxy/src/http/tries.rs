@@ -1,0 +1,221 @@
+//! Servers are tried one after another until one answers.
+
+use super::Session;
+use super::exchange::{About, After, Asking};
+use super::going::Watched;
+use super::pump::{Kept, Pump};
+use crate::generation::{Backend, Reuse};
+use crate::rules::{Answer, End, Moment};
+use crate::run::{Idle, Local};
+use crate::server::{self, Attempt, Hold, Shelved, Tried, Wanted};
+use crate::session::Client;
+use crate::termination::{Cause, Phase, Termination};
+use manylane_buf::Chain;
+use manylane_h1::Request;
+use manylane_http::Method;
+use manylane_net::Packets;
+
+/// What is left to try.
+#[derive(Clone, Copy)]
+pub(super) struct Chances<'a> {
+    /// There may be another try.
+    pub(super) left: bool,
+    /// This is not the first.
+    pub(super) again: bool,
+    /// A cookie or a rule wants this server.
+    pub(super) persistent: bool,
+    /// What was sent of the body.
+    pub(super) kept: Option<&'a Kept>,
+}
+
+/// What is left of a request that was answered by a server.
+pub(super) struct Outcome {
+    pub(super) after: After,
+    /// The client may still be sending.
+    pub(super) linger: bool,
+    /// The server's connection, if it can serve again.
+    pub(super) idle: Option<Idle>,
+}
+
+impl Outcome {
+    pub(super) const CLOSE: Self = Self { after: After::Close, linger: false, idle: None };
+}
+
+/// Why there is no response of a server.
+pub(super) enum Failed {
+    /// The client has to be told, or not: the status, and how it ended.
+    Answer(u16, Termination),
+    /// It is tried again: nothing reached the client, and all that was sent is still here.
+    Again { persistent: bool },
+    /// The client is gone, and what was done for it then.
+    Client(Phase),
+    /// A rule has another answer than the server's.
+    Ruled(End, Answer),
+    /// A rule closes the connection.
+    Closed,
+    /// A rule refuses the response, and the client gets nothing: what the line says of it.
+    Refused(Phase),
+}
+
+/// There is no memory for what is to be done.
+pub(super) fn no_memory() -> Failed {
+    Failed::Answer(500, Termination::new(Cause::Resource, Phase::Headers))
+}
+
+impl Session<'_> {
+    /// Tries until a server answers.
+    pub(super) async fn tries(&mut self, request: &mut Request, asking: &mut Asking, backend: &Backend, up: &mut Pump) -> After {
+        let mut tried = Tried { most: self.scopes.memory.retries.get(), ..Tried::default() };
+        let kept = backend.http.retry_on.replays().then(|| {
+            Kept::new(self.local.generation.process.bufsize, request.body)
+        });
+        loop {
+            let outcome = self.one_try(request, asking, backend, &mut tried, up, kept.as_ref()).await;
+            // A body that is still coming stands before the next request.
+            let bodyless = up.is_done();
+            match outcome {
+                Ok(after) => return after,
+                Err(Failed::Again { persistent }) => {
+                    if let Some((_, index)) = self.last {
+                        tried.again(backend, index, persistent);
+                    }
+                }
+                Err(Failed::Answer(status, ended)) => {
+                    return self.fail(asking, About { backend: Some(backend), head: &request.head }, status, ended, bodyless).await;
+                }
+                Err(Failed::Ruled(end, answer)) => {
+                    if end == End::Denied {
+                        self.response_denied(backend);
+                    }
+                    let cause = if end == End::Denied { Cause::Refused } else { Cause::Local };
+                    self.note(|record| {
+                        record.ended = Termination::new(cause, Phase::Headers);
+                        record.response = None;
+                    });
+                    return self.give(asking, About { backend: Some(backend), head: &request.head }, answer, bodyless).await;
+                }
+                Err(Failed::Closed) => return After::Close,
+                Err(Failed::Refused(phase)) => {
+                    self.note(|record| record.ended = Termination::new(Cause::Refused, phase));
+                    self.response_denied(backend);
+                    return After::Close;
+                }
+                Err(Failed::Client(phase)) => {
+                    self.client_left(backend, phase);
+                    return After::Close;
+                }
+            }
+        }
+    }
+
+    /// One try with one server.
+    async fn one_try(
+        &mut self,
+        request: &mut Request,
+        asking: &mut Asking,
+        backend: &Backend,
+        tried: &mut Tried,
+        up: &mut Pump,
+        kept: Option<&Kept>,
+    ) -> Result<After, Failed> {
+        let local = self.local;
+        let first = self.requests == 0 || tried.retries > 0;
+        let wanted = self.wanted(request, up, asking, backend);
+        let Wanted { persistent, packets, server: wanted_server, .. } = wanted;
+        // A rule for this request says whose it is, or where it goes: the session's own connection is of the others.
+        let memory = &self.scopes.memory;
+        let readdressed = memory.source.get().is_some() || memory.destination.get().is_some();
+        let names = if backend.pool_names.is_empty() {
+            Default::default()
+        } else {
+            let moment = Moment { request: Some(&request.head), backend: Some(backend), ..Moment::default() };
+            self.facts().pool_names(moment, backend)
+        };
+        let head = &request.head;
+        let redirects = matches!(asking.method, Method::Get | Method::Head);
+        let private = &mut self.private;
+        let mut shelf = |hold: &Hold, client: &Client| {
+            if redirects && hold.server().redirect.is_some() {
+                return Shelved::Redirect;
+            }
+            let key = Local::key(hold.server(), client, Some(head), packets, &names);
+            let private = private.take().filter(|_| packets == Packets::default() && !readdressed);
+            Self::take_idle(local, backend, private, key, first, hold)
+        };
+        let at_once = match tried.last {
+            None => server::at_once(local, backend, &self.client, &wanted, &mut shelf),
+            Some(_) => Err(None),
+        };
+        let attempt = match at_once {
+            Ok(attempt) => Ok(attempt),
+            Err(hold) => server::connect(local, backend, &mut self.client, wanted, tried, hold, shelf).await,
+        };
+        let Attempt { connection, hold, reused, pains } = match attempt {
+            Ok(attempt) => attempt,
+            Err(failed) => {
+                if let Some(index) = failed.server {
+                    asking.server.set(Some(index));
+                    server::remember_place(local, &backend.servers[index.get()], memory);
+                }
+                self.note(|record| {
+                    record.not_reached(&failed);
+                    record.server = failed.server.or(record.server);
+                });
+                let ended = failed.ended;
+                if ended.cause == Cause::Local
+                    && let Some(prefix) = failed.server.and_then(|index| backend.servers[index.get()].redirect.as_ref())
+                {
+                    asking.keep = false;
+                    let answer = crate::rules::to_server(prefix, &request.head).map_err(|_| Failed::Answer(500, ended))?;
+                    return Ok(self.redirect(asking, About { backend: Some(backend), head: &request.head }, answer, ended, up.is_done()).await);
+                }
+                let left = ended.cause == Cause::ClientLeft;
+                return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
+            }
+        };
+        let index = hold.index();
+        // As if it had the right cookie: a rule will choose the same server again.
+        asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
+        self.last = Some((backend.number, index));
+        asking.server.set(Some(index));
+        server::remember_link(local, &connection, memory);
+        backend.counts.own().reached(&pains);
+        hold.server().counts.own().reached(&pains);
+        self.note(|record| {
+            record.pains(pains);
+            record.server = Some(index);
+        });
+        // The bytes that were received of the client belong to the way up, as long as it lasts.
+        let mut received = Chain::new();
+        if !self.client.received.is_empty() {
+            std::mem::swap(&mut received, &mut self.client.received);
+        }
+        let attempt = Attempt { connection, hold, reused, pains };
+        let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
+        let mut watched = Watched::default();
+        let outcome = self.served(request, asking, backend, attempt, &mut received, &mut watched, up, chances).await;
+        if let Some(segment) = watched.received
+            && received.push_back(segment).is_err()
+        {
+            return Ok(After::Close); // no memory, and bytes of the client are lost
+        }
+        if !received.is_empty() {
+            self.client.received = received;
+        }
+        let Outcome { after, linger, idle } = outcome?;
+        if linger {
+            self.send_last(&mut Chain::new()).await; // the server answered early: let the client read that
+        }
+        if let Some(idle) = idle {
+            let key = Local::key(&backend.servers[index.get()], &self.client, Some(&request.head), packets, &names);
+            match key.filter(|_| backend.http.reuse != Reuse::Never) {
+                Some(key) => local.keep(backend, index, key, idle),
+                None if packets != Packets::default() || readdressed => {} // the next request's may be others
+                None if backend.servers[index.get()].tells_of_requests() => {}
+                None if !self.frontend.http.keeps_own => {}
+                None => self.private = Some((backend.number, index, idle)),
+            }
+        }
+        Ok(after)
+    }
+}

@@ -1,0 +1,51 @@
+//! A connection that carries another protocol: behind an upgrade or CONNECT.
+
+use super::Session;
+use crate::flow::Patience;
+use crate::generation::{Backend, Server};
+use crate::server::Hold;
+use crate::tcp::Pair;
+use crate::termination::{Cause, Phase, Termination};
+use manylane_buf::Chain;
+use manylane_net::Connection;
+
+impl Session<'_> {
+    /// The connection carries another protocol from here on.
+    pub(super) async fn tunnel(
+        &self,
+        backend: &Backend,
+        (server, hold): (&Connection, &Hold),
+        mut back: Chain,
+        received: Chain,
+        from_server: Chain,
+        count: impl Fn(u64, u64),
+    ) -> Termination {
+        let client = &self.client.connection;
+        let head = back.len() as u64;
+        if client.send(&mut back).await.is_err() {
+            return Termination::new(Cause::ClientLeft, Phase::Data);
+        }
+        count(0, head);
+        let tunnel = self.scopes.memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
+        let usual = self.patience(backend);
+        let patience = Patience {
+            client: tunnel.or(usual.client),
+            server: tunnel.or(usual.server),
+            in_turn: false,
+            ..usual
+        };
+        let pair = Pair::new(&self.local.io, client, server, hold, patience);
+        pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count).await
+    }
+
+    /// What is told of a tunnel that has ended.
+    pub(super) fn tunnelled(&self, backend: &Backend, server: &Server, ended: Termination) {
+        self.note(|record| record.ended = ended);
+        let (b, s) = (backend.counts.own(), server.counts.own());
+        match ended.cause {
+            Cause::ClientLeft | Cause::ClientSilent => [&b.client_aborts, &s.client_aborts].into_iter().for_each(|aborts| aborts.add(1)),
+            Cause::ServerLeft | Cause::ServerSilent => [&b.server_aborts, &s.server_aborts].into_iter().for_each(|aborts| aborts.add(1)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A server that was asked in vain: what is made of a head that did not come, and whether the request is tried again.
+
+use super::Session;
+use super::pump::Broken;
+use super::receive::NoHead;
+use super::tries::{Failed, no_memory};
+use crate::generation::Backend;
+use crate::invalid::Found;
+use crate::run::{Seen, observe};
+use crate::server::Hold;
+use crate::termination::{Cause, Phase, Termination};
+use manylane_buf::Chain;
+
+/// A try of which nothing has reached the client yet.
+pub(super) struct Vain<'a> {
+    pub(super) backend: &'a Backend,
+    pub(super) hold: &'a Hold,
+    /// Its connection was made for this request.
+    pub(super) new: bool,
+    /// It may be that its connection was closed for its age, and nothing was done there.
+    pub(super) stale: bool,
+    /// There may be another try, and all that was sent is here.
+    pub(super) repeatable: bool,
+    pub(super) persistent: bool,
+}
+
+impl Vain<'_> {
+    /// Tries once more where that is wanted and can be done.
+    fn or_again(&self, wanted: bool, status: u16, ended: Termination) -> Failed {
+        if wanted && self.repeatable { Failed::Again { persistent: self.persistent } } else { Failed::Answer(status, ended) }
+    }
+
+    /// The server has failed, and counters are told so.
+    pub(super) fn failed(&self, cause: Cause) -> Termination {
+        self.backend.counts.own().response_errors.add(1);
+        self.hold.server().counts.own().response_errors.add(1);
+        Termination::new(cause, Phase::Headers)
+    }
+}
+
+impl Session<'_> {
+    /// The server sent no head that can be passed on, but these bytes.
+    pub(super) fn no_head(&self, vain: &Vain<'_>, no_head: NoHead, from_server: &Chain) -> Failed {
+        let Vain { backend, hold, .. } = *vain;
+        let on = &backend.http.retry_on;
+        match no_head {
+            NoHead::Nothing => {
+                if vain.new {
+                    observe(self.local, backend, hold.index(), Seen::Closed); // else it was closed for its age
+                }
+                vain.or_again(on.empty || vain.stale, 502, vain.failed(Cause::ServerLeft))
+            }
+            NoHead::Cut => {
+                observe(self.local, backend, hold.index(), Seen::Closed);
+                // The manual has it with junk, HAProxy with empty ones.
+                vain.or_again(on.junk || on.empty, 502, vain.failed(Cause::ServerLeft))
+            }
+            NoHead::Junk(error) => {
+                self.keep_response(&Found::new(from_server, error), backend, hold.server());
+                observe(self.local, backend, hold.index(), Seen::BadHead);
+                vain.or_again(on.junk, error.status, vain.failed(Cause::Refused))
+            }
+            NoHead::Memory => no_memory(),
+            NoHead::Client => Failed::Client(Phase::Headers),
+        }
+    }
+
+    /// The request did not come to its end before the response began.
+    pub(super) fn no_request(&self, vain: &Vain<'_>, broken: Broken) -> Failed {
+        match broken {
+            Broken::Framing(found) => {
+                self.keep_request(&found, Some(vain.backend));
+                Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Data))
+            }
+            Broken::Memory => no_memory(),
+            // It may be that it has closed its side only.
+            Broken::Receiver => Failed::Answer(400, Termination::new(Cause::ClientLeft, Phase::Headers)),
+            Broken::Sender => Failed::Client(Phase::Data), // amid its body
+        }
+    }
+
+    /// Time was over, or somebody else has ended the stream.
+    pub(super) fn no_time(&self, vain: &Vain<'_>, cause: Cause) -> Failed {
+        match cause {
+            // HAProxy holds the client's silence against the server, whose time alone it waits for; so a client could get servers marked as
+            // failing. The manual has it as here.
+            Cause::ClientSilent => Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Headers)),
+            cause if cause.is_order() => Failed::Answer(502, Termination::new(cause, Phase::Headers)),
+            cause => {
+                observe(self.local, vain.backend, vain.hold.index(), Seen::Silent);
+                vain.or_again(vain.backend.http.retry_on.timeout, 504, vain.failed(cause))
+            }
+        }
+    }
+}
