@@ -314,7 +314,7 @@ impl Test {
                 _ => cast(sample.value, self.takes, &mut scratch).is_some_and(|value| match self.kind {
                     MatchKind::Bool => value == crate::sample::Value::Bool(true),
                     _ => self.patterns.iter().any(|(reference, view)| {
-                        reference.load(env.reader).view(*view).is_match(value, &mut scratch)
+                        reference.load(env.reader).is_match(*view, value, &mut scratch)
                     }),
                 }),
             };

@@ -39,7 +39,7 @@ pub use names::{
 };
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
 pub use pattern::{
-    Entry, Looked, MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind,
+    Entries, Entry, Looked, MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MatchKind,
     NoVersion, NotAdded, Pair, Reference, References, Regex, Snapshot, Summary, View, Which, split,
 };
 pub use place::{Direction, Places};

@@ -291,7 +291,7 @@ fn a_version_that_is_prepared_takes_the_place_of_all_entries_at_once() {
     assert_eq!(world.text("str(c),map_str_int(m.map)").as_deref(), Some("3"));
     assert_eq!(world.text("str(a),map_str_int(m.map)"), None);
     assert_eq!((map.summary().version, map.summary().entries), (2, 2));
-    let second = map.entries(None)[1].id();
+    let second = map.entries(None).iter().nth(1).unwrap().id();
     assert_eq!(map.replace(Which::Id(second), b"44"), Ok(1));
     assert!(map.replace(Which::Id(second), b"x").is_err());
     assert_eq!(world.text("str(d),map_str_int(m.map)").as_deref(), Some("44"));
@@ -309,7 +309,7 @@ fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
     let all: Vec<_> =
         world.references.numbered().into_iter().map(|(number, list)| (number, list.clone())).collect();
     assert_eq!(all.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(all[0].1.entries(None)[0].pattern(), b"8:");
+    assert_eq!(all[0].1.entries(None).iter().next().unwrap().pattern(), b"8:");
     assert_eq!(all[1].1.summary().users, ["acl 'path' an unknown place"]);
     assert_eq!(all[2].1.name(), Some(&b"nets"[..]));
     let words: Vec<&[u8]> = vec![b"{", b"path", b"-u", b"1", b"/other", b"}"];

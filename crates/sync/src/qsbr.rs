@@ -227,9 +227,9 @@ impl<T> fmt::Debug for Published<T> {
     }
 }
 
-/// Whether replaced values wait to be freed; a hint, which costs a load.
-pub fn has_replaced() -> bool {
-    DOMAIN.waiting.load(Ordering::Relaxed) != 0
+/// How many replaced values wait to be freed; a hint, which costs a load.
+pub fn replaced() -> usize {
+    DOMAIN.waiting.load(Ordering::Relaxed)
 }
 
 /// Frees the replaced values that no lane can hold any more; tells how many must still wait.

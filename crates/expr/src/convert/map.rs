@@ -91,13 +91,13 @@ impl Map {
         scratch: &mut Scratch<'x>,
     ) -> Option<Value<'x>> {
         let snapshot = self.reference.load(env.reader);
-        let index = snapshot.view(self.view);
-        let Some(at) = index.find(value, scratch) else { return self.default.as_ref().map(Fixed::value) };
-        let text = snapshot.value(at);
+        let Some(entry) = snapshot.find(self.view, value, scratch) else {
+            return self.default.as_ref().map(Fixed::value);
+        };
         if self.expands {
-            let regex = index.regex(at)?;
-            return Some(Value::Str(regex.expand(value.bytes()?, text, scratch)?));
+            let regex = snapshot.regex(self.view, entry)?;
+            return Some(Value::Str(regex.expand(value.bytes()?, entry.value(), scratch)?));
         }
-        self.gives.read(text)
+        self.gives.read(entry.value())
     }
 }

@@ -1,8 +1,11 @@
 //! Networks: the longest mask that holds an address wins.
 
+use super::entry::Entry;
+use super::hashed::Hashed;
 use crate::cast::{parse_whole, v6_to_v4};
-use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc; // entries are written once, and only read from then on
 
 /// A network with its mask, which may have holes in IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,53 +49,73 @@ pub(crate) fn parse(text: &[u8]) -> Option<Network> {
 }
 
 /// Networks by mask, the longest first: one hashed look-up for each mask that is in use.
-#[derive(Debug, Default)]
-pub(crate) struct Networks {
-    v4: Vec<(u32, HashMap<u32, u32>)>,
-    v6: Vec<(u128, HashMap<u128, u32>)>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct Networks {
+    v4: Vec<(u32, Hashed<u32>)>,
+    v6: Vec<(u128, Hashed<u128>)>,
 }
 
 impl Networks {
-    pub(crate) fn new(networks: impl Iterator<Item = (Network, u32)>) -> Self {
-        let mut all = Self::default();
-        for (network, order) in networks {
-            match network {
-                Network::V4(net, mask) => {
-                    slot(&mut all.v4, mask).entry(net).or_insert(order);
-                }
-                Network::V6(net, mask) => {
-                    slot(&mut all.v6, mask).entry(net).or_insert(order);
-                }
+    pub(super) fn insert(&mut self, network: Network, entry: &Arc<Entry>) {
+        match network {
+            Network::V4(net, mask) => {
+                insert(&mut self.v4, net, mask, entry, |mask| (mask.count_ones(), mask))
             }
+            Network::V6(net, mask) => insert(&mut self.v6, net, mask, entry, |mask| mask),
         }
-        all.v4.sort_by_key(|(mask, _)| std::cmp::Reverse((mask.count_ones(), *mask)));
-        all.v6.sort_by_key(|(mask, _)| std::cmp::Reverse(*mask));
-        all
+    }
+
+    pub(super) fn remove(&mut self, network: Network, id: u64) {
+        match network {
+            Network::V4(net, mask) => remove(&mut self.v4, net, mask, id),
+            Network::V6(net, mask) => remove(&mut self.v6, net, mask, id),
+        }
     }
 
     /// The entry of the longest mask. An IPv4 address is looked for in mapped form as well, an IPv6 one that holds an IPv4 address as that.
-    pub(crate) fn find(&self, addr: IpAddr) -> Option<u32> {
+    pub(super) fn find(&self, addr: IpAddr) -> Option<&Arc<Entry>> {
         match addr {
             IpAddr::V4(addr) => self.find_v4(addr).or_else(|| self.find_v6(addr.to_ipv6_mapped())),
             IpAddr::V6(addr) => self.find_v6(addr).or_else(|| self.find_v4(v6_to_v4(addr)?)),
         }
     }
 
-    fn find_v4(&self, addr: Ipv4Addr) -> Option<u32> {
+    fn find_v4(&self, addr: Ipv4Addr) -> Option<&Arc<Entry>> {
         let bits = addr.to_bits();
-        self.v4.iter().find_map(|(mask, nets)| nets.get(&(bits & mask)).copied())
+        self.v4
+            .iter()
+            .find_map(|(mask, nets)| nets.find(nets.hash(&(bits & mask)), |leaf| leaf.key == bits & mask))
     }
 
-    fn find_v6(&self, addr: Ipv6Addr) -> Option<u32> {
+    fn find_v6(&self, addr: Ipv6Addr) -> Option<&Arc<Entry>> {
         let bits = addr.to_bits();
-        self.v6.iter().find_map(|(mask, nets)| nets.get(&(bits & mask)).copied())
+        self.v6
+            .iter()
+            .find_map(|(mask, nets)| nets.find(nets.hash(&(bits & mask)), |leaf| leaf.key == bits & mask))
     }
 }
 
-fn slot<T: PartialEq + Copy>(tables: &mut Vec<(T, HashMap<T, u32>)>, mask: T) -> &mut HashMap<T, u32> {
-    let at = tables.iter().position(|(known, _)| *known == mask).unwrap_or_else(|| {
-        tables.push((mask, HashMap::new()));
-        tables.len() - 1
+fn insert<T: Copy + Ord + Hash, O: Ord>(
+    tables: &mut Vec<(T, Hashed<T>)>,
+    net: T,
+    mask: T,
+    entry: &Arc<Entry>,
+    order: impl Fn(T) -> O,
+) {
+    let place = tables.binary_search_by(|(known, _)| order(mask).cmp(&order(*known)));
+    let at = place.unwrap_or_else(|at| {
+        tables.insert(at, (mask, Hashed::default()));
+        at
     });
-    &mut tables[at].1
+    let nets = &mut tables[at].1;
+    nets.insert(nets.hash(&net), net, entry);
+}
+
+fn remove<T: Copy + Ord + Hash>(tables: &mut Vec<(T, Hashed<T>)>, net: T, mask: T, id: u64) {
+    let Some(at) = tables.iter().position(|(known, _)| *known == mask) else { return };
+    let nets = &mut tables[at].1;
+    nets.remove(nets.hash(&net), id);
+    if nets.is_empty() {
+        tables.remove(at);
+    }
 }

@@ -1,37 +1,43 @@
 //! Patterns: how samples are compared, and indexes that make many of them as cheap as few.
 //!
-//! | kind | index | cost of a look-up |
-//! |---|---|---|
-//! | `str`, `bin` | hashed | one hash of the sample |
-//! | `beg`, `end` | sorted with links ([`prefix`]) | one binary search |
-//! | `dir`, `dom` | the same, once for each part of the sample | one binary search a part |
-//! | `sub` | Aho-Corasick | one pass |
-//! | `int`, `len` | hashed numbers, listed ranges | one hash, one step a range |
-//! | `ip` | hashed networks by mask | one hash for each mask that is in use |
-//! | `reg` | one machine for all | one pass |
+//! | kind | index | cost of a look-up | cost of a change |
+//! |---|---|---|---|
+//! | `str`, `bin` | hashed ([`hashed`]) | one hash of the sample | the logarithm of the length |
+//! | `beg`, `end` | sorted ([`prefix`]) | one search | the same |
+//! | `dir`, `dom` | the same, once for each part of the sample | one search a part | the same |
+//! | `sub` | Aho-Corasick, for runs of entries ([`parts`]) | one pass for each run | the same, averaged over many |
+//! | `int`, `len` | hashed numbers, ranges in order | one hash, one step a range | the same |
+//! | `ip` | hashed networks by mask | one hash for each mask that is in use | the same |
+//! | `reg` | a machine for each run of entries | one pass for each run | the same, averaged over many |
+//!
+//! Nothing is changed in place that a lane may look at: what is sorted or hashed shares with its former self what did not change ([`tree`]).
 
-pub(crate) mod ip;
+mod entry;
+mod hashed;
+mod index;
+mod ip;
+mod parts;
 mod prefix;
 mod reference;
 mod references;
 mod regex;
+#[cfg(test)]
+mod tests;
+mod tree;
 pub(crate) mod value;
+mod work;
 
+pub use entry::{Entries, Entry};
 pub use reference::{
-    Entry, Looked, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference, Snapshot, Summary,
-    View, Which, split,
+    Looked, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference, Snapshot, Summary, View,
+    Which, split,
 };
 pub use references::References;
 pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES, Regex};
 
 use crate::cast::parse_whole;
-use crate::fetch::unhex;
-use crate::sample::{Type, Value};
-use crate::scratch::Scratch;
+use crate::sample::Type;
 use crate::show::Shown;
-use aho_corasick::AhoCorasick;
-use prefix::{Prefixes, Text};
-use std::collections::HashMap;
 use std::fmt;
 
 /// How a sample is compared with patterns.
@@ -153,238 +159,5 @@ impl fmt::Display for Range {
             (least, i64::MAX) => write!(f, "{least}:"),
             (least, most) => write!(f, "{least}:{most}"),
         }
-    }
-}
-
-/// Patterns of one kind, ready for look-ups; each has a number.
-#[derive(Debug)]
-pub(crate) struct Index {
-    table: Table,
-    ignore_case: bool,
-}
-
-#[derive(Debug)]
-enum Table {
-    Nothing,
-    Exact(HashMap<Box<[u8]>, u32>),
-    Beg(Prefixes),
-    End(Prefixes),
-    Parts(Prefixes, &'static [u8]),
-    Sub(Option<Box<AhoCorasick>>),
-    Numbers { exact: HashMap<i64, u32>, ranges: Vec<(Range, u32)>, of_length: bool },
-    Ip(ip::Networks),
-    Reg { all: Option<Regex>, each: Vec<Regex> },
-}
-
-/// Delimiters of `dir`.
-const DIR: &[u8] = b"/?";
-/// Delimiters of `dom`.
-const DOM: &[u8] = b"/?.:";
-
-impl Index {
-    /// Of patterns in order. The error has the number of the pattern and a sentence.
-    pub(crate) fn new(
-        kind: MatchKind,
-        ignore_case: bool,
-        patterns: &[&[u8]],
-    ) -> Result<Self, (usize, String)> {
-        let each = || patterns.iter().enumerate();
-        let folded = |text: &[u8]| if ignore_case { text.to_ascii_lowercase() } else { text.to_vec() };
-        let keyed = |key: &dyn Fn(&[u8]) -> Vec<u8>| {
-            Prefixes::new(each().map(|(n, text)| (key(text).into_boxed_slice(), n as u32)).collect())
-        };
-        let trimmed = |text: &[u8], set: &[u8]| {
-            let start = text.iter().position(|byte| !set.contains(byte)).unwrap_or(text.len());
-            let end = text.iter().rposition(|byte| !set.contains(byte)).map_or(start, |last| last + 1);
-            folded(&text[start..end])
-        };
-        let table = match kind {
-            MatchKind::Found | MatchKind::Bool => Table::Nothing,
-            MatchKind::Int => Self::numbers(patterns, false)?,
-            MatchKind::Len => Self::numbers(patterns, true)?,
-            MatchKind::Ip => {
-                let networks: Vec<(ip::Network, u32)> = each()
-                    .map(|(n, text)| match ip::parse(text) {
-                        Some(network) => Ok((network, n as u32)),
-                        None => Err((
-                            n,
-                            format!("'{}' is no address or network; names are not resolved", Shown(text)),
-                        )),
-                    })
-                    .collect::<Result<_, _>>()?;
-                Table::Ip(ip::Networks::new(networks.into_iter()))
-            }
-            MatchKind::Bin => {
-                let mut map = HashMap::new();
-                for (n, text) in each() {
-                    let Some(bytes) = unhex(text) else {
-                        return Err((
-                            n,
-                            format!("'{}' is no even number of hexadecimal digits", Shown(text)),
-                        ));
-                    };
-                    map.entry(bytes.into()).or_insert(n as u32);
-                }
-                Table::Exact(map)
-            }
-            MatchKind::Str => {
-                let mut map = HashMap::new();
-                for (n, text) in each() {
-                    map.entry(folded(text).into()).or_insert(n as u32);
-                }
-                Table::Exact(map)
-            }
-            MatchKind::Beg => Table::Beg(keyed(&|text| folded(text))),
-            MatchKind::End => Table::End(keyed(&|text| folded(text).into_iter().rev().collect())),
-            MatchKind::Dir => Table::Parts(keyed(&|text| trimmed(text, DIR)), DIR),
-            MatchKind::Dom => Table::Parts(keyed(&|text| trimmed(text, DOM)), DOM),
-            MatchKind::Sub if patterns.is_empty() => Table::Sub(None),
-            MatchKind::Sub => {
-                let machine = AhoCorasick::builder().ascii_case_insensitive(ignore_case).build(patterns);
-                let machine =
-                    machine.map_err(|why| (0, format!("these patterns are too many or too long: {why}")))?;
-                Table::Sub(Some(Box::new(machine)))
-            }
-            MatchKind::Reg => {
-                let each: Vec<Regex> = each()
-                    .map(|(n, text)| Regex::new(text, ignore_case).map_err(|why| (n, why)))
-                    .collect::<Result<_, _>>()?;
-                let all = match &each[..] {
-                    [] => None,
-                    [only] => Some(only.clone()),
-                    // Each of them is fine, so only their sum can be too much: then they are tried one by one.
-                    _ => Regex::any_of(patterns, ignore_case).ok(),
-                };
-                Table::Reg { all, each }
-            }
-        };
-        Ok(Self { table, ignore_case })
-    }
-
-    fn numbers(patterns: &[&[u8]], of_length: bool) -> Result<Table, (usize, String)> {
-        let ranges: Vec<Range> = patterns
-            .iter()
-            .enumerate()
-            .map(|(n, text)| Range::parse(text).map_err(|why| (n, why)))
-            .collect::<Result<_, _>>()?;
-        Ok(Self::ranges(ranges, of_length))
-    }
-
-    fn ranges(all: Vec<Range>, of_length: bool) -> Table {
-        let mut exact = HashMap::new();
-        let mut ranges = Vec::new();
-        for (n, range) in all.into_iter().enumerate() {
-            if range.least == range.most {
-                exact.entry(range.least).or_insert(n as u32);
-            } else {
-                ranges.push((range, n as u32));
-            }
-        }
-        Table::Numbers { exact, ranges, of_length }
-    }
-
-    /// Whether patterns are tried one by one.
-    pub(crate) fn is_list(&self) -> bool {
-        match &self.table {
-            Table::Reg { .. } => true,
-            Table::Numbers { ranges, .. } => !ranges.is_empty(),
-            _ => false,
-        }
-    }
-
-    /// Whether any pattern matches a sample of the kind's type.
-    pub(crate) fn is_match(&self, value: Value<'_>, scratch: &mut Scratch<'_>) -> bool {
-        match (&self.table, value) {
-            (Table::Sub(Some(machine)), value) => value.bytes().is_some_and(|text| machine.is_match(text)),
-            (Table::Reg { all: Some(all), .. }, value) => {
-                value.bytes().is_some_and(|text| all.is_match(text, scratch))
-            }
-            _ => self.find(value, scratch).is_some(),
-        }
-    }
-
-    /// The number of the pattern that matches: of exact texts and networks the finest, of prefixes the longest (the first in the list
-    /// when case does not matter), else the first in the list.
-    pub(crate) fn find(&self, value: Value<'_>, scratch: &mut Scratch<'_>) -> Option<u32> {
-        let fold = self.ignore_case;
-        match &self.table {
-            Table::Nothing => None,
-            Table::Numbers { exact, ranges, of_length } => {
-                let n = match value {
-                    Value::Int(n) => n,
-                    other if *of_length => other.bytes()?.len() as i64,
-                    _ => return None,
-                };
-                let listed = ranges.iter().find(|(range, _)| (range.least..=range.most).contains(&n));
-                first(exact.get(&n).copied(), listed.map(|(_, order)| *order))
-            }
-            Table::Ip(networks) => networks.find(value.addr()?),
-            Table::Exact(map) => {
-                let text = value.bytes()?;
-                if !fold || !text.iter().any(u8::is_ascii_uppercase) {
-                    return map.get(text).copied();
-                }
-                let mut scratch = scratch.reborrow();
-                let folded = scratch
-                    .build(|out| text.iter().try_for_each(|byte| out.push(byte.to_ascii_lowercase())))?;
-                map.get(folded).copied()
-            }
-            Table::Beg(prefixes) => {
-                let mut found = prefixes.all(Text { bytes: value.bytes()?, fold, backwards: false });
-                if fold { found.map(|(_, order)| order).min() } else { found.next().map(|(_, order)| order) }
-            }
-            Table::End(prefixes) => prefixes
-                .all(Text { bytes: value.bytes()?, fold, backwards: true })
-                .map(|(_, order)| order)
-                .min(),
-            Table::Parts(prefixes, delimiters) => {
-                let text = value.bytes()?;
-                let mut best = None;
-                let mut begins = true;
-                for (at, byte) in text.iter().enumerate() {
-                    if delimiters.contains(byte) {
-                        begins = true;
-                        continue;
-                    }
-                    if !std::mem::take(&mut begins) {
-                        continue;
-                    }
-                    let rest = &text[at..];
-                    let ends = |len: usize| rest.get(len).is_none_or(|next| delimiters.contains(next));
-                    let found = prefixes
-                        .all(Text { bytes: rest, fold, backwards: false })
-                        .filter(|(len, _)| *len > 0 && ends(*len))
-                        .map(|(_, order)| order)
-                        .min();
-                    best = first(best, found);
-                }
-                best
-            }
-            Table::Sub(machine) => {
-                let text = value.bytes()?;
-                let found = machine.as_ref()?.find_overlapping_iter(text);
-                found.map(|found| found.pattern().as_u32()).min()
-            }
-            Table::Reg { each, .. } => {
-                let text = value.bytes()?;
-                each.iter().position(|regex| regex.is_match(text, scratch)).map(|at| at as u32)
-            }
-        }
-    }
-
-    /// The expression of that number.
-    pub(crate) fn regex(&self, number: u32) -> Option<&Regex> {
-        match &self.table {
-            Table::Reg { each, .. } => each.get(number as usize),
-            _ => None,
-        }
-    }
-}
-
-/// The smaller of those that there are.
-fn first(a: Option<u32>, b: Option<u32>) -> Option<u32> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }

@@ -1,30 +1,43 @@
-//! Prefixes in sorted order. The longest prefix of a text is the sorted predecessor of the text or one of the predecessor's own
-//! prefixes, to which each entry keeps a link: a search costs one binary search and a short walk.
+//! Prefixes in sorted order. The longest prefix of a text is the text's sorted predecessor, or else a prefix of what the two have in common: a search
+//! costs a few steps down the tree.
 
-/// No entry.
-const NONE: u32 = u32::MAX;
+use super::entry::Entry;
+use super::tree::Tree;
+use std::cmp::Ordering;
+use std::sync::Arc; // keys are written once, and only read from then on
 
 /// A set of keys. Keys and texts are read through a function, so that the same table works from the end of a text.
-#[derive(Debug, Default)]
-pub(crate) struct Prefixes {
-    nodes: Vec<Node>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct Prefixes {
+    tree: Tree<Key, Arc<Entry>>,
 }
 
-#[derive(Debug)]
-struct Node {
-    key: Box<[u8]>,
-    /// The longest other key that this one begins with.
-    parent: u32,
-    /// Which entry it is; of equal keys the first.
-    order: u32,
+/// A key, as it is compared, and the number of its entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Key {
+    bytes: Arc<[u8]>,
+    id: u64,
+}
+
+impl Ord for Key {
+    /// Of equal keys the first entry is the last, which a search comes to.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.bytes.cmp(&other.bytes).then(other.id.cmp(&self.id))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// A text in the table's reading direction and case.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Text<'t> {
-    pub(crate) bytes: &'t [u8],
-    pub(crate) fold: bool,
-    pub(crate) backwards: bool,
+pub(super) struct Text<'t> {
+    pub(super) bytes: &'t [u8],
+    pub(super) fold: bool,
+    pub(super) backwards: bool,
 }
 
 impl Text<'_> {
@@ -40,40 +53,46 @@ impl Text<'_> {
 }
 
 impl Prefixes {
-    /// Of keys with their numbers, as they are compared: reversed or in lower case where the texts are.
-    pub(crate) fn new(mut keys: Vec<(Box<[u8]>, u32)>) -> Self {
-        keys.sort();
-        keys.dedup_by(|later, first| later.0 == first.0);
-        let mut nodes: Vec<Node> = Vec::with_capacity(keys.len());
-        for (key, order) in keys {
-            let mut parent = (nodes.len() as u32).wrapping_sub(1);
-            while parent != NONE && !key.starts_with(&nodes[parent as usize].key) {
-                parent = nodes[parent as usize].parent;
-            }
-            nodes.push(Node { key, parent, order });
-        }
-        Self { nodes }
+    /// Of entries with their keys.
+    pub(super) fn of(all: impl Iterator<Item = (Vec<u8>, Arc<Entry>)>) -> Self {
+        let key =
+            |(bytes, entry): (Vec<u8>, Arc<Entry>)| (Key { bytes: bytes.into(), id: entry.id() }, entry);
+        let mut all: Vec<(Key, Arc<Entry>)> = all.map(key).collect();
+        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Self { tree: Tree::from_sorted(all) }
     }
 
-    /// The keys that the text begins with, longest first: length and number.
-    pub(crate) fn all<'p>(&'p self, text: Text<'_>) -> impl Iterator<Item = (usize, u32)> + use<'p> {
-        let behind = self.nodes.partition_point(|node| {
-            let common = text.common(&node.key);
-            match (node.key.get(common), common < text.bytes.len()) {
-                (None, _) => true,         // a prefix of the text, or the text
-                (Some(_), false) => false, // longer than the text
-                (Some(byte), true) => *byte < text.at(common),
-            }
-        });
-        let mut next = (behind as u32).wrapping_sub(1);
-        let common = self.nodes.get(next as usize).map_or(0, |node| text.common(&node.key));
+    /// Adds a key as it is compared: reversed or in lower case where the texts are. An entry of the same number has its place taken.
+    pub(super) fn insert(&mut self, key: Vec<u8>, entry: &Arc<Entry>) {
+        self.tree.insert(Key { bytes: key.into(), id: entry.id() }, entry.clone());
+    }
+
+    pub(super) fn remove(&mut self, key: Vec<u8>, id: u64) {
+        self.tree.remove(&Key { bytes: key.into(), id });
+    }
+
+    /// The keys that the text begins with, longest first: length and, of equal ones, the first entry.
+    pub(super) fn all<'p>(&'p self, text: Text<'p>) -> impl Iterator<Item = (usize, &'p Arc<Entry>)> {
+        // Only the first bytes of the text count: no prefix is left that is longer.
+        let mut end = Some(text.bytes.len());
         std::iter::from_fn(move || {
             loop {
-                let node = self.nodes.get(next as usize)?;
-                next = node.parent;
-                if node.key.len() <= common {
-                    return Some((node.key.len(), node.order));
+                let len = end?;
+                let (key, entry) = self.tree.last_where(|key| {
+                    let common = text.common(&key.bytes).min(len);
+                    match (key.bytes.get(common), common < len) {
+                        (None, _) => true,         // a prefix of the text, or the text
+                        (Some(_), false) => false, // longer than the text
+                        (Some(byte), true) => *byte < text.at(common),
+                    }
+                })?;
+                let common = text.common(&key.bytes).min(len);
+                if common == key.bytes.len() {
+                    end = common.checked_sub(1);
+                    return Some((common, entry));
                 }
+                // Whatever is a prefix and longer than what the two have in common would stand between them.
+                end = Some(common);
             }
         })
     }
@@ -86,15 +105,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exactly_the_prefixes_are_found(keys in prop::collection::vec("[ab]{0,6}", 0..12), text in "[abc]{0,8}", backwards: bool) {
-            let turned = |key: &str| if backwards { key.bytes().rev().collect() } else { key.bytes().collect::<Box<[u8]>>() };
-            let table = Prefixes::new(keys.iter().enumerate().map(|(i, key)| (turned(key), i as u32)).collect());
-            let found: Vec<_> = table.all(Text { bytes: text.as_bytes(), fold: false, backwards }).collect();
+        fn exactly_the_prefixes_are_found(keys in prop::collection::vec("[ab]{0,6}", 0..12), gone in prop::collection::vec("[ab]{0,6}", 0..4), text in "[abc]{0,8}", backwards: bool) {
+            let turned = |key: &str| if backwards { key.bytes().rev().collect() } else { key.bytes().collect::<Vec<u8>>() };
+            let mut table = Prefixes::default();
+            for (id, key) in (0..).zip(keys.iter().chain(&gone)) {
+                table.insert(turned(key), &Arc::new(Entry::numbered(id)));
+            }
+            for (id, key) in (keys.len() as u64..).zip(&gone) {
+                table.remove(turned(key), id);
+            }
+            let found = table.all(Text { bytes: text.as_bytes(), fold: false, backwards });
+            let found: Vec<_> = found.map(|(len, entry)| (len, entry.id())).collect();
             let fits = |key: &str| if backwards { text.ends_with(key) } else { text.starts_with(key) };
-            let mut expected: Vec<(usize, u32)> = Vec::new();
-            for (i, key) in keys.iter().enumerate() {
+            let mut expected: Vec<(usize, u64)> = Vec::new();
+            for (i, key) in (0..).zip(&keys) {
                 if fits(key) && !expected.iter().any(|(len, _)| *len == key.len()) {
-                    expected.push((key.len(), i as u32));
+                    expected.push((key.len(), i));
                 }
             }
             expected.sort_by_key(|found| std::cmp::Reverse(found.0));

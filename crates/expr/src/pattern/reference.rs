@@ -6,20 +6,23 @@
 //! 2. Who uses it asks for a view: a kind of matching and whether case matters. Views that are the same share an index.
 //! 3. What lanes see is a [`Snapshot`]: entries and the indexes of all views, immutable, published as a whole. A lane reads it with one
 //!    plain load and holds it until its next quiescent moment.
-//! 4. A change takes the reference's lock, makes a new snapshot and publishes it; it costs as much as the list is long. A change that any
-//!    view refuses changes nothing.
+//! 4. A change takes the reference's lock, makes a new snapshot and publishes it. The new one shares with the former what did not change, so that
+//!    an entry that is added, removed or replaced costs about the logarithm of the list's length. A change that any view refuses changes nothing.
 //! 5. A version that was prepared gathers entries that nobody matches, until it is committed and takes the place of the whole list. With it the
 //!    versions before it are gone.
 
+use super::entry::{ByPattern, Entries, Entry};
+use super::index::Index;
 use super::value::MapValue;
-use super::{Index, MatchKind};
+use super::{MatchKind, Regex};
 use crate::cast::cast;
 use crate::sample::Value;
 use crate::scratch::Scratch;
 use crate::show::Shown;
-use manylane_sync::{Arc, LockClass, Mutex, Published, Reader};
+use manylane_sync::{LockClass, Mutex, Published, Reader};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc; // what it holds is written once, and only read from then on
 
 /// Bytes of one file, and of a reference's entries, at most.
 pub const MAX_REFERENCE_BYTES: usize = 256 << 20;
@@ -28,34 +31,6 @@ pub const MAX_ENTRIES: usize = 16 << 20;
 
 /// Changes of references; nothing but publishing is done below it.
 static CHANGES: LockClass = LockClass::new("references", 45);
-
-/// A pattern, and what a map has for it.
-#[derive(Debug)]
-pub struct Entry {
-    /// Tells it from all others of the reference, also from those that are gone.
-    id: u64,
-    /// Of the file; 0 for what was added later.
-    line: usize,
-    pattern: Box<[u8]>,
-    value: Box<[u8]>,
-}
-
-impl Entry {
-    /// Tells it from all others of the reference, also from those that are gone.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// As it was written.
-    pub fn pattern(&self) -> &[u8] {
-        &self.pattern
-    }
-
-    /// What a map has for it; empty in a list of patterns.
-    pub fn value(&self) -> &[u8] {
-        &self.value
-    }
-}
 
 /// A pattern and its value, before they are entries.
 pub type Pair = (Box<[u8]>, Box<[u8]>);
@@ -67,15 +42,6 @@ pub enum Which<'a> {
     Pattern(&'a [u8]),
     /// The one of this number: [`Entry::id`].
     Id(u64),
-}
-
-impl Which<'_> {
-    fn is(self, entry: &Entry) -> bool {
-        match self {
-            Self::Pattern(pattern) => *entry.pattern == *pattern,
-            Self::Id(id) => entry.id == id,
-        }
-    }
 }
 
 /// Why a version is not to be had.
@@ -103,18 +69,29 @@ pub struct View(usize);
 /// A file's entries and indexes at one moment.
 #[derive(Debug)]
 pub struct Snapshot {
-    entries: Arc<Vec<Arc<Entry>>>,
+    entries: Entries,
     indexes: Vec<Arc<Index>>,
 }
 
 impl Snapshot {
-    pub(crate) fn view(&self, view: View) -> &Index {
-        &self.indexes[view.0]
+    /// The entry that matches a sample of the kind's type.
+    pub(crate) fn find<'s>(
+        &'s self,
+        view: View,
+        value: Value<'s>,
+        scratch: &mut Scratch<'_>,
+    ) -> Option<&'s Entry> {
+        self.indexes[view.0].find(value, &self.entries, scratch).map(|entry| &**entry)
     }
 
-    /// What the map has for an entry.
-    pub(crate) fn value(&self, number: u32) -> &[u8] {
-        self.entries.get(number as usize).map_or(&[], |entry| &entry.value)
+    /// Whether any entry does.
+    pub(crate) fn is_match(&self, view: View, value: Value<'_>, scratch: &mut Scratch<'_>) -> bool {
+        self.indexes[view.0].is_match(value, &self.entries, scratch)
+    }
+
+    /// The expression of an entry, in a view of expressions.
+    pub(crate) fn regex(&self, view: View, entry: &Entry) -> Option<&Regex> {
+        self.indexes[view.0].regex(entry)
     }
 
     /// Entries.
@@ -128,10 +105,20 @@ impl Snapshot {
     }
 }
 
+/// How a list is looked at.
+#[derive(Clone, Debug)]
+struct Viewed {
+    kind: MatchKind,
+    ignore_case: bool,
+    index: Arc<Index>,
+}
+
 #[derive(Debug)]
 struct State {
-    entries: Arc<Vec<Arc<Entry>>>,
-    views: Vec<(MatchKind, bool, Arc<Index>)>,
+    entries: Entries,
+    views: Vec<Viewed>,
+    /// Made when somebody looks for entries so the first time, and kept from then on.
+    by_pattern: Option<ByPattern>,
     /// What values have to be, since somebody reads them so.
     values: Vec<MapValue>,
     /// What its users say of themselves.
@@ -142,26 +129,25 @@ struct State {
     version: u64,
     prepared: u64,
     /// Entries of versions that are prepared, and have any.
-    pending: BTreeMap<u64, Vec<Arc<Entry>>>,
+    pending: BTreeMap<u64, Entries>,
 }
 
 impl State {
     fn snapshot(&self) -> Snapshot {
         Snapshot {
             entries: self.entries.clone(),
-            indexes: self.views.iter().map(|(_, _, index)| index.clone()).collect(),
+            indexes: self.views.iter().map(|view| view.index.clone()).collect(),
         }
     }
 
     /// Entries of all versions.
     fn count(&self) -> usize {
-        self.entries.len() + self.pending.values().map(Vec::len).sum::<usize>()
+        self.entries.len() + self.pending.values().map(Entries::len).sum::<usize>()
     }
 
     /// Bytes of all versions.
     fn bytes(&self) -> usize {
-        let of = |entry: &Arc<Entry>| entry.pattern.len() + entry.value.len();
-        self.entries.iter().chain(self.pending.values().flatten()).map(of).sum()
+        self.entries.bytes() + self.pending.values().map(Entries::bytes).sum::<usize>()
     }
 
     /// Whether something can be added to that version; none stands for the one that is matched.
@@ -178,6 +164,17 @@ impl State {
         self.newest += pairs.len() as u64;
         let entry = |(id, (pattern, value))| Arc::new(Entry { id, line: 0, pattern, value });
         (first..).zip(pairs).map(entry).collect()
+    }
+
+    fn by_pattern(&mut self) -> &mut ByPattern {
+        self.by_pattern.get_or_insert_with(|| ByPattern::new(&self.entries))
+    }
+
+    fn which(&mut self, which: Which<'_>) -> Vec<Arc<Entry>> {
+        match which {
+            Which::Pattern(pattern) => self.by_pattern().all(pattern).cloned().collect(),
+            Which::Id(id) => self.entries.get(id).cloned().into_iter().collect(),
+        }
     }
 }
 
@@ -263,8 +260,9 @@ impl Reference {
     fn of(name: Option<Box<[u8]>>, is_map: bool, entries: Vec<Arc<Entry>>) -> Self {
         let state = State {
             newest: entries.len() as u64,
-            entries: Arc::new(entries),
+            entries: entries.into_iter().collect(),
             views: Vec::new(),
+            by_pattern: None,
             values: Vec::new(),
             users: Vec::new(),
             version: 0,
@@ -312,25 +310,20 @@ impl Reference {
     /// The view for that kind of matching, made when it is new. The error has the number of the entry and a sentence that names its line.
     pub(crate) fn view(&self, kind: MatchKind, ignore_case: bool) -> Result<View, (usize, String)> {
         let mut state = self.state.lock();
-        let known = state.views.iter().position(|(known, fold, _)| (*known, *fold) == (kind, ignore_case));
+        let known = state.views.iter().position(|view| (view.kind, view.ignore_case) == (kind, ignore_case));
         if let Some(at) = known {
             return Ok(View(at));
         }
         let index = self.index(kind, ignore_case, &state.entries)?;
-        state.views.push((kind, ignore_case, Arc::new(index)));
+        state.views.push(Viewed { kind, ignore_case, index: Arc::new(index) });
         self.published.replace(state.snapshot());
         Ok(View(state.views.len() - 1))
     }
 
-    fn index(
-        &self,
-        kind: MatchKind,
-        ignore_case: bool,
-        entries: &[Arc<Entry>],
-    ) -> Result<Index, (usize, String)> {
-        let patterns: Vec<&[u8]> = entries.iter().map(|entry| &entry.pattern[..]).collect();
-        Index::new(kind, ignore_case, &patterns).map_err(|(number, why)| {
-            match (entries[number].line, &self.name) {
+    fn index(&self, kind: MatchKind, ignore_case: bool, entries: &Entries) -> Result<Index, (usize, String)> {
+        Index::new(kind, ignore_case, entries).map_err(|(number, why)| {
+            let line = entries.iter().nth(number).map_or(0, |entry| entry.line);
+            match (line, &self.name) {
                 (line @ 1.., Some(name)) => (number, format!("line {line} of '{}': {why}", Shown(name))),
                 _ => (number, why),
             }
@@ -358,19 +351,24 @@ impl Reference {
     }
 
     /// The entries of a version; of the one that is matched for none.
-    pub fn entries(&self, version: Option<u64>) -> Arc<Vec<Arc<Entry>>> {
+    pub fn entries(&self, version: Option<u64>) -> Entries {
         let state = self.state.lock();
         match version {
             Some(version) if version != state.version => {
-                Arc::new(state.pending.get(&version).cloned().unwrap_or_default())
+                state.pending.get(&version).cloned().unwrap_or_default()
             }
             _ => state.entries.clone(),
         }
     }
 
-    /// Whether there is an entry of this pattern, as it is written. It costs as much as the list is long.
+    /// Has entries be found by their patterns from the first change on: the first one does not pay for it, then.
+    pub fn will_change(&self) {
+        self.state.lock().by_pattern();
+    }
+
+    /// Whether there is an entry of this pattern, as it is written.
     pub fn contains(&self, pattern: &[u8]) -> bool {
-        self.entries(None).iter().any(|entry| *entry.pattern == *pattern)
+        self.state.lock().by_pattern().all(pattern).next().is_some()
     }
 
     /// What each view says of a sample, given as a text.
@@ -379,11 +377,10 @@ impl Reference {
             let state = self.state.lock();
             (state.entries.clone(), state.views.clone())
         };
-        let look = |(kind, ignore_case, index): (MatchKind, bool, Arc<Index>)| {
+        let look = |Viewed { kind, ignore_case, index }: Viewed| {
             let mut scratch = scratch.reborrow();
             let value = cast(Value::Str(sample), kind.takes(), &mut scratch);
-            let found = value.and_then(|value| index.find(value, &mut scratch));
-            let found = found.and_then(|number| entries.get(number as usize).cloned());
+            let found = value.and_then(|value| index.find(value, &entries, &mut scratch).cloned());
             Looked { kind, ignore_case, is_list: index.is_list(), found }
         };
         views.into_iter().map(look).collect()
@@ -413,29 +410,37 @@ impl Reference {
             let sentence = format!("it would have more than {MAX_REFERENCE_BYTES} bytes, which is the most");
             return Err(NotAdded::Refused(sentence));
         }
-        self.check(&state, &pairs).map_err(NotAdded::Refused)?;
-        let added = state.entries_of(pairs);
-        match version {
-            Some(version) => state.pending.entry(version).or_default().extend(added),
-            None => {
-                let mut entries = state.entries.to_vec();
-                entries.extend(added);
-                self.publish(&mut state, entries).map_err(NotAdded::Refused)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether every view would take these patterns, and every user the values.
-    fn check(&self, state: &State, pairs: &[Pair]) -> Result<(), String> {
         for wanted in &state.values {
             if let Some((_, value)) = pairs.iter().find(|(_, value)| wanted.read(value).is_none()) {
-                return Err(format!("'{}' is not {}", Shown(value), wanted.name()));
+                return Err(NotAdded::Refused(format!("'{}' is not {}", Shown(value), wanted.name())));
             }
         }
-        let patterns: Vec<&[u8]> = pairs.iter().map(|(pattern, _)| &pattern[..]).collect();
-        for (kind, ignore_case, _) in &state.views {
-            Index::new(*kind, *ignore_case, &patterns).map_err(|(_, why)| why)?;
+        let added = state.entries_of(pairs);
+        match version {
+            Some(version) => {
+                // Every view must take them, sooner or later.
+                let alone: Entries = added.iter().cloned().collect();
+                for view in &state.views {
+                    let index = Index::new(view.kind, view.ignore_case, &alone);
+                    index.map_err(|(_, why)| NotAdded::Refused(why))?;
+                }
+                state.pending.entry(version).or_default().extend(added);
+            }
+            None => {
+                let mut entries = state.entries.clone();
+                let mut views = state.views.clone();
+                for entry in &added {
+                    entries.insert(entry.clone());
+                    for view in &mut views {
+                        let index = Arc::make_mut(&mut view.index);
+                        index.add(entry, &entries).map_err(NotAdded::Refused)?;
+                    }
+                }
+                if let Some(by_pattern) = &mut state.by_pattern {
+                    added.iter().for_each(|entry| by_pattern.insert(entry));
+                }
+                self.publish(&mut state, entries, views);
+            }
         }
         Ok(())
     }
@@ -443,14 +448,21 @@ impl Reference {
     /// Removes entries of the version that is matched: `del-acl`, `del-map`. Tells how many there were.
     pub fn remove(&self, which: Which<'_>) -> usize {
         let mut state = self.state.lock();
-        let mut entries: Vec<Arc<Entry>> = state.entries.to_vec();
-        entries.retain(|entry| !which.is(entry));
-        let removed = state.entries.len() - entries.len();
-        // What was there was accepted by all views, and so is a part of it.
-        if removed > 0 && self.publish(&mut state, entries).is_err() {
+        let removed = state.which(which);
+        if removed.is_empty() {
             return 0;
         }
-        removed
+        let mut entries = state.entries.clone();
+        let mut views = state.views.clone();
+        for entry in &removed {
+            entries.remove(entry.id);
+            views.iter_mut().for_each(|view| Arc::make_mut(&mut view.index).remove(entry, &entries));
+        }
+        if let Some(by_pattern) = &mut state.by_pattern {
+            removed.iter().for_each(|entry| by_pattern.remove(entry));
+        }
+        self.publish(&mut state, entries, views);
+        removed.len()
     }
 
     /// Gives entries of the version that is matched a new value. Tells how many there were. The error is a sentence; then nothing has changed.
@@ -459,17 +471,28 @@ impl Reference {
         if let Some(wanted) = state.values.iter().find(|wanted| wanted.read(value).is_none()) {
             return Err(format!("'{}' is not {}", Shown(value), wanted.name()));
         }
-        let mut entries: Vec<Arc<Entry>> = state.entries.to_vec();
-        let mut changed = 0;
-        for entry in entries.iter_mut().filter(|entry| which.is(entry)) {
+        let changed = state.which(which);
+        if changed.is_empty() {
+            return Ok(0);
+        }
+        let anew = |entry: &Arc<Entry>| {
             let (id, line, pattern) = (entry.id, entry.line, entry.pattern.clone());
-            *entry = Arc::new(Entry { id, line, pattern, value: value.into() });
-            changed += 1;
+            Arc::new(Entry { id, line, pattern, value: value.into() })
+        };
+        let changed: Vec<Arc<Entry>> = changed.iter().map(anew).collect();
+        let mut entries = state.entries.clone();
+        let mut views = state.views.clone();
+        for entry in &changed {
+            entries.insert(entry.clone());
+            for view in &mut views {
+                Arc::make_mut(&mut view.index).replace(entry)?;
+            }
         }
-        if changed > 0 {
-            self.publish(&mut state, entries)?;
+        if let Some(by_pattern) = &mut state.by_pattern {
+            changed.iter().for_each(|entry| by_pattern.insert(entry));
         }
-        Ok(changed)
+        self.publish(&mut state, entries, views);
+        Ok(changed.len())
     }
 
     /// Gives all entries of a pattern a new value, or adds one: `set-map`. The error is a sentence; then nothing has changed.
@@ -500,7 +523,7 @@ impl Reference {
             _ => {}
         }
         let entries = state.pending.get(&version).cloned().unwrap_or_default();
-        self.publish(&mut state, entries).map_err(NotAdded::Refused)?;
+        self.take(&mut state, entries).map_err(NotAdded::Refused)?;
         state.pending = state.pending.split_off(&(version + 1));
         state.version = version;
         Ok(())
@@ -512,21 +535,28 @@ impl Reference {
         match version {
             Some(version) if version != state.version => drop(state.pending.remove(&version)),
             // An empty list is nobody too much.
-            _ => drop(self.publish(&mut state, Vec::new())),
+            _ => drop(self.take(&mut state, Entries::default())),
         }
     }
 
     /// Makes all indexes anew and publishes. The error is a sentence; then nothing has changed.
-    fn publish(&self, state: &mut State, entries: Vec<Arc<Entry>>) -> Result<(), String> {
-        let mut views = Vec::with_capacity(state.views.len());
-        for (kind, ignore_case, _) in &state.views {
-            let index = self.index(*kind, *ignore_case, &entries).map_err(|(_, why)| why)?;
-            views.push((*kind, *ignore_case, Arc::new(index)));
+    fn take(&self, state: &mut State, entries: Entries) -> Result<(), String> {
+        let mut views = state.views.clone();
+        for view in &mut views {
+            let index = self.index(view.kind, view.ignore_case, &entries).map_err(|(_, why)| why)?;
+            view.index = Arc::new(index);
         }
-        state.entries = Arc::new(entries);
+        if state.by_pattern.is_some() {
+            state.by_pattern = Some(ByPattern::new(&entries));
+        }
+        self.publish(state, entries, views);
+        Ok(())
+    }
+
+    fn publish(&self, state: &mut State, entries: Entries, views: Vec<Viewed>) {
+        state.entries = entries;
         state.views = views;
         self.published.replace(state.snapshot());
-        Ok(())
     }
 }
 

@@ -323,6 +323,7 @@ fn one(
             }
             // What the list refuses it stays without, as in HAProxy.
             let _ = how.change(reference, name.bytes(), to.bytes());
+            crate::run::replaced();
         }
         Action::DelHeader(name) => {
             head.remove_fields(&**name);

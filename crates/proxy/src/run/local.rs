@@ -116,9 +116,19 @@ fn reclaimer() -> Option<&'static std::thread::Thread> {
     THREAD.get_or_init(start).as_ref()
 }
 
+/// How many values that were replaced wait for the lanes' housekeeping before they are freed sooner: rules may replace many in a second.
+const MANY_REPLACED: usize = 256;
+
+/// A rule replaced a value.
+pub(crate) fn replaced() {
+    if manylane_sync::qsbr::replaced() % MANY_REPLACED == MANY_REPLACED - 1 {
+        free_replaced();
+    }
+}
+
 /// Has what was replaced be freed, as far as no lane holds it. It asks for no memory.
 fn free_replaced() {
-    if manylane_sync::qsbr::has_replaced() {
+    if manylane_sync::qsbr::replaced() > 0 {
         match reclaimer() {
             Some(thread) => thread.unpark(),
             None => {

@@ -22,7 +22,7 @@ pub(crate) use idle::Idle;
 pub use listen::{Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener};
 pub(crate) use listen::Ticket;
 pub use local::Local;
-pub(crate) use local::PageServed;
+pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Seen, observe};
 pub use relocate::{NotRenamed, Relocated, relocate, rename};
 pub use streams::end_streams;

@@ -212,7 +212,10 @@ impl Reader<'_, '_, '_> {
             None => None,
         };
         match self.compiler.references.open(file, is_map, self.compiler.names) {
-            Ok(reference) => Some(Action::ChangeList { reference, how, key, value }),
+            Ok(reference) => {
+                reference.will_change();
+                Some(Action::ChangeList { reference, how, key, value })
+            }
             Err(why) => {
                 self.refuse.found.alert(name.pos(), why);
                 None

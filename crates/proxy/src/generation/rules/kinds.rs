@@ -196,7 +196,8 @@ pub enum Listed {
 }
 
 impl Listed {
-    /// Changes a list. It takes the list's lock and costs as much as the list is long: for rules that run now and then.
+    /// Changes a list. It takes the list's lock, asks for memory, and costs about the logarithm of the list's length. Whoever looks at the list after that
+    /// finds it changed, the next rule of the same request for one.
     ///
     /// # Errors
     /// A sentence: the list refuses the entry.

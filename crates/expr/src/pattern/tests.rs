@@ -1,0 +1,146 @@
+//! A list that is changed is what a new one of the same entries is, and its changes are cheap.
+
+use super::work::counted;
+use super::*;
+use crate::sample::Value;
+use crate::scratch::Lane;
+use manylane_sync::Reader;
+use proptest::prelude::*;
+
+/// Kinds that have patterns, with texts that are patterns of the kind.
+const KINDS: &[(MatchKind, &[&str])] = &[
+    (MatchKind::Str, &["a", "A", "ab", "aB", "b", ""]),
+    (MatchKind::Bin, &["61", "6162", "62", "4142", "6A", "6a"]),
+    (MatchKind::Beg, &["a", "ab", "Ab", "abc", "b", ""]),
+    (MatchKind::End, &["a", "ba", "Ba", "cba", "b", ""]),
+    (MatchKind::Dir, &["a", "/a", "a/b", "b/", "B", "c"]),
+    (MatchKind::Dom, &["a", ".a", "a.b", "b.", "B", "c"]),
+    (MatchKind::Sub, &["a", "ab", "B", "ba", "c", ""]),
+    (MatchKind::Reg, &["a", "^ab", "B$", "[bc]", "c", "^$"]),
+    (MatchKind::Int, &["1", "2", "1:3", ":2", "3:", "7"]),
+    (MatchKind::Len, &["1", "2", "1:3", ":2", "3:", "7"]),
+    (MatchKind::Ip, &["1.2.3.4", "1.2.3.0/24", "1.2.0.0/16", "2001:db8::/32", "0.0.0.0/0", "::ffff:1.2.3.4"]),
+];
+
+const TEXTS: &[&str] =
+    &["", "a", "A", "ab", "AB", "abc", "ba", "cba", "x/a/b?c", "/b/", "w.a.b", "a/b.c:B", "aabbcc", "j"];
+
+/// What each look finds: the value, which tells entries apart.
+fn found(list: &Reference, kind: MatchKind, view: View) -> Vec<(Option<Box<[u8]>>, bool)> {
+    let reader = Reader::new();
+    let snapshot = list.load(&reader);
+    let mut lane = Lane::new(1);
+    let values: Vec<Value<'_>> = match kind {
+        MatchKind::Int => [0, 1, 2, 3, 4, 7, 8].map(Value::Int).to_vec(),
+        MatchKind::Ip => {
+            let four =
+                ["1.2.3.4", "1.2.3.5", "1.2.9.9", "9.9.9.9"].map(|text| Value::Ipv4(text.parse().unwrap()));
+            let six = ["2001:db8::1", "::ffff:1.2.3.4", "::1"].map(|text| Value::Ipv6(text.parse().unwrap()));
+            four.into_iter().chain(six).collect()
+        }
+        _ => TEXTS.iter().map(|text| Value::Str(text.as_bytes())).collect(),
+    };
+    values
+        .into_iter()
+        .map(|value| {
+            let entry = snapshot.find(view, value, &mut lane.scratch()).map(|entry| entry.value().into());
+            (entry, snapshot.is_match(view, value, &mut lane.scratch()))
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn what_was_changed_finds_the_same_as_what_is_made_anew(
+        kind in 0..KINDS.len(),
+        ignore_case: bool,
+        first in prop::collection::vec(0..6_usize, 0..6),
+        steps in prop::collection::vec((0..6_usize, 0..4_u8), 0..40),
+    ) {
+        let (kind, patterns) = KINDS[kind];
+        let lines: Vec<String> = first.iter().enumerate().map(|(at, which)| format!("{} f{at}", patterns[*which])).collect();
+        let list = Reference::new(b"list", true, lines.join("\n").as_bytes()).unwrap();
+        let view = list.view(kind, ignore_case);
+        prop_assume!(view.is_ok()); // a pattern of nothing makes the value the pattern
+        let view = view.unwrap();
+        for (number, (which, step)) in steps.into_iter().enumerate() {
+            let (pattern, value) = (patterns[which].as_bytes(), format!("s{number}"));
+            match step {
+                0 => list.add(pattern, value.as_bytes()).unwrap(),
+                1 => drop(list.remove(Which::Pattern(pattern))),
+                2 => list.set(pattern, value.as_bytes()).unwrap(),
+                _ => {
+                    let third = list.entries(None).iter().nth(2).map(|entry| entry.id());
+                    prop_assert_eq!(list.remove(Which::Id(third.unwrap_or(u64::MAX))), usize::from(third.is_some()));
+                }
+            }
+            let anew = Reference::new(b"anew", true, b"").unwrap();
+            let pairs = list.entries(None).iter().map(|entry| (entry.pattern().into(), entry.value().into())).collect();
+            anew.add_all(None, pairs).unwrap();
+            let same = anew.view(kind, ignore_case).unwrap();
+            prop_assert_eq!(found(&list, kind, view), found(&anew, kind, same));
+            let is_there = list.entries(None).iter().any(|entry| entry.pattern() == pattern);
+            prop_assert_eq!(list.contains(pattern), is_there);
+        }
+    }
+}
+
+/// A list of so many different patterns of that kind, which a rule changes.
+fn long(kind: MatchKind, count: usize) -> Reference {
+    let lines: Vec<String> = (0..count).map(|number| format!("{} v", pattern(kind, number))).collect();
+    let list = Reference::new(b"long", true, lines.join("\n").as_bytes()).unwrap();
+    list.view(kind, false).unwrap();
+    list.will_change();
+    list
+}
+
+fn pattern(kind: MatchKind, number: usize) -> String {
+    match kind {
+        MatchKind::Int => number.to_string(),
+        MatchKind::Ip => format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255),
+        MatchKind::Bin => format!("{number:08x}"),
+        _ => format!("/some/way/{number}/to/it"),
+    }
+}
+
+/// The most steps that one of many changes takes, and what they take on the average.
+fn steps(kind: MatchKind, count: usize) -> (usize, usize) {
+    let list = long(kind, count);
+    let all: Vec<usize> = (0..400)
+        .map(|number| {
+            let new = pattern(kind, count + number);
+            let old = pattern(kind, number * 7 % count);
+            counted(|| match number % 4 {
+                0 | 1 => list.set(new.as_bytes(), b"new").unwrap(),
+                2 => list.set(old.as_bytes(), b"changed").unwrap(),
+                _ => drop(list.remove(Which::Pattern(old.as_bytes()))),
+            })
+        })
+        .collect();
+    (all.iter().copied().max().unwrap_or(0), all.iter().sum::<usize>() / all.len())
+}
+
+/// A request's rule changes a list: what that takes must not grow with the list.
+#[test]
+fn a_change_takes_about_as_many_steps_in_a_long_list_as_in_a_short_one() {
+    for kind in [
+        MatchKind::Str,
+        MatchKind::Bin,
+        MatchKind::Beg,
+        MatchKind::End,
+        MatchKind::Dir,
+        MatchKind::Int,
+        MatchKind::Ip,
+    ] {
+        let (short, _) = steps(kind, 100);
+        let (long, _) = steps(kind, 20_000);
+        // Two hundred times as long, and eight steps deeper in a tree of which four ways are made anew at most.
+        assert!(long <= short * 3, "{kind:?}: {short} steps became {long}");
+        assert!(long < 500, "{kind:?}: {long} steps");
+    }
+    // A machine for many patterns is made anew, but seldom.
+    for kind in [MatchKind::Sub, MatchKind::Reg] {
+        let (_, average) = steps(kind, 2_000);
+        assert!(average < 200, "{kind:?}: {average} steps on the average");
+    }
+}
