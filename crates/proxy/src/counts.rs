@@ -210,6 +210,24 @@ counters! {
         pub connections,
         /// Connections that ended.
         pub connections_ended,
+        /// Connections that the lane that serves them began to serve.
+        pub sessions,
+        /// Of these, those that ended.
+        pub sessions_ended,
+        /// Most sessions at once.
+        pub peak_sessions,
+        /// Requests that rules refused.
+        pub requests_denied,
+        /// Responses that rules refused.
+        pub responses_denied,
+        /// Requests that were no good, or whose client left.
+        pub request_errors,
+        /// Connections that rules refused before they were sessions.
+        pub connections_denied,
+        /// Connections that rules refused as sessions.
+        pub sessions_denied,
+        /// Streams that ended by an error inside.
+        pub internal_errors,
         /// Bytes from clients.
         pub bytes_in,
         /// Bytes to clients.
@@ -222,19 +240,34 @@ fn millis(time: Duration) -> u64 {
     time.as_secs() * 1000 + u64::from(time.subsec_millis())
 }
 
-impl FrontendCounts {
-    /// A session begins on this lane, which will end it.
-    pub(crate) fn begin_session(&self) {
-        self.sessions.add(1);
-        self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));
-    }
-
-    /// The calling lane's peaks are forgotten: they are what there is now.
-    pub fn forget_peaks(&self) {
-        self.peak_sessions.forget();
-        self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));
-    }
+/// Adds one to what a frontend and its listener both count.
+macro_rules! count_in_front {
+    ($frontend:expr, $listener:expr, $which:ident) => {{
+        $frontend.counts.own().$which.add(1);
+        $listener.counts.own().$which.add(1);
+    }};
 }
+pub(crate) use count_in_front;
+
+macro_rules! session_counts {
+    ($($name:ident)+) => {$(
+        impl $name {
+            /// A session begins on this lane, which will end it.
+            pub(crate) fn begin_session(&self) {
+                self.sessions.add(1);
+                self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));
+            }
+
+            /// The calling lane's peaks are forgotten: they are what there is now.
+            pub fn forget_peaks(&self) {
+                self.peak_sessions.forget();
+                self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));
+            }
+        }
+    )+};
+}
+
+session_counts!(FrontendCounts ListenerCounts);
 
 impl Paced for FrontendCounts {
     const RATES: [&'static str; 2] = ["connections", "requests"];

@@ -2,7 +2,7 @@
 
 use super::Call;
 use manylane_proxy::Places;
-use manylane_proxy::counts::{BackendCounts, FrontendCounts, ServerCounts};
+use manylane_proxy::counts::{BackendCounts, FrontendCounts, ListenerCounts, ServerCounts};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::Arc;
 
@@ -106,10 +106,10 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
         done.enter().await; // the lane before is done
         let (generation, done_here) = (call.control.generation(), done.clone());
         let make = move |here: Here| async move {
-            generation
-                .frontends
-                .iter()
-                .for_each(|frontend| frontend.counts.if_own(FrontendCounts::forget_peaks));
+            for frontend in &generation.frontends {
+                frontend.counts.if_own(FrontendCounts::forget_peaks);
+                frontend.listeners.iter().for_each(|own| own.counts.if_own(ListenerCounts::forget_peaks));
+            }
             for backend in &generation.backends {
                 backend.counts.if_own(BackendCounts::forget_peaks);
                 for servers in backend.servers.chunks(AT_ONCE) {

@@ -193,10 +193,11 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
         line.count(unused, 0); // nothing is compressed
     }
     line.set(Column::Status, Text("OPEN".into()));
+    let denied = sums.get("connections_denied") + sums.get("sessions_denied");
+    line.count(Column::Stot, sums.get("connections").saturating_sub(denied));
     sums.fill(
         &mut line,
         &[
-            (Column::Stot, "connections"),
             (Column::Bin, "bytes_in"),
             (Column::Bout, "bytes_out"),
             (Column::Dreq, "requests_denied"),
@@ -220,17 +221,29 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     line
 }
 
-/// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of frontends only stays empty.
+/// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of frontends only stays empty, as in HAProxy.
 fn listener(frontend: &Frontend, own: &Listener) -> Line {
     let name = own.name.as_deref().unwrap_or_default();
     let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
     let sums = Sums::of(&own.counts);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
-    line.gauge(Column::Slim, own.places.most());
+    let limit = own.places.most();
+    line.gauge(Column::Slim, limit);
+    line.gauge(Column::Smax, sums.peak("peak_sessions", limit, sums.now("connections", "connections_ended")));
     line.set(Column::Status, Text(if own.places.is_full() { "FULL" } else { "OPEN" }.into()));
     sums.fill(
         &mut line,
-        &[(Column::Stot, "connections"), (Column::Bin, "bytes_in"), (Column::Bout, "bytes_out")],
+        &[
+            (Column::Stot, "connections"),
+            (Column::Bin, "bytes_in"),
+            (Column::Bout, "bytes_out"),
+            (Column::Dreq, "requests_denied"),
+            (Column::Dresp, "responses_denied"),
+            (Column::Ereq, "request_errors"),
+            (Column::Dcon, "connections_denied"),
+            (Column::Dses, "sessions_denied"),
+            (Column::Eint, "internal_errors"),
+        ],
     );
     if let Some(address) = address(&ServerPlace::At(own.endpoint.clone())) {
         line.set(Column::Addr, Text(address));

@@ -8,6 +8,7 @@ use super::Session;
 use super::body::{NoBody, data};
 use super::edit::{self, Told};
 use super::pump::Pump;
+use crate::counts::count_in_front;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
 use crate::rules::{Content, Lookups, Moment, any_holds, content};
 use crate::session::now;
@@ -208,7 +209,7 @@ impl Session<'_> {
                 self.scopes.memory.forget(); // it was refused before it counted as one
             }
         });
-        self.frontend.counts.own().requests_denied.add(1);
+        count_in_front!(self.frontend, self.listener, requests_denied);
         if let Some(backend) = backend {
             backend.counts.own().requests_denied.add(1);
         }
@@ -225,7 +226,7 @@ impl Session<'_> {
             }
             NoBody::Left => {
                 self.note(|record| record.ended = ended(Cause::ClientLeft));
-                self.frontend.counts.own().request_errors.add(1);
+                count_in_front!(self.frontend, self.listener, request_errors);
                 After::Close
             }
             NoBody::Wrong(status) => self.fail(asking, about, status, ended(Cause::Refused), false).await,

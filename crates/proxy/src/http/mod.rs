@@ -22,6 +22,7 @@ mod tries;
 mod tunnel;
 mod vain;
 
+use crate::counts::count_in_front;
 use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
@@ -104,7 +105,7 @@ impl Session<'_> {
                     }
                 }
                 Err(NoMore::Refused) => {
-                    frontend.counts.own().request_errors.add(1);
+                    count_in_front!(frontend, self.listener, request_errors);
                     self.last = None;
                     self.log();
                     self.linger().await;

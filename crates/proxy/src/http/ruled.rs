@@ -7,6 +7,7 @@ use super::look::Incoming;
 use super::pump::{Broken, Pump};
 use super::tries::Failed;
 use super::{Session, count_status, edit};
+use crate::counts::count_in_front;
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
 use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply};
 use crate::session;
@@ -111,7 +112,7 @@ impl Session<'_> {
                         record.ended = Termination::new(Cause::Refused, Phase::Request);
                         record.request = None; // HAProxy's lines have it so
                     });
-                    self.frontend.counts.own().requests_denied.add(1);
+                    count_in_front!(self.frontend, self.listener, requests_denied);
                     match verdict {
                         Verdict::Drop => self.client.vanish(),
                         _ => self.client.swallow(),
@@ -164,9 +165,10 @@ impl Session<'_> {
             End::Tarpit => (Cause::Refused, Phase::Tarpit),
         };
         self.note(|record| record.ended = Termination::new(cause, phase));
-        let counts = self.frontend.counts.own();
-        let of = if end == End::Answered { &counts.intercepted } else { &counts.requests_denied };
-        of.add(1);
+        match end {
+            End::Answered => self.frontend.counts.own().intercepted.add(1),
+            End::Denied | End::Tarpit => count_in_front!(self.frontend, self.listener, requests_denied),
+        }
         if end == End::Tarpit {
             let begun = self.local.here().now();
             let time = about.backend.map_or(self.frontend.timeouts.tarpit, |backend| backend.timeouts.tarpit);
@@ -295,10 +297,10 @@ impl Session<'_> {
     ) -> After {
         self.note(|record| record.ended = ended);
         if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) {
-            self.frontend.counts.own().request_errors.add(1);
+            count_in_front!(self.frontend, self.listener, request_errors);
         }
         if status == 500 {
-            self.frontend.counts.own().internal_errors.add(1);
+            count_in_front!(self.frontend, self.listener, internal_errors);
             if let Some(backend) = about.backend {
                 backend.counts.own().internal_errors.add(1);
             }

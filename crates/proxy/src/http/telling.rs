@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::pump::Broken;
+use crate::counts::count_in_front;
 use crate::generation::{Backend, Server};
 use crate::invalid::Found;
 use crate::run::{Seen, observe};
@@ -69,7 +70,7 @@ impl Session<'_> {
 
     /// Rules have refused a response, or put another answer in its place.
     pub(super) fn response_denied(&self, backend: &Backend) {
-        self.frontend.counts.own().responses_denied.add(1);
+        count_in_front!(self.frontend, self.listener, responses_denied);
         backend.counts.own().responses_denied.add(1);
         if let Some(server) = self.last_server(backend) {
             server.counts.own().responses_denied.add(1);
@@ -85,7 +86,7 @@ impl Session<'_> {
             server.counts.own().client_aborts.add(1);
         }
         self.note(|record| record.ended = Termination::new(Cause::ClientLeft, phase));
-        self.frontend.counts.own().request_errors.add(1);
+        count_in_front!(self.frontend, self.listener, request_errors);
     }
 }
 

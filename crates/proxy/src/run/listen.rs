@@ -245,7 +245,9 @@ impl Ticket {
     /// The calling lane serves it from now on.
     pub(crate) fn begin_session(&mut self) {
         self.is_session = true;
-        self.counted().0.counts.own().begin_session();
+        let (frontend, listener) = self.counted();
+        frontend.counts.own().begin_session();
+        listener.counts.own().begin_session();
     }
 
     /// The connection belongs to another generation from now on.
@@ -266,6 +268,10 @@ impl Ticket {
         if !Arc::ptr_eq(&at.counts, &left_at.counts) {
             at.counts.own().connections.add(1);
             left_at.counts.own().connections_ended.add(1);
+            if self.is_session {
+                at.counts.own().begin_session();
+                left_at.counts.own().sessions_ended.add(1);
+            }
         }
         for (own, left) in self.doors().into_iter().zip([&before.places, &left.places, &left_at.places]) {
             if !std::ptr::eq(own, &**left) {
@@ -285,6 +291,7 @@ impl Drop for Ticket {
         frontend.counts.own().connections_ended.add(1);
         if self.is_session {
             frontend.counts.own().sessions_ended.add(1);
+            listener.counts.own().sessions_ended.add(1);
         }
         listener.counts.own().connections_ended.add(1);
     }

@@ -7,6 +7,7 @@ mod inspect;
 pub(crate) use client::{Client, Greeting, Peers, Resting, now};
 pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
 
+use crate::counts::count_in_front;
 use crate::generation::{ConnectionAction, Frontend, Listener, Rule};
 use crate::http::{self, Rest};
 use crate::rules::{self, Entrance, Facts, Scopes};
@@ -70,7 +71,7 @@ impl Held {
         if self.local.generation.process.reject_privileged
             && client.source.is_some_and(|address| address.port() < 1024)
         {
-            frontend.counts.own().connections_denied.add(1);
+            count_in_front!(frontend, listener, connections_denied);
             return State::Over;
         }
         let asks = frontend.mode == Mode::Http && !listener.accept_proxy && frontend.rules.connection.is_empty() && frontend.rules.session.is_empty();
@@ -189,7 +190,7 @@ async fn admit(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, clie
     if (listener.accept_proxy || greeted)
         && let Err(why) = greeting::read(local, frontend, client).await
     {
-        frontend.counts.own().request_errors.add(1);
+        count_in_front!(frontend, listener, request_errors);
         client.reset_on_close();
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
             let facts = Facts { local, frontend, listener, peers: client.peers(), greeting: client.greeting(), first_request: true, scopes, course: None };
@@ -223,10 +224,10 @@ fn rule(
             Some(greeted)
         }
         entrance => {
-            let counts = frontend.counts.own();
-            let early = std::ptr::eq(rules, &*frontend.rules.connection);
-            let denied = if early { &counts.connections_denied } else { &counts.sessions_denied };
-            denied.add(1);
+            match std::ptr::eq(rules, &*frontend.rules.connection) {
+                true => count_in_front!(frontend, listener, connections_denied),
+                false => count_in_front!(frontend, listener, sessions_denied),
+            }
             if entrance == Entrance::Dropped {
                 client.vanish();
             }

@@ -4,6 +4,7 @@ mod forward;
 
 pub(crate) use forward::Pair;
 
+use crate::counts::count_in_front;
 use crate::flow::{Patience, Splicing};
 use crate::generation::{Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target};
 use crate::log::Record;
@@ -76,7 +77,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     };
     frontend.counts.own().streams_ended.add(1);
     if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent) {
-        frontend.counts.own().request_errors.add(1);
+        count_in_front!(frontend, listener, request_errors);
     }
     let Stream { server, logged, .. } = stream;
     if let Some(log) = &frontend.log
@@ -147,7 +148,7 @@ impl Stream<'_> {
         client.mark(self.facts.scopes.memory.client_packets.take());
         match decided {
             Ok(decided @ (Content::Reject | Content::Drop)) => {
-                self.frontend.counts.own().requests_denied.add(1);
+                count_in_front!(self.frontend, self.listener, requests_denied);
                 if let Some(backend) = backend {
                     backend.counts.own().requests_denied.add(1);
                 }
