@@ -670,3 +670,53 @@ fn a_client_that_is_dropped_in_silence_hears_nothing() {
     let error = client.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
 }
+
+/// A server that reads until the end must not take for all what a client broke off, nor wait for an answer to be read by nobody.
+#[test]
+fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
+    let upload = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc";
+    let chunks = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
+    let begun = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
+    for (request, answer, how) in [
+        (upload, "", "resets"),
+        (upload, "", "closes"),
+        (chunks, "", "resets"),
+        (chunks, "", "closes"),
+        (chunks, "", "sends no chunk"),
+        (GET, begun, "resets"),
+        (GET, "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "stays"),
+    ] {
+        let (socket, address) = listener();
+        let (tell, told) = mpsc::channel();
+        let server = origin(move |mut stream| {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            head(&mut reader);
+            stream.write_all(answer.as_bytes()).unwrap();
+            tell.send(Ok(())).unwrap();
+            tell.send(common::end_of(&mut stream)).unwrap();
+        });
+        let _program = http("", &socket, server);
+        let mut client = connect(address);
+        client.write_all(request.as_bytes()).unwrap();
+        told.recv_timeout(common::PATIENCE).unwrap().unwrap();
+        if answer == begun {
+            client.read_exact(&mut [0; 12]).unwrap(); // it came through
+        }
+        match how {
+            "resets" => common::reset(client),
+            "closes" => drop(client),
+            how => {
+                if how == "sends no chunk" {
+                    client.write_all(b"x").unwrap();
+                }
+                client.read_exact(&mut [0; 12]).unwrap(); // an error
+            }
+        }
+        let ended = told.recv_timeout(common::PATIENCE).unwrap();
+        assert_eq!(
+            ended,
+            Err(std::io::ErrorKind::ConnectionReset),
+            "{request:?} {answer:?}, and the client {how}"
+        );
+    }
+}

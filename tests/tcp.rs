@@ -4,9 +4,11 @@
 
 mod common;
 
-use common::{DEFAULTS, Manylane, connect, echo, fd, listener, named, nobody, origin, read_all};
-use std::io::{Read, Write};
-use std::net::Shutdown;
+use common::{
+    DEFAULTS, Manylane, PATIENCE, connect, echo, end_of, fd, listener, named, nobody, origin, read_all, reset,
+};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::mpsc;
 
 #[test]
@@ -202,4 +204,54 @@ fn a_tunnel_that_is_half_closed_has_the_time_of_a_tunnel() {
     client.shutdown(Shutdown::Write).unwrap();
     let _server = kept.recv_timeout(common::PATIENCE).unwrap();
     assert_eq!(read_all(&mut client), "");
+}
+
+/// An origin that reads three bytes, tells of that, and then how its connection ends.
+fn three_and_the_end() -> (SocketAddr, mpsc::Receiver<Result<(), ErrorKind>>) {
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |mut stream| {
+        stream.read_exact(&mut [0; 3]).unwrap();
+        tell.send(Ok(())).unwrap();
+        tell.send(end_of(&mut stream)).unwrap();
+    });
+    (server, told)
+}
+
+/// A server that reads until the end must not take for all what a client broke off.
+#[test]
+fn the_reset_of_a_client_is_one_for_the_server() {
+    let (socket, address) = listener();
+    for options in ["", " option splice-request\n option splice-response\n"] {
+        let (server, told) = three_and_the_end();
+        let config = format!("{DEFAULTS}{options}listen l\n bind {}\n server s {server}\n", fd(&socket));
+        let _program = Manylane::start(&config);
+        for ends_well in [false, true] {
+            let mut client = connect(address);
+            client.write_all(b"abc").unwrap();
+            told.recv_timeout(PATIENCE).unwrap().unwrap();
+            if ends_well {
+                drop(client)
+            } else {
+                reset(client)
+            }
+            let expected = if ends_well { Ok(()) } else { Err(ErrorKind::ConnectionReset) };
+            assert_eq!(told.recv_timeout(PATIENCE).unwrap(), expected, "{options}");
+        }
+    }
+}
+
+#[test]
+fn without_lingering_servers_are_reset_where_clients_end() {
+    let (socket, address) = listener();
+    let (server, told) = three_and_the_end();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS}frontend f\n bind {}\n default_backend b\nbackend b\n option nolinger\n server s {server}\n",
+        fd(&socket)
+    ));
+    let mut client = connect(address);
+    client.write_all(b"abc").unwrap();
+    told.recv_timeout(PATIENCE).unwrap().unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Err(ErrorKind::ConnectionReset));
+    assert_eq!(end_of(&mut client), Ok(()), "who is not told of that sees an end");
 }

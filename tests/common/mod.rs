@@ -10,7 +10,7 @@ pub mod watch;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -100,6 +100,16 @@ pub fn echo() -> SocketAddr {
         let _ = std::io::copy(&mut stream, &mut copy);
         let _ = copy.shutdown(Shutdown::Write);
     })
+}
+
+/// Ends a connection by a reset.
+pub fn reset(stream: TcpStream) {
+    manylane_io::options::set_reset_on_close(stream.as_fd()).unwrap();
+}
+
+/// How a connection ends that has nothing to say any more.
+pub fn end_of(stream: &mut TcpStream) -> Result<(), std::io::ErrorKind> {
+    stream.read_to_end(&mut Vec::new()).map(drop).map_err(|error| error.kind())
 }
 
 /// All that comes until the end.

@@ -1,13 +1,14 @@
 //! A connection, whatever it goes through: the system's sockets, or a socket inside of the process (R-A8).
 
 use manylane_buf::{Chain, MAX_CLUSTER, Segment};
-use manylane_io::{Accepted, Error, Io, Shutdown, Stream};
+use manylane_io::{Accepted, Error, Io, Shutdown, Stream, options};
 use manylane_local::Socket;
 use manylane_pool::{Pool, Pooled};
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::net;
+use std::os::fd::AsFd;
 
 /// A connection that was accepted, of no lane yet: it may be sent to the one that is to serve it.
 #[derive(Debug)]
@@ -199,6 +200,14 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.close().await.map_err(TransferError::Socket),
             Self::Local(_) => Ok(()),
+        }
+    }
+
+    /// Dropping it resets it: the other side learns that what it got may not be all. Inside of the process, where there are no resets, it sees
+    /// an end.
+    pub fn reset_on_close(&self) {
+        if let Self::Socket(stream) = self {
+            let _ = options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
         }
     }
 

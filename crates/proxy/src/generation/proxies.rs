@@ -207,6 +207,8 @@ pub struct Common {
     pub independent: bool,
     /// `option abortonclose`
     pub abort_on_close: bool,
+    /// `option nolinger`, of connections to servers; those of clients have it from their listener.
+    pub no_linger: bool,
     /// `tcp-request inspect-delay`
     pub inspect_request: Option<Duration>,
     /// `tcp-response inspect-delay`
@@ -559,6 +561,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         splice_response: splice(Toggle::SPLICE_RESPONSE),
         independent: settings.option(Toggle::INDEPENDENT_STREAMS),
         abort_on_close: settings.option(Toggle::ABORTONCLOSE),
+        no_linger: settings.option(Toggle::NOLINGER),
         inspect_request: inspect_request.map(|set| set.value).filter(|time| !time.is_zero()),
         inspect_response: inspect_response.map(|set| set.value).filter(|time| !time.is_zero()),
     }

@@ -14,7 +14,7 @@ use super::vain::Vain;
 use crate::flow::{Waits, Watch};
 use crate::generation::Backend;
 use crate::rules::Moment;
-use crate::run::{Idle, Seen, observe};
+use crate::run::{Seen, observe};
 use crate::server::{self, Attempt, Hold};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -28,7 +28,7 @@ use std::task::Poll;
 /// How a response was passed on.
 enum Ended {
     /// As a message.
-    Message { complete: bool, sent_all: bool },
+    Message { complete: bool, sent_all: bool, whole: bool },
     /// As the beginning of a tunnel; its head is still to be sent.
     Tunnel(Chain),
 }
@@ -74,17 +74,17 @@ impl Session<'_> {
         request: &mut Request,
         asking: &Asking,
         backend: &Backend,
-        attempt: Attempt,
+        attempt: &Attempt,
         received: &mut Chain,
         watched: &mut Watched,
         up: &mut Pump,
         chances: Chances<'_>,
     ) -> Result<Outcome, Failed> {
         let local = self.local;
-        let Attempt { connection, hold, reused, pains: _ } = attempt;
+        let &Attempt { ref connection, ref hold, reused, pains: _ } = attempt;
         let index = hold.index();
         let new = reused.is_none();
-        let mut out = self.outgoing(request, backend, (&hold, new), received, up)?;
+        let mut out = self.outgoing(request, backend, (hold, new), received, up)?;
         asking.gone.set(true);
         self.unsent.set(0);
         // What was sent again is not counted twice.
@@ -114,7 +114,7 @@ impl Session<'_> {
         };
         let (ended, persist, server_persists) = {
             let up_ends =
-                Ends { io: &local.io, way: &watch.up, from: client, to: &connection, splice: splicing.up, kept: chances.kept };
+                Ends { io: &local.io, way: &watch.up, from: client, to: connection, splice: splicing.up, kept: chances.kept };
             let mut going_up = Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
 
             let asked = Asked { method, upgrade: asking.upgrade };
@@ -124,15 +124,15 @@ impl Session<'_> {
                 let reading = pin!(async {
                     watch.down.waits(Waits::Sender, local.here().now());
                     let parser = ResponseParser::new(limits);
-                    receive(&connection, &mut from_server, parser, asked, (client, &watch.up, local.here()), asking.version, &mut response).await
+                    receive(connection, &mut from_server, parser, asked, (client, &watch.up, local.here()), asking.version, &mut response).await
                 });
                 let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
                 let stays = going_up.while_there(reading, client, watched, leaving);
-                watch.over(&self.timer, &hold, pin!(stays)).await
+                watch.over(&self.timer, hold, pin!(stays)).await
             };
             let vain = Vain {
                 backend,
-                hold: &hold,
+                hold,
                 new,
                 stale: !new && method.is_idempotent() && bodyless,
                 repeatable: chances.left && (bodyless || chances.kept.is_some_and(Kept::is_whole)),
@@ -149,18 +149,18 @@ impl Session<'_> {
                 return Err(Failed::Again { persistent: chances.persistent });
             }
             let closes = !backend.rules.response_content.is_empty()
-                && self.response_contents(request, response, backend, &hold, &from_server)?;
-            self.answered(response, asking, backend, &hold, begun);
+                && self.response_contents(request, response, backend, hold, &from_server)?;
+            self.answered(response, asking, backend, hold, begun);
 
             // From here on the client sees what comes.
-            let answered = Answered { backend, hold: &hold, asking, request, method, closes };
+            let answered = Answered { backend, hold, asking, request, method, closes };
             let status = response.head.status();
             let answered_with = || count_status!(hold.server().counts.own(), status);
             self.scopes.memory.response.set(Some((response.head.version(), status)));
             self.scopes.memory.capture_response(&self.frontend.captures, &response.head);
             for rules in self.lists(backend).filter(|rules| !rules.response.is_empty()) {
                 let mut seen = Look::new(response.body, From::Server, limits);
-                let incoming = Incoming { connection: &connection, input: &mut from_server, seen: &mut seen };
+                let incoming = Incoming { connection, input: &mut from_server, seen: &mut seen };
                 let ruling = self.response_ruled(answered.moment(), rules, &mut response.head, incoming);
                 match going_up.beside(pin!(ruling)).await {
                     Ok(ruled) => {
@@ -177,7 +177,7 @@ impl Session<'_> {
                     Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client(Phase::Headers)),
                 }
             }
-            self.check_cache(asking, backend, &hold, &response.head).inspect_err(|_| answered_with())?;
+            self.check_cache(asking, backend, hold, &response.head).inspect_err(|_| answered_with())?;
             let Settled { mut back, body, framed, persist, server_persists } = self.settle(answered, response, &mut from_server)?;
             // Rules may have changed it, and as long as nothing was sent it may become another answer.
             let shown = response.head.status();
@@ -203,7 +203,7 @@ impl Session<'_> {
                 (Ended::Tunnel(back), persist, server_persists)
             } else {
                 let drop_trailers = self.frontend.http.drop_response_trailers;
-                let down_ends = Ends { io: &local.io, way: &watch.down, from: &connection, to: client, splice: splicing.down, kept: None };
+                let down_ends = Ends { io: &local.io, way: &watch.down, from: connection, to: client, splice: splicing.down, kept: None };
                 let whole = framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
                 let goes_on = persist == Persist::KeepAlive;
                 let told = Cell::new(0);
@@ -215,7 +215,7 @@ impl Session<'_> {
                             false => send_last(&down_ends, &mut back, |n| count(0, n)).await,
                         }
                     });
-                    watch.over(&self.timer, &hold, pin!(going_up.beside(sending))).await
+                    watch.over(&self.timer, hold, pin!(going_up.beside(sending))).await
                 } else {
                     let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
                     let sending = pin!(async {
@@ -228,7 +228,7 @@ impl Session<'_> {
                         if goes_on { Ok(()) } else { flush(&down_ends).await } // the connection is closed behind it
                     });
                     let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
-                    watch.over(&self.timer, &hold, pin!(stays)).await
+                    watch.over(&self.timer, hold, pin!(stays)).await
                 };
                 match &ended {
                     Ok(Ok(Err(Broken::Framing(found)))) => self.keep_response(found, backend, hold.server()),
@@ -252,36 +252,37 @@ impl Session<'_> {
                             Poll::Ready(()) => Poll::Ready(()),
                             Poll::Pending => leaving.as_mut().poll(context).map(drop),
                         }));
-                        watch.over(&self.timer, &hold, rest).await
+                        watch.over(&self.timer, hold, rest).await
                     }
                     _ => Ok(()),
                 };
                 let termination = termination(&ended, rest, &going_up.outcome, server_persists);
-                self.passed_on(backend, &hold, &ended, termination);
+                self.passed_on(backend, hold, &ended, termination);
                 let sent_all = matches!(going_up.outcome, Some(Ok(())));
-                (Ended::Message { complete, sent_all }, persist, server_persists)
+                let whole = sent_all && (complete || termination.cause == Cause::ServerLeft);
+                (Ended::Message { complete, sent_all, whole }, persist, server_persists)
             }
         };
-        let (complete, sent_all) = match ended {
-            Ended::Message { complete, sent_all } => (complete, sent_all),
+        let (complete, sent_all, whole) = match ended {
+            Ended::Message { complete, sent_all, whole } => (complete, sent_all, whole),
             Ended::Tunnel(back) => {
                 let mut received = std::mem::take(received);
                 if let Some(segment) = watched.received.take() {
                     received.push_back(segment).map_err(|_| no_memory())?;
                 }
-                let ended = self.tunnel(backend, (&connection, &hold), back, received, from_server, count).await;
+                let ended = self.tunnel(backend, (connection, hold), back, received, from_server, count).await;
                 self.tunnelled(backend, hold.server(), ended);
-                return Ok(Outcome::CLOSE);
+                return Ok(Outcome { whole: true, ..Outcome::CLOSE });
             }
         };
         if !complete || !sent_all {
-            return Ok(Outcome { linger: complete, ..Outcome::CLOSE });
+            return Ok(Outcome { linger: complete, whole, ..Outcome::CLOSE });
         }
         let served = reused.unwrap_or(0) + 1;
-        let good = server_persists
+        let again = server_persists
             && from_server.is_empty()
             && hold.server().max_reuse.is_none_or(|most| served <= most);
         let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
-        Ok(Outcome { after, linger: false, idle: good.then_some(Idle { connection, served }) })
+        Ok(Outcome { after, linger: false, whole, again })
     }
 }

@@ -33,12 +33,14 @@ pub(super) struct Outcome {
     pub(super) after: After,
     /// The client may still be sending.
     pub(super) linger: bool,
-    /// The server's connection, if it can serve again.
-    pub(super) idle: Option<Idle>,
+    /// The server has got all of the request, and its response is over for it, too.
+    pub(super) whole: bool,
+    /// The server's connection can serve again.
+    pub(super) again: bool,
 }
 
 impl Outcome {
-    pub(super) const CLOSE: Self = Self { after: After::Close, linger: false, idle: None };
+    pub(super) const CLOSE: Self = Self { after: After::Close, linger: false, whole: false, again: false };
 }
 
 /// Why there is no response of a server.
@@ -193,7 +195,12 @@ impl Session<'_> {
         let attempt = Attempt { connection, hold, reused, pains };
         let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
         let mut watched = Watched::default();
-        let outcome = self.served(request, asking, backend, attempt, &mut received, &mut watched, up, chances).await;
+        let outcome = self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, chances).await;
+        let Attempt { connection, reused, hold, pains: _ } = attempt;
+        drop(hold);
+        if !matches!(outcome, Ok(Outcome { whole: true, .. })) {
+            connection.reset_on_close(); // else it might take what it got of a body for all of it
+        }
         if let Some(segment) = watched.received
             && received.push_back(segment).is_err()
         {
@@ -202,11 +209,12 @@ impl Session<'_> {
         if !received.is_empty() {
             self.client.received = received;
         }
-        let Outcome { after, linger, idle } = outcome?;
+        let Outcome { after, linger, again, whole: _ } = outcome?;
         if linger {
             self.send_last(&mut Chain::new()).await; // the server answered early: let the client read that
         }
-        if let Some(idle) = idle {
+        if again {
+            let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
             let key = Local::key(&backend.servers[index.get()], &self.client, Some(&request.head), packets, &names);
             match key.filter(|_| backend.http.reuse != Reuse::Never) {
                 Some(key) => local.keep(backend, index, key, idle),

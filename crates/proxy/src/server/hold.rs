@@ -177,7 +177,7 @@ impl Hold {
         self.index
     }
 
-    fn backend(&self) -> &Backend {
+    pub(crate) fn backend(&self) -> &Backend {
         &self.local.generation.backends[self.backend]
     }
 

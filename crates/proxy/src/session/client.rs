@@ -225,9 +225,7 @@ impl Client {
 
     /// Closing the connection resets it: the client learns that nobody cared for what it sent.
     pub(crate) fn reset_on_close(&self) {
-        if let Some(stream) = self.connection.stream() {
-            let _ = manylane_io::options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
-        }
+        self.connection.reset_on_close();
     }
 
     /// Whom a server may be shown as its client, where `usesrc` asks for one. No address where the field has none.

@@ -59,13 +59,13 @@ impl<'a> Pair<'a> {
             if !up_ended && let Poll::Ready(outcome) = up.as_mut().poll(context) {
                 up_ended = true;
                 if let Err(broken) = outcome {
-                    return Poll::Ready(left(broken));
+                    return Poll::Ready(self.left(broken));
                 }
             }
             if !down_ended && let Poll::Ready(outcome) = down.as_mut().poll(context) {
                 down_ended = true;
                 if let Err(broken) = outcome {
-                    return Poll::Ready(left(broken));
+                    return Poll::Ready(self.left(broken));
                 }
             }
             if up_ended && down_ended { Poll::Ready(Termination::NORMAL) } else { Poll::Pending }
@@ -123,17 +123,25 @@ impl<'a> Pair<'a> {
             }
         }
         way.end(here.now());
+        if way.receiver() == Side::Server && self.hold.backend().common.no_linger {
+            // It is not told of an end, but reset, and what it had to say is lost with that.
+            let _ = to.flush().await;
+            return Err(Broken::Ended(Termination::NORMAL));
+        }
         // The other direction goes on; that this end is closed already is its own news.
         let _ = to.finish().await;
         Ok(())
     }
-}
 
-fn left(broken: Broken) -> Termination {
-    let cause = match broken {
-        Broken::At(Side::Client) => Cause::ClientLeft,
-        Broken::At(Side::Server) => Cause::ServerLeft,
-        Broken::Ended(ended) => return ended,
-    };
-    Termination::new(cause, Phase::Data)
+    fn left(&self, broken: Broken) -> Termination {
+        let cause = match broken {
+            Broken::At(Side::Client) => {
+                self.server.reset_on_close(); // else it would take what it got for all of it
+                Cause::ClientLeft
+            }
+            Broken::At(Side::Server) => Cause::ServerLeft,
+            Broken::Ended(ended) => return ended,
+        };
+        Termination::new(cause, Phase::Data)
+    }
 }
