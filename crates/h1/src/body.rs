@@ -65,7 +65,7 @@ impl BodyReader {
         let state = match body {
             Body::None | Body::Length(0) => State::Done,
             Body::Length(length) => State::Length(length),
-            Body::Chunked => State::Chunked(Chunks::default()),
+            Body::Chunked => State::Chunked(Chunks::new(from == From::Server)),
             Body::UntilClose | Body::Tunnel => State::Rest,
         };
         Self { state, from, limits, data: 0 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Strict: digits, then an optional extension, then CRLF. No space before or behind the digits but before an extension's
-//! semicolon, no bare line feed anywhere.
+//! semicolon, no bare line feed anywhere. Servers may pad their sizes with spaces, as old ones do.
 
 use crate::error::Problem;
 use crate::lines::Refusal;
@@ -34,13 +34,20 @@ enum State {
     Last,
 }
 
-/// Where in a chunked body the next byte is, and whether an extension was seen.
+/// Where in a chunked body the next byte is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunks(State, bool);
+pub(crate) struct Chunks {
+    state: State,
+    /// Something beside digits was seen in the line of a size.
+    extended: bool,
+    /// Sizes may be padded.
+    padded: bool,
+}
 
-impl Default for Chunks {
-    fn default() -> Self {
-        Self(NEXT, false)
+impl Chunks {
+    /// At the beginning of a body, whose sizes may be `padded` with spaces.
+    pub(crate) fn new(padded: bool) -> Self {
+        Self { state: NEXT, extended: false, padded }
     }
 }
 
@@ -150,7 +157,7 @@ impl Chunks {
     ) -> Result<(usize, usize), Refusal> {
         let mut at = 0;
         let mut line = 0;
-        let mut state = self.0;
+        let mut state = self.state;
         loop {
             if state == NEXT {
                 while let Some((start, len)) = whole(bytes, at) {
@@ -172,7 +179,7 @@ impl Chunks {
                     None => match byte {
                         b'\r' => State::SizeCr { size },
                         b';' | b' ' | b'\t' => {
-                            self.1 = true;
+                            self.extended = true;
                             State::Extension { size, len: 1, semicolon: byte != b';' }
                         }
                         b'\n' => return Err((Problem::BareLf, at)),
@@ -180,7 +187,7 @@ impl Chunks {
                     },
                 },
                 State::Extension { size, len, semicolon } => match byte {
-                    b'\r' if !semicolon => State::SizeCr { size },
+                    b'\r' if !semicolon || self.padded => State::SizeCr { size },
                     b'\n' => return Err((Problem::BareLf, at)),
                     _ if len == MAX_EXTENSION => return Err((Problem::BadExtension, at)),
                     b';' => State::Extension { size, len: len + 1, semicolon: false },
@@ -190,7 +197,7 @@ impl Chunks {
                 },
                 State::SizeCr { size } => match (byte, size) {
                     (b'\n', 0) => {
-                        self.0 = State::Last;
+                        self.state = State::Last;
                         return Ok((at + 1, line));
                     }
                     (b'\n', size) => State::Data(size),
@@ -214,39 +221,39 @@ impl Chunks {
             };
             at += 1;
         }
-        self.0 = state;
+        self.state = state;
         Ok((at, line))
     }
 
     /// Goes back to the start of a size's line of which not all was read. Whether there was one.
     pub(crate) fn rewind(&mut self) -> bool {
-        let amid = matches!(self.0, State::Size { .. } | State::Extension { .. } | State::SizeCr { .. });
+        let amid = matches!(self.state, State::Size { .. } | State::Extension { .. } | State::SizeCr { .. });
         if amid {
-            self.0 = NEXT;
+            self.state = NEXT;
         }
         amid
     }
 
     /// `n` bytes of the present chunk's data went past; there are so many.
     pub(crate) fn pass(&mut self, n: u64) {
-        if let State::Data(left) = self.0 {
-            self.0 = if left == n { State::DataEnd } else { State::Data(left - n) };
+        if let State::Data(left) = self.state {
+            self.state = if left == n { State::DataEnd } else { State::Data(left - n) };
         }
     }
 
     /// Whether an extension was seen since this was asked.
     pub(crate) fn saw_extension(&mut self) -> bool {
-        std::mem::take(&mut self.1)
+        std::mem::take(&mut self.extended)
     }
 
     /// Whether the last chunk's line was read.
     pub(crate) fn is_last(&self) -> bool {
-        self.0 == State::Last
+        self.state == State::Last
     }
 
     /// Bytes of the present chunk's data that are still to come.
     pub(crate) fn left(&self) -> u64 {
-        match self.0 {
+        match self.state {
             State::Data(left) => left,
             _ => 0,
         }
@@ -264,7 +271,7 @@ mod tests {
 
     /// The data, and whether all was well up to the last chunk; read `step` bytes at a time.
     fn story(bytes: &[u8], step: usize) -> Story {
-        let (mut chunks, mut data) = (Chunks::default(), Vec::new());
+        let (mut chunks, mut data) = (Chunks::new(false), Vec::new());
         for part in bytes.chunks(step) {
             match chunks.read(part, |at, len| data.extend_from_slice(&part[at..at + len])) {
                 Err((problem, _)) => return (data, Err(problem)),

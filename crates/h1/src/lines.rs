@@ -223,9 +223,6 @@ pub(crate) fn split_port(host: &[u8]) -> (&[u8], Option<&[u8]>) {
 
 /// `version SP status [SP reason] CRLF`.
 pub(crate) fn status_line(bytes: &[u8], limits: &Limits) -> Lines<StatusLine> {
-    if let Some(b'\r' | b'\n') = bytes.first() {
-        return Err((Problem::EmptyLine, 0));
-    }
     let Some((version, at)) = version(bytes, 0, limits)? else {
         return Ok(None);
     };
@@ -248,7 +245,7 @@ pub(crate) fn status_line(bytes: &[u8], limits: &Limits) -> Lines<StatusLine> {
             Ok(None)
         };
     };
-    if count < 3 || !matches!(a, b'1'..=b'5') {
+    if count < 3 || !matches!(a, b'1'..=b'9') {
         let at = at + if count < 3 { count } else { 0 };
         return Err((control_or(bytes, at, Problem::BadStatus), at));
     }

@@ -183,7 +183,14 @@ impl Seen {
         }
         let Some(body) = self.framing(line.version)? else { return Ok(Body::None) };
         if line.kind == Method::Connect {
-            return Err((Problem::BodyForbidden, self.coding_at.unwrap_or(self.length_at)));
+            // What follows is the tunnel's, and no request where there is none.
+            return match body {
+                Body::Length(length) => {
+                    self.connection.close |= length > 0;
+                    Ok(Body::None)
+                }
+                _ => Err((Problem::BodyForbidden, self.coding_at.unwrap_or(self.length_at))),
+            };
         }
         let bodyless = matches!(line.kind, Method::Get | Method::Head | Method::Delete);
         if bodyless && line.version < Version::HTTP_11 && body != Body::Length(0) && !limits.old_payload {
@@ -216,6 +223,16 @@ impl Seen {
         if name.eq_ignore_ascii_case(host_name) && same_port { Ok(()) } else { Err((Problem::OtherHost, at)) }
     }
 
+    /// There is a `Transfer-Encoding`.
+    pub(crate) fn is_coded(&self) -> bool {
+        self.coding_at.is_some()
+    }
+
+    /// There is a `Content-Length`.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.length.is_some()
+    }
+
     /// The body of a response.
     #[inline]
     pub(crate) fn response(&mut self, version: Version, status: u16, asked: Asked) -> Result<Body, Refusal> {
@@ -224,16 +241,18 @@ impl Seen {
         match status {
             101 if asked.upgrade => Ok(Body::Tunnel),
             101 => Err((Problem::UnaskedSwitch, 0)),
-            100..=199 | 204 => match self.coding_at {
-                Some(at) => Err((Problem::BodyForbidden, at)),
-                None => Ok(Body::None),
-            },
+            _ if is_bodyless(status) => Ok(Body::None),
             200..=299 if asked.method == Method::Connect => Ok(Body::Tunnel),
             304 => Ok(Body::None),
             _ if asked.method == Method::Head => Ok(Body::None),
             _ => Ok(framing.unwrap_or(Body::UntilClose)),
         }
     }
+}
+
+/// Whether no response of this status has a body (RFC 9112, 6.3).
+pub(crate) fn is_bodyless(status: u16) -> bool {
+    matches!(status, 100..=199 | 204)
 }
 
 /// What a response's framing depends on: its request.

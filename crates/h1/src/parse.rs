@@ -8,9 +8,9 @@
 use crate::error::{Error, Problem};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
-use crate::message::{Asked, Body, Connection, Seen};
+use crate::message::{Asked, Body, Connection, Seen, is_bodyless};
 use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
-use manylane_http::{Fields, Head, Known, MAX_HEAD, RequestLine, StatusLine, Version};
+use manylane_http::{Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
 
 /// A request's head, and what it says about what follows.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Response {
     }
 }
 
-/// Empty lines before a request, in bytes, that are skipped: some old clients send one behind a body.
+/// Empty lines before a message, in bytes, that are skipped: some old clients and servers send one behind a body.
 const MAX_EMPTY: u16 = 64;
 
 /// Where a head that is not complete was left.
@@ -149,6 +149,30 @@ fn take(input: &mut Chain, n: usize) -> Result<Segment, Refusal> {
         input.trim_front(n).map_err(|_| (Problem::NoMemory, 0))?;
     }
     segment.ok_or((Problem::NoMemory, 0))
+}
+
+impl Progress {
+    /// Drops the empty lines before a message.
+    #[cold]
+    fn skip_empty(&mut self, input: &mut Chain) -> Result<(), Refusal> {
+        while self.scanned == 0 && matches!(input.cursor().peek(), Some(b'\r' | b'\n')) {
+            if input.starts_with(b"\n") {
+                return Err((Problem::BareLf, 0));
+            }
+            if input.len() == 1 {
+                return Ok(()); // the line feed is to come; nothing is parsed before
+            }
+            if !input.starts_with(b"\r\n") {
+                return Err((Problem::BareCr, 0));
+            }
+            self.empty += 2;
+            if self.empty > MAX_EMPTY {
+                return Err((Problem::EmptyLine, 0));
+            }
+            input.trim_front(2).map_err(|_| (Problem::NoMemory, 0))?;
+        }
+        Ok(())
+    }
 }
 
 /// What differs between requests and responses.
@@ -262,7 +286,7 @@ impl RequestParser {
     #[inline]
     pub fn parse(&mut self, input: &mut Chain) -> Result<Option<Request>, Error> {
         if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
-            self.skip_empty(input).map_err(request_error)?;
+            self.progress.skip_empty(input).map_err(request_error)?;
         }
         if input.is_empty() || (self.progress.scanned == 0 && input.starts_with(b"\r")) {
             return Ok(None);
@@ -278,31 +302,18 @@ impl RequestParser {
             Head::request(b"GET", target, Version::HTTP_09)
                 .map_err(|_| request_error((Problem::NoMemory, 0)))?
         } else {
-            Head::parsed_request(segment, &line, fields, self.limits.room)
+            let own = segment.get(line.target.end + 1..line.end - 2) == Some(line.version.h1_name());
+            let mut head = Head::parsed_request(segment, &line, fields, self.limits.room);
+            if !own {
+                head.renew_line().map_err(|_| request_error((Problem::NoMemory, 0)))?;
+            }
+            if line.kind == Method::Connect && seen.is_measured() {
+                head.remove_fields(Known::CONTENT_LENGTH);
+            }
+            head
         };
         let Seen { connection, continue_expected, te_trailers, .. } = seen;
         Ok(Some(Request { head, body, connection, continue_expected, te_trailers }))
-    }
-
-    #[cold]
-    fn skip_empty(&mut self, input: &mut Chain) -> Result<(), Refusal> {
-        while self.progress.scanned == 0 && matches!(input.cursor().peek(), Some(b'\r' | b'\n')) {
-            if input.starts_with(b"\n") {
-                return Err((Problem::BareLf, 0));
-            }
-            if input.len() == 1 {
-                return Ok(()); // the line feed is to come; nothing is parsed before
-            }
-            if !input.starts_with(b"\r\n") {
-                return Err((Problem::BareCr, 0));
-            }
-            self.progress.empty += 2;
-            if self.progress.empty > MAX_EMPTY {
-                return Err((Problem::EmptyLine, 0));
-            }
-            input.trim_front(2).map_err(|_| (Problem::NoMemory, 0))?;
-        }
-        Ok(())
     }
 }
 
@@ -350,7 +361,10 @@ impl ResponseParser {
     /// [`Error`], whose status is 502, or 500 without memory.
     #[inline]
     pub fn parse(&mut self, input: &mut Chain, asked: Asked) -> Result<Option<Response>, Error> {
-        if input.is_empty() {
+        if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
+            self.progress.skip_empty(input).map_err(response_error)?;
+        }
+        if input.is_empty() || (self.progress.scanned == 0 && input.starts_with(b"\r")) {
             return Ok(None);
         }
         let parsed = self.progress.parse(input, &self.limits, &AnyResponse(asked));
@@ -359,8 +373,18 @@ impl ResponseParser {
         };
         let segment = take(input, end).map_err(response_error)?;
         self.progress = Progress::default();
-        let head = Head::parsed_response(segment, &line, fields, self.limits.room);
-        Ok(Some(Response { head, body, connection: seen.connection }))
+        let own = segment.starts_with(line.version.h1_name()) && segment.get(8) == Some(&b' ');
+        let mut head = Head::parsed_response(segment, &line, fields, self.limits.room);
+        let mut connection = seen.connection;
+        if !own {
+            head.renew_line().map_err(|_| response_error((Problem::NoMemory, 0)))?;
+        }
+        if body == Body::None && seen.is_coded() && is_bodyless(line.status) {
+            // Some servers say so, and may send the last chunk, too, which is nobody's message.
+            head.remove_fields(Known::TRANSFER_ENCODING);
+            connection.close = true;
+        }
+        Ok(Some(Response { head, body, connection }))
     }
 }
 

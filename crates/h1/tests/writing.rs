@@ -261,3 +261,80 @@ fn persistence_follows_version_and_connection() {
     let request = RequestParser::new(limits).parse(&mut input).expect("valid").expect("complete");
     assert!(request.connection.close);
 }
+
+/// A request as it goes on, and whether its client's connection may.
+fn request_written(bytes: &str, limits: Limits) -> (String, bool) {
+    let mut request = RequestParser::new(limits).parse(&mut chain(bytes)).expect("valid").expect("complete");
+    let mut out = Chain::new();
+    write_head(&mut request.head, &mut out, None).expect("memory");
+    (text(&out), request.connection.persists(request.head.version()))
+}
+
+#[test]
+fn the_version_is_this_programs_own() {
+    let relaxed = Limits { relaxed: true, ..Limits::default() };
+    for (version, own, limits) in [
+        ("HTTP/1.0", "HTTP/1.0", Limits::default()),
+        ("HTTP/1.1", "HTTP/1.1", Limits::default()),
+        ("HTTP/1.2", "HTTP/1.1", Limits::default()),
+        ("HTTP/1.9", "HTTP/1.1", Limits::default()),
+        ("HTTP/1.10", "HTTP/1.1", relaxed),
+        ("HTTP/01.00", "HTTP/1.0", relaxed),
+    ] {
+        let (written, _) = request_written(&format!("GET /a {version}\r\nX: y\r\n\r\n"), limits);
+        assert_eq!(written, format!("GET /a {own}\r\nX: y\r\n\r\n"));
+        for reason in [" OK", " ", ""] {
+            let mut input = chain(&format!("{version} 200{reason}\r\nX: y\r\n\r\n"));
+            let asked = Asked { method: Method::Get, upgrade: false };
+            let mut response =
+                ResponseParser::new(limits).parse(&mut input, asked).expect("valid").expect("complete");
+            let mut out = Chain::new();
+            write_head(&mut response.head, &mut out, None).expect("memory");
+            let reason = if version == own { reason } else { reason.trim_end() };
+            let space = if version != own && reason.is_empty() { " " } else { "" };
+            assert_eq!(text(&out), format!("{own} 200{reason}{space}\r\nX: y\r\n\r\n"), "{version}");
+        }
+    }
+}
+
+#[test]
+fn framing_fields_of_what_has_no_body_go_no_further() {
+    let (written, goes_on) =
+        request_written("CONNECT a:1 HTTP/1.1\r\nContent-Length: 3\r\nHost: a:1\r\n\r\n", Limits::default());
+    assert_eq!(written, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+    assert!(!goes_on, "what follows is no request");
+    for status in [103, 204] {
+        let (mut head, rest) = response(
+            &format!("HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\nX: y\r\n\r\n0\r\n\r\n"),
+            Method::Get,
+        );
+        assert!(!head.connection.persists(Version::HTTP_11), "what follows is no response");
+        let mut out = Chain::new();
+        write_head(&mut head.head, &mut out, None).expect("memory");
+        assert_eq!(
+            (text(&out), text(&rest)),
+            (format!("HTTP/1.1 {status} X\r\nX: y\r\n\r\n"), "0\r\n\r\n".into())
+        );
+    }
+}
+
+#[test]
+fn servers_may_pad_the_sizes_of_their_chunks() {
+    let padded = "2 \t \r\nok\r\n00  \r\n\r\n";
+    for step in 1..padded.len() {
+        for (from, fine) in [(From::Server, true), (From::Client, false)] {
+            let mut reader = BodyReader::new(Body::Chunked, from, Limits::default());
+            let (mut input, mut out) = (Chain::new(), Chain::new());
+            let mut outcome = Ok(Progress::More);
+            for piece in padded.as_bytes().chunks(step) {
+                input.append(piece).expect("memory");
+                outcome = reader.read_chunks(&mut input, &mut out);
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            assert_eq!(matches!(outcome, Ok(Progress::Done(_))), fine, "in pieces of {step}");
+            assert!(!fine || text(&out) == "2\r\nok\r\n", "in pieces of {step}");
+        }
+    }
+}

@@ -165,6 +165,14 @@ impl Head {
         Ok(())
     }
 
+    /// Has the start line written anew, with the version in this program's own words: for one that came as `HTTP/1.2`.
+    ///
+    /// # Errors
+    /// [`EditError::Full`]
+    pub fn renew_line(&mut self) -> Result<(), EditError> {
+        self.resize_line(self.line_len_edited())
+    }
+
     /// Replaces status and reason. No `reason`: the usual one.
     ///
     /// # Errors

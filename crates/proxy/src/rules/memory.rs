@@ -171,10 +171,16 @@ impl Memory {
     pub(crate) fn with_line<R>(&self, work: impl FnOnce(Option<RequestLine<'_>>) -> R) -> R {
         let line = self.line.borrow();
         work(line.as_ref().and_then(|Line { bytes, method, target, version, most }| {
+            let end = method + 1 + target;
+            // As it came, where that is one digit and another.
+            let said = match bytes.get(end + 1..end + 10) {
+                Some([b'H', b'T', b'T', b'P', b'/', version @ .., b'\r']) if version.len() == 3 => version,
+                _ => digits(*version),
+            };
             Some(RequestLine {
                 method: bytes.get(..*method)?,
-                target: bytes.get(method + 1..method + 1 + target)?,
-                version: digits(*version),
+                target: bytes.get(method + 1..end)?,
+                version: said,
                 most: *most,
             })
         }))
