@@ -30,7 +30,7 @@ pub struct Connection {
     pub close: bool,
     /// `keep-alive` was said.
     pub keep_alive: bool,
-    /// `upgrade` was said, and there is an `Upgrade` field, which does not offer HTTP/2.
+    /// `upgrade` was said, and there is an `Upgrade` field, which does not offer HTTP/2. Not in requests with a body, which agree on nothing.
     pub upgrade: bool,
     /// Anything else was said.
     pub others: bool,
@@ -70,6 +70,10 @@ pub(crate) struct Seen {
     upgrade_field: bool,
     /// It offers HTTP/2, in which requests would pass unseen; such an offer is not passed on.
     http2_upgrade: bool,
+    /// It offers WebSocket, or agrees to it: where that begins. The other two are what belongs to that.
+    websocket_at: Option<usize>,
+    websocket_key: bool,
+    websocket_accept: bool,
     proxy_connection: Connection,
     pub(crate) connection: Connection,
     pub(crate) continue_expected: bool,
@@ -113,7 +117,12 @@ impl Seen {
                     |member: &[u8]| member.eq_ignore_ascii_case(b"h2c") || member.eq_ignore_ascii_case(b"h2");
                 self.upgrade_field |= !value.is_empty();
                 self.http2_upgrade |= List::new(value).any(http2);
+                if List::new(value).any(|member| member.eq_ignore_ascii_case(b"websocket")) {
+                    self.websocket_at = Some(at);
+                }
             }
+            Known::SEC_WEBSOCKET_KEY if request => self.websocket_key |= is_websocket_key(value),
+            Known::SEC_WEBSOCKET_ACCEPT if !request => self.websocket_accept = true,
             Known::HOST if request => {
                 if self.host.is_some() {
                     return Err(Problem::TwoHosts);
@@ -181,7 +190,11 @@ impl Seen {
         if line.kind == Method::Connect || bytes.get(line.target.start) != Some(&b'/') {
             self.rare_target(bytes, line, limits)?;
         }
-        let Some(body) = self.framing(line.version)? else { return Ok(Body::None) };
+        let body = self.framing(line.version)?;
+        if self.connection.upgrade {
+            self.upgrade(body)?;
+        }
+        let Some(body) = body else { return Ok(Body::None) };
         if line.kind == Method::Connect {
             // What follows is the tunnel's, and no request where there is none.
             return match body {
@@ -197,6 +210,19 @@ impl Seen {
             return Err((Problem::OldPayload, self.length_at));
         }
         Ok(body)
+    }
+
+    /// A request that offers another protocol. What looks like a handshake to one side only hides requests from it.
+    #[cold]
+    fn upgrade(&mut self, body: Option<Body>) -> Result<(), Refusal> {
+        if !matches!(body, None | Some(Body::Length(0))) {
+            self.connection.upgrade = false;
+            return Ok(());
+        }
+        match self.websocket_at {
+            Some(at) if !self.websocket_key => Err((Problem::NoWebSocketKey, at)),
+            _ => Ok(()),
+        }
     }
 
     /// A target that is not a path: its host must be that of `Host`, with or without the port that its scheme has anyway.
@@ -236,10 +262,15 @@ impl Seen {
     /// The body of a response.
     #[inline]
     pub(crate) fn response(&mut self, version: Version, status: u16, asked: Asked) -> Result<Body, Refusal> {
+        let switches = self.connection.upgrade;
         self.finish();
         let framing = self.framing(version)?;
         match status {
-            101 if asked.upgrade => Ok(Body::Tunnel),
+            101 if asked.upgrade => match self.websocket_at {
+                _ if !switches => Err((Problem::NoSwitch, 0)),
+                Some(at) if !self.websocket_accept => Err((Problem::NoWebSocketAccept, at)),
+                _ => Ok(Body::Tunnel),
+            },
             101 => Err((Problem::UnaskedSwitch, 0)),
             _ if is_bodyless(status) => Ok(Body::None),
             200..=299 if asked.method == Method::Connect => Ok(Body::Tunnel),
@@ -248,6 +279,12 @@ impl Seen {
             _ => Ok(framing.unwrap_or(Body::UntilClose)),
         }
     }
+}
+
+/// Whether these are sixteen bytes in base64 (RFC 6455, 4.2.1).
+fn is_websocket_key(value: &[u8]) -> bool {
+    let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    matches!(value, [digits @ .., b'=', b'='] if digits.len() == 22 && digits.iter().all(digit))
 }
 
 /// Whether no response of this status has a body (RFC 9112, 6.3).

@@ -329,7 +329,7 @@ fn a_response_is_framed_by_its_request_its_status_and_its_fields() {
         ("HTTP/1.1 304 Not Modified\r\nContent-Length: 3\r\n", get, Body::None),
         ("HTTP/1.1 100 Continue\r\n", get, Body::None),
         ("HTTP/1.1 103 Early Hints\r\nLink: x\r\n", get, Body::None),
-        ("HTTP/1.1 101 Switching Protocols\r\n", upgrade, Body::Tunnel),
+        ("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n", upgrade, Body::Tunnel),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", upgrade, Body::Length(3)),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n", connect, Body::Tunnel),
         ("HTTP/1.1 407 No\r\nContent-Length: 3\r\n", connect, Body::Length(3)),
@@ -452,5 +452,38 @@ fn chunks_that_are_odd_but_clear_are_read() {
             chunked(bytes.as_bytes()).map(|data| String::from_utf8(data).expect("text")),
             Ok(data.to_owned())
         );
+    }
+}
+
+#[test]
+fn handshakes_that_only_look_like_some_are_refused() {
+    use Problem::*;
+    let head = |fields: &str| format!("GET / HTTP/1.1\r\nConnection: Upgrade\r\n{fields}\r\n");
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for (fields, expected) in [
+        (format!("Upgrade: websocket\r\n{key}"), Ok(true)),
+        (format!("{key}Upgrade: foo, WebSocket\r\n"), Ok(true)),
+        ("Upgrade: foo\r\n".to_owned(), Ok(true)),
+        ("Upgrade: foo\r\nContent-Length: 0\r\n".to_owned(), Ok(true)),
+        ("Upgrade: foo\r\nContent-Length: 1\r\n".to_owned(), Ok(false)),
+        ("Upgrade: websocket\r\nTransfer-Encoding: chunked\r\n".to_owned(), Ok(false)),
+        ("Upgrade: websocket\r\n".to_owned(), Err(NoWebSocketKey)),
+        ("Upgrade: x, websocket\r\nSec-WebSocket-Key:\r\n".to_owned(), Err(NoWebSocketKey)),
+        (format!("Upgrade: websocket\r\n{}", key.replace("==", "=")), Err(NoWebSocketKey)),
+        (format!("Upgrade: websocket\r\n{}", key.replace("dG", "d-")), Err(NoWebSocketKey)),
+    ] {
+        let parsed = RequestParser::new(Limits::default()).parse(&mut chain(head(&fields).as_bytes()));
+        let got = parsed.map(|request| request.unwrap().connection.upgrade).map_err(|error| error.problem);
+        assert_eq!(got, expected, "{fields:?}");
+    }
+    let upgrade = Asked { upgrade: true, ..ASKED };
+    for (fields, expected) in [
+        ("Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n", Ok(Some(Body::Tunnel))),
+        ("Connection: upgrade\r\nUpgrade: foo\r\n", Ok(Some(Body::Tunnel))),
+        ("Connection: upgrade\r\nUpgrade: websocket\r\n", Err(NoWebSocketAccept)),
+        ("Upgrade: foo\r\n", Err(NoSwitch)),
+    ] {
+        let got = response(format!("HTTP/1.1 101 X\r\n{fields}\r\n").as_bytes(), upgrade);
+        assert_eq!(got.map_err(|(_, problem, _)| problem), expected, "{fields:?}");
     }
 }

@@ -109,7 +109,7 @@ fn a_response_goes_on_with_its_own_body_as_its_reader_takes_it() {
     const NONE: &str = "HTTP/1.1 204 No Content\r\n\r\n";
     const CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\n";
     const OLD: &str = "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n";
-    const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
+    const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\r\n";
     let (new, old) = (Version::HTTP_11, Version::HTTP_10);
     let cases: &[(&str, Edit, Method, Version, Body, &str)] = &[
         (LENGTH, no_length, Method::Get, new, Body::Chunked, "coding chunked"),
