@@ -4,9 +4,10 @@
 //! 1. A server's *word* holds how many requests it serves and how many wait for it, so that one compare-and-swap decides
 //!    on both. A request is let in when fewer than the limit are served and none waits.
 //! 2. `full` has a bit for each server (by rank of id) that has no room. It is a hint for who looks for room: the word decides.
-//!    Who lets the last one in sets the bit and looks at the word again: if there is room it clears the bit. Who makes room
-//!    clears it after that. All are read-modify-writes on the same words, so the one that comes later in a word's order sees the
-//!    other: a bit does not stay set on a server with room.
+//!    Who lets the last one in, or finds no room, or lowers the limit below what is served, sets the bit and looks at the word again: if
+//!    there is room it clears the bit. Who releases a place looks at the bit after that, and clears it if there is room. A fence is between the
+//!    two steps of each, so that one of them sees the other, whatever limit each of them knows. Who raises a limit clears the bit after that. A
+//!    bit does not stay set on a server with room.
 //!    Who clears it looks for requests that wait for any server (queue of the backend), and those who enter that queue look at the bits after
 //!    they were counted: one of the two sees the other.
 //! 3. A server without a limit has no word to write: nobody counts it but the lanes, each for itself.
@@ -52,8 +53,8 @@ impl Count {
 /// What became of a request that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
-    /// Its place is free. Whether the server was at its limit until now.
-    Freed { was_full: bool },
+    /// Its place is free.
+    Freed,
     /// Its place belongs to one of those who wait for this server: the caller must find one and wake it.
     HandedOver,
 }
@@ -129,7 +130,7 @@ impl Gate {
         });
         match before {
             Ok(before) if hands_over(before) => Released::HandedOver,
-            Ok(before) | Err(before) => Released::Freed { was_full: before.served >= limit },
+            _ => Released::Freed,
         }
     }
 }
@@ -275,11 +276,24 @@ impl Gates {
     pub(crate) fn mark_full(&self, index: Index) -> bool {
         let rank = self.ranks[index.get()];
         self.full.set(rank);
+        fence(Ordering::SeqCst); // pairs with that of `released`
         let room = self.of(index).has_room();
         if room {
             self.full.clear(rank);
         }
         room && self.has_any_waiting()
+    }
+
+    /// A place was released: takes the mark off if there is room (rule 2). Whether somebody waits for any server.
+    #[inline]
+    #[cfg_attr(manylane_sim, track_caller)]
+    pub(crate) fn released(&self, index: Index) -> bool {
+        let waiting = self.has_any_waiting(); // its fence pairs with that of `mark_full`, too
+        if self.full.is_set(self.ranks[index.get()]) && self.of(index).has_room() {
+            self.mark_room(index);
+            return self.has_any_waiting();
+        }
+        waiting
     }
 
     /// Whether somebody waits for any server, for who has just made room (rule 2).

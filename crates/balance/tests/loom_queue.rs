@@ -167,3 +167,25 @@ fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
         assert_eq!(b.waiting(s), 0);
     });
 }
+
+/// A limit goes down while a place is released: whoever waits for any server afterwards gets the room there is.
+#[test]
+fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
+    model(|| {
+        let spec = ServerSpec { maxconn: 2, ..ServerSpec::new("s", 1) };
+        let servers = Servers::new([spec]).expect("one server");
+        let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
+        let b: Arc<Balancer<Bell>> = Arc::new(Balancer::waking(servers, Algorithm::First, options));
+        let s = b.servers().index(0).expect("there is one");
+        b.take(s, NOW).expect("it is free");
+        let other = {
+            let b = b.clone();
+            thread::spawn(move || assert!(b.set_maxconn(s, 1, NOW)))
+        };
+        b.release(s);
+        other.join().expect("no assertion failed");
+        let bell = Bell::new();
+        let _ticket = b.enqueue_any(Priority::default(), NOW, bell.clone());
+        assert!(bell.rung(), "there is room, and it waits");
+    });
+}

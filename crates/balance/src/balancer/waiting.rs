@@ -208,12 +208,8 @@ impl<W: Waiter> Balancer<W> {
                         break;
                     }
                 }
-                Released::Freed { was_full } => {
-                    if was_full {
-                        gates.mark_room(index);
-                    }
-                    // Rule 2.
-                    if !gates.has_any_waiting() || !gates.is_wanted(index) {
+                Released::Freed => {
+                    if !gates.released(index) || !gates.is_wanted(index) {
                         break;
                     }
                     let again = gates.enter(index);
