@@ -51,7 +51,7 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
     let config = |log: &Syslog, socket: &Path| {
         format!(
             "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\nfrontend f\n bind {}\n\
-             backend l\n server r {place} check inter 60s\n \
+             backend l\n timeout check 60s\n server r {place} check inter 60s\n \
              server a {place} weight 10 maxconn 100 agent-check agent-addr 127.0.0.1 agent-port {} agent-inter 30ms agent-send \"hello\\n\"\n",
             socket.display(),
             log.address(),
