@@ -15,6 +15,10 @@ use manylane_expr::hash::avalanche;
 /// Places of one server lie in a range of hashed numbers of this size.
 const PLACES_OF_ONE: u32 = 4096;
 
+/// Places of all servers: a thousand of them with the greatest weight. More would have the time and the memory of a rebuild grow with every
+/// weight; servers have fewer places instead, in the proportion of their weights, and each one at least.
+const MAX_PLACES: u64 = 1000 * 256 * 16;
+
 #[derive(Debug)]
 pub(crate) struct Ring {
     places: Box<[u32]>,
@@ -24,15 +28,24 @@ pub(crate) struct Ring {
     shift: u32,
 }
 
+/// Places of a server with this weight in sixteenths, where all weights together are `wanted`.
+fn places(weight: u32, wanted: u64) -> u32 {
+    match wanted > MAX_PLACES && weight > 0 {
+        true => (u64::from(weight) * MAX_PLACES / wanted).max(1) as u32,
+        false => weight,
+    }
+}
+
 impl Ring {
     /// The ring of servers, each with its hash key and its weight in sixteenths.
     ///
-    /// Cost: sorts the sum of all weights.
-    pub(crate) fn new(members: impl IntoIterator<Item = (u16, u32, u32)>) -> Self {
+    /// Cost: sorts the sum of all weights, or [`MAX_PLACES`] if that is less.
+    pub(crate) fn new(members: impl Iterator<Item = (u16, u32, u32)> + Clone) -> Self {
+        let wanted: u64 = members.clone().map(|(_, _, weight)| u64::from(weight)).sum();
         let mut all = Vec::new();
         for (server, hash_key, weight) in members {
             let first = hash_key.wrapping_mul(PLACES_OF_ONE);
-            all.extend((0..weight).map(|n| (avalanche(first.wrapping_add(n)), server)));
+            all.extend((0..places(weight, wanted)).map(|n| (avalanche(first.wrapping_add(n)), server)));
         }
         all.sort_unstable();
         let runs = all.len().next_power_of_two().clamp(2, 1 << 20);
@@ -77,5 +90,21 @@ impl Ring {
             at = if at + 1 == len { 0 } else { at + 1 };
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_bounded_and_every_server_has_some() {
+        let all =
+            |servers: u64, weight: u32| servers * u64::from(places(weight, servers * u64::from(weight)));
+        assert_eq!(all(1_000, 4_096), MAX_PLACES);
+        assert_eq!(places(4_096, 1_000 * 4_096), 4_096);
+        assert!((MAX_PLACES / 2..=MAX_PLACES).contains(&all(65_535, 4_096)));
+        assert_eq!(places(1, 65_535 * 4_096), 1);
+        assert_eq!(places(0, 65_535 * 4_096), 0);
     }
 }

@@ -28,6 +28,8 @@ pub const MAX_SECTIONS: usize = 32_768;
 pub const MAX_SERVERS: usize = 100_000;
 /// `bind` lines of a run, for the same reason.
 pub const MAX_BINDS: usize = 100_000;
+/// Listeners of a run, ranges of ports counted by port: all ports of four addresses. Each has options and counters of its own.
+pub const MAX_LISTENERS: usize = 262_144;
 /// Lines that proxies take over from `defaults`, summed over all proxies: each has a copy.
 pub const MAX_INHERITED: usize = 1_000_000;
 /// Findings that are kept. A file of garbage has one a line; nobody reads the ten-thousandth.

@@ -7,6 +7,7 @@ use super::refuse::Refuse;
 use crate::counts::ListenerStats;
 use crate::places::Places;
 use manylane_config::lex::Word;
+use manylane_config::limits::MAX_LISTENERS;
 use manylane_config::table::BindOptions;
 use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
 use manylane_net::{
@@ -230,6 +231,11 @@ pub(super) fn listeners(
                 continue;
             }
         };
+        refuse.listeners += endpoints.len();
+        if refuse.listeners > MAX_LISTENERS {
+            refuse.found.alert(address.pos, format!("'bind' : there are more than {MAX_LISTENERS} listeners: a range of ports has one for each"));
+            return all;
+        }
         for endpoint in endpoints {
             let (id, reported) = (ids.next(id.map(|set| set.value)), toggle(Toggle::SOCKET_STATS));
             all.push(Listener {

@@ -196,7 +196,7 @@ mod tests {
         let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
         assert!(loaded.found.found().is_empty(), "{:?}", loaded.found.found());
         let statements = loaded.config.global.cpu_placement.clone();
-        let mut refuse = Refuse { found: &mut loaded.found, config: &loaded.config, ignore_unresolved: false };
+        let mut refuse = Refuse::new(&mut loaded.found, &loaded.config, false);
         let groups = super::super::groups::groups(&loaded.config.global, &mut refuse);
         let map = cpu_map(&statements, &groups, None, Vec::new, &mut refuse);
         match loaded.found.found() {

@@ -31,7 +31,7 @@ pub struct Http {
     /// `option originalto`
     pub original_to: Option<AddressField>,
     /// Answers by status, instead of the program's own.
-    pub answers: Vec<(u16, Box<[u8]>)>,
+    pub answers: Vec<(u16, Arc<[u8]>)>,
     /// The same with more to them: `http-error`.
     pub replies: Vec<Reply>,
     /// `unique-id-format`
@@ -353,8 +353,8 @@ fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
 }
 
 /// Files and redirections instead of the program's own answers.
-fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec<(u16, Box<[u8]>)> {
-    let mut all: Vec<(u16, Box<[u8]>)> = Vec::new();
+fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec<(u16, Arc<[u8]>)> {
+    let mut all: Vec<(u16, Arc<[u8]>)> = Vec::new();
     let mut add = |file: &ErrorFile, refuse: &mut Refuse<'_>| {
         if let Some(bytes) = answer(file, refuse) {
             all.retain(|(code, _)| *code != file.code);
@@ -380,19 +380,12 @@ fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec
 /// Looks at the files of sections that no proxy names, too: a file that cannot be read is an error wherever it stands.
 pub(super) fn unused(sections: &[tree::HttpErrors], refuse: &mut Refuse<'_>) {
     for file in sections.iter().flat_map(|section| &section.files) {
-        let is_known = refuse.found.found().iter().any(|one| one.pos == Some(file.pos));
-        if !is_known {
-            answer(file, refuse);
-        }
+        answer(file, refuse);
     }
 }
 
-/// Bytes of an error file at most: it is sent whole, from memory.
-pub(super) const LONGEST_ANSWER: u64 = 1 << 20;
-
 /// The message that an error file has, or a redirection in its place.
-pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Box<[u8]>> {
-    use std::io::Read;
+pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Arc<[u8]>> {
     if let Some(redirection) = file.redirect {
         let mut bytes = format!("HTTP/1.1 {} Found\r\ncontent-length: 0\r\ncache-control: no-cache\r\nlocation: ", redirection.status);
         if redirection.status == 303 {
@@ -401,23 +394,16 @@ pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Box<[u
         return Some([bytes.as_bytes(), file.target.bytes(), b"\r\n\r\n"].concat().into());
     }
     let path = refuse.path(&file.target);
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(&path).and_then(|opened| opened.take(LONGEST_ANSWER + 1).read_to_end(&mut bytes));
-    if let Err(error) = read {
-        refuse.found.alert(file.pos, format!("error file '{}' cannot be read: {error}", path.display()));
-        return None;
-    }
-    if bytes.is_empty() {
-        return Some(Box::default()); // as `/dev/null`: the connection is closed without an answer
-    }
-    if bytes.len() as u64 > LONGEST_ANSWER {
-        refuse.found.alert(file.pos, format!("error file '{}' is longer than {LONGEST_ANSWER} bytes", path.display()));
-        return None;
-    }
-    match whole(&bytes) {
-        Ok(answer) => Some(answer.into()),
+    let message = refuse.files.message(path.clone(), |bytes| match &bytes[..] {
+        [] => Ok(bytes), // as `/dev/null`: the connection is closed without an answer
+        bytes => whole(bytes),
+    });
+    let is_known = |refuse: &Refuse<'_>| refuse.found.found().iter().any(|one| one.pos == Some(file.pos));
+    match message {
+        Ok(message) => Some(message),
+        Err(_) if is_known(refuse) => None, // a 'listen' asks twice, and so do all who share their defaults
         Err(why) => {
-            refuse.found.alert(file.pos, format!("error file '{}' is no HTTP response: {why}", path.display()));
+            refuse.found.alert(file.pos, format!("error file '{}' cannot be used: {why}", path.display()));
             None
         }
     }
@@ -430,7 +416,7 @@ fn whole(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut at = 0;
     loop {
         let Some(end) = text[at..].iter().position(|&byte| byte == b'\n') else {
-            return Err("its head has no empty line at its end");
+            return Err("it is no HTTP response: its head has no empty line at its end");
         };
         let line = text[at..at + end].strip_suffix(b"\r").unwrap_or(&text[at..at + end]);
         at += end + 1;
@@ -445,7 +431,7 @@ fn whole(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
         }
     }
     if !head.starts_with(b"HTTP/1.") {
-        return Err("it does not begin with HTTP/1.");
+        return Err("it is no HTTP response: it does not begin with HTTP/1.");
     }
     let body = &text[at..];
     head.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());

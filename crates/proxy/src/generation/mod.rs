@@ -11,6 +11,7 @@ mod bind;
 mod checks;
 mod cpu_choice;
 mod cpu_map;
+mod files;
 mod groups;
 mod http;
 mod inherit;
@@ -153,7 +154,7 @@ impl Generation {
             files: _, // for positions in reports
             environment: _, // for programs that are started, and none are
         } = config;
-        let mut refuse = Refuse { found, config, ignore_unresolved: wishes.ignore_unresolved };
+        let mut refuse = Refuse::new(found, config, wishes.ignore_unresolved);
         let mut process = process::process(global, &mut refuse);
         process.no_splice |= wishes.no_splice;
         process.no_reuse_port |= wishes.no_reuse_port;

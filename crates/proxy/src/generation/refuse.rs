@@ -1,5 +1,6 @@
 //! What the program does not do yet, refused by name where the file says it.
 
+use super::files::Files;
 use manylane_config::diag::Diagnostics;
 use manylane_config::source::Pos;
 use manylane_config::lex::Word;
@@ -12,9 +13,17 @@ pub(super) struct Refuse<'a> {
     pub(super) config: &'a Config,
     /// `-dr`
     pub(super) ignore_unresolved: bool,
+    /// The files that were read.
+    pub(super) files: Files,
+    /// Listeners so far, of all `bind` lines.
+    pub(super) listeners: usize,
 }
 
-impl Refuse<'_> {
+impl<'a> Refuse<'a> {
+    pub(super) fn new(found: &'a mut Diagnostics, config: &'a Config, ignore_unresolved: bool) -> Self {
+        Self { found, config, ignore_unresolved, files: Files::default(), listeners: 0 }
+    }
+
     /// The file that a word names.
     pub(super) fn path(&self, word: &Word) -> PathBuf {
         self.config.path(word.bytes(), word.pos())

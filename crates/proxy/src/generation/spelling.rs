@@ -1,5 +1,6 @@
 //! `h1-case-adjust` and `h1-case-adjust-file`: how names of fields are spelled for clients and servers that care.
 
+use super::files;
 use super::refuse::Refuse;
 use manylane_config::source::Pos;
 use manylane_config::tree::Global;
@@ -52,7 +53,7 @@ pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<Case
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path)?;
+    let file = files::open(path)?;
     file.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

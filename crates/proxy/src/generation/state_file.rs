@@ -4,6 +4,7 @@
 //! was, maintenance where `disabled` is as it was. Addresses and ports of servers are those of the configuration, which may have changed since; that of a
 //! name is here for `init-addr last`.
 
+use super::files;
 use super::refuse::Refuse;
 use super::{Backend, Server};
 use manylane_balance::Admin;
@@ -78,7 +79,7 @@ fn path(word: &Word, refuse: &Refuse<'_>) -> PathBuf {
 
 fn read(path: &Path, pos: Pos, refuse: &mut Refuse<'_>) -> States {
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
+    let read = files::open(path).and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
         let message = format!("the server state file '{}' cannot be read, and servers begin as the configuration says: {error}", path.display());
         refuse.found.warning(pos, message);

@@ -66,9 +66,14 @@ pub(super) fn write_early(
 }
 
 /// A file was checked when the configuration was read: its head is one, and tells the length of its body.
-pub(super) fn from_file(bytes: &[u8]) -> Result<Made, NoAnswer> {
+fn from_file(bytes: &[u8]) -> Result<Made, NoAnswer> {
     let mut chain = Chain::new();
     chain.append(bytes).map_err(|_| NoAnswer)?;
+    whole(chain)
+}
+
+/// A message that was made whole when the configuration was read.
+pub(super) fn whole(mut chain: Chain) -> Result<Made, NoAnswer> {
     let limits = Limits { head: manylane_http::MAX_HEAD, room: manylane_http::MAX_HEAD, relaxed: true, ..Limits::default() };
     let asked = Asked { method: Method::Get, upgrade: false };
     let response = ResponseParser::new(limits).parse(&mut chain, asked).ok().flatten().ok_or(NoAnswer)?;

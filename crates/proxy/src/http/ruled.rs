@@ -390,7 +390,7 @@ impl Session<'_> {
                 made.head.add_field(name, &challenge).map_err(|_| NoAnswer)?;
                 made
             }
-            Answer::Whole(_, bytes) => answer::from_file(&bytes)?,
+            Answer::Whole(_, message) => answer::whole(message)?,
             Answer::Own(head, body) => answer::sized(*head, body)?,
             Answer::Metrics(_) => return Err(NoAnswer), // it is made in parts
         };

@@ -25,7 +25,7 @@ pub(crate) enum Answer {
     /// This one: its head, without fields about framing and the connection, and its body.
     Own(Box<Head>, Chain),
     /// A whole message of a file, in answer to this status.
-    Whole(u16, Box<[u8]>),
+    Whole(u16, Chain),
     /// What counters say, as this query asks for it.
     Metrics(Box<[u8]>),
 }
@@ -36,7 +36,10 @@ pub(crate) fn reply(facts: &Facts<'_>, moment: Moment<'_>, reply: &Reply) -> Res
     let append = |body: &mut Chain, bytes: &[u8]| body.append(bytes).map_err(|_| EditError::NoMemory);
     match &reply.body {
         ReplyBody::Usual => return Ok(Answer::Usual(reply.status)),
-        ReplyBody::Whole(bytes) => return Ok(Answer::Whole(reply.status, bytes.clone())),
+        ReplyBody::Whole(bytes) => {
+            append(&mut body, bytes)?;
+            return Ok(Answer::Whole(reply.status, body));
+        }
         ReplyBody::None => {}
         ReplyBody::Bytes(bytes) => append(&mut body, bytes)?,
         ReplyBody::Format(format) => {

@@ -260,9 +260,9 @@ pub enum ReplyBody {
     /// `default-errorfiles`: the answer that the proxy has for the status.
     Usual,
     /// `errorfile`, `errorfiles`: a whole message.
-    Whole(Box<[u8]>),
+    Whole(Arc<[u8]>),
     /// `string`, `file`
-    Bytes(Box<[u8]>),
+    Bytes(Arc<[u8]>),
     /// `lf-string`, `lf-file`
     Format(Format),
 }

@@ -15,6 +15,7 @@ pub use kinds::{
     RedirectKind, Replaced, Reply, ReplyBody, Setting, TimeoutOf,
 };
 
+use super::files;
 use super::missing;
 use super::refuse::Refuse;
 use super::server::{Server, has_stand_in};
@@ -180,9 +181,9 @@ impl Names for Directory<'_> {
         let mut bytes = Vec::new();
         let path = match self.at.get() {
             Some(pos) => self.config.path(name, pos),
-            None => std::ffi::OsStr::from_bytes(name).into(),
+            None => std::path::PathBuf::from(std::ffi::OsStr::from_bytes(name)),
         };
-        let file = std::fs::File::open(path)?;
+        let file = files::open(&path)?;
         file.take(manylane_expr::MAX_REFERENCE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     }

@@ -97,9 +97,13 @@ impl Reader<'_, '_, '_> {
                 b"content-type" => reply.content_type = value.bytes().into(),
                 b"string" => reply.body = ReplyBody::Bytes(value.bytes().into()),
                 b"lf-string" => reply.body = ReplyBody::Format(self.format(value, Use::Text, place)?),
-                b"file" => reply.body = ReplyBody::Bytes(self.bytes_of(value)?),
+                b"file" => {
+                    let bytes = self.refuse.files.bytes(self.refuse.path(value));
+                    reply.body = ReplyBody::Bytes(bytes.map_err(|why| self.alert_of(value, &why)).ok()?);
+                }
                 b"lf-file" => {
-                    let bytes = self.bytes_of(value)?;
+                    let bytes = self.refuse.files.read(&self.refuse.path(value));
+                    let bytes = bytes.map_err(|why| self.alert_of(value, &why)).ok()?;
                     let text = Word::plain(bytes, value.pos());
                     reply.body = ReplyBody::Format(self.format(&text, Use::Text, place)?);
                 }
@@ -169,19 +173,8 @@ impl Reader<'_, '_, '_> {
         http::answer(&file, self.refuse).map(ReplyBody::Whole)
     }
 
-    /// A file's bytes.
-    fn bytes_of(&mut self, word: &Word) -> Option<Box<[u8]>> {
-        use std::io::Read;
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(self.refuse.path(word));
-        let read = file.and_then(|file| file.take(http::LONGEST_ANSWER + 1).read_to_end(&mut bytes));
-        let why = match read {
-            Ok(_) if bytes.len() as u64 <= http::LONGEST_ANSWER => return Some(bytes.into()),
-            Ok(_) => format!("'{}' is longer than {} bytes", word.shown(), http::LONGEST_ANSWER),
-            Err(error) => format!("'{}' cannot be read: {error}", word.shown()),
-        };
-        self.refuse.found.alert(word.pos(), why);
-        None
+    fn alert_of(&mut self, word: &Word, why: &std::io::Error) {
+        self.refuse.found.alert(word.pos(), format!("'{}' cannot be used: {why}", word.shown()));
     }
 
     pub(super) fn redirect(&mut self, rule: &tree::Rule, arguments: &[Word], place: Places) -> Option<Action> {

@@ -1,0 +1,112 @@
+//! Files that a configuration names and that are kept in memory: each is read once, whoever names it, and all together are bounded.
+
+use manylane_sync::Arc;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Error, Read, Result};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of one file at most: it is sent whole, from memory.
+pub(super) const MAX_FILE_BYTES: usize = 1 << 20;
+/// Bytes of all of them: pages of errors have some kilobytes.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
+
+/// What is made of a file's bytes before they are kept.
+pub(super) type Made = fn(Vec<u8>) -> std::result::Result<Vec<u8>, &'static str>;
+
+/// The files that were read.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    kept: HashMap<(PathBuf, bool), Arc<[u8]>>,
+    bytes: usize,
+}
+
+impl Files {
+    /// The bytes of a file as they are.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is no room for it.
+    pub(super) fn bytes(&mut self, path: PathBuf) -> Result<Arc<[u8]>> {
+        self.kept((path, false), Ok)
+    }
+
+    /// A file that `make` turns into a message.
+    ///
+    /// # Errors
+    /// As before, and what `make` finds wrong.
+    pub(super) fn message(&mut self, path: PathBuf, make: Made) -> Result<Arc<[u8]>> {
+        self.kept((path, true), make)
+    }
+
+    fn kept(&mut self, key: (PathBuf, bool), make: Made) -> Result<Arc<[u8]>> {
+        if let Some(bytes) = self.kept.get(&key) {
+            return Ok(bytes.clone());
+        }
+        let bytes = self.read(&key.0)?;
+        let bytes: Arc<[u8]> = make(bytes).map_err(Error::other)?.into();
+        self.kept.insert(key, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// The bytes of a file for whoever makes something of his own of them.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is no room for it.
+    pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > MAX_FILE_BYTES {
+            return Err(Error::other(format!("it has more than {MAX_FILE_BYTES} bytes")));
+        }
+        if bytes.len() > MAX_TOTAL_BYTES - self.bytes {
+            return Err(Error::other(format!(
+                "with it, the files of answers have more than {MAX_TOTAL_BYTES} bytes"
+            )));
+        }
+        self.bytes += bytes.len();
+        Ok(bytes)
+    }
+}
+
+/// Opens a file to read it. Not a pipe, whose writer may never come.
+///
+/// # Errors
+/// As of [`File::open`], and for a pipe.
+pub(super) fn open(path: &Path) -> Result<File> {
+    if std::fs::metadata(path)?.file_type().is_fifo() {
+        return Err(Error::other("it is a pipe; name a file"));
+    }
+    File::open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_once_and_all_of_them_are_bounded() {
+        let folder = std::env::temp_dir().join(format!("manylane-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = |n: usize| folder.join(n.to_string());
+        let mut files = Files::default();
+        let most = MAX_TOTAL_BYTES / MAX_FILE_BYTES;
+        for n in 0..=most {
+            std::fs::write(path(n), vec![b'x'; MAX_FILE_BYTES]).unwrap();
+        }
+        let first = files.bytes(path(0)).unwrap();
+        for n in 0..most {
+            let bytes = files.bytes(path(n)).unwrap();
+            assert_eq!(bytes.len(), MAX_FILE_BYTES);
+        }
+        assert!(Arc::ptr_eq(&first, &files.bytes(path(0)).unwrap()));
+        assert_eq!(
+            files.bytes(path(most)).unwrap_err().to_string(),
+            "with it, the files of answers have more than 67108864 bytes"
+        );
+        std::fs::write(path(0), vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();
+        let error = Files::default().bytes(path(0)).unwrap_err().to_string();
+        assert_eq!(error, "it has more than 1048576 bytes");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
