@@ -31,11 +31,14 @@ use crate::run::{Idle, Local};
 use crate::session::Client;
 use exchange::After;
 use manylane_balance::Index;
-use manylane_sched::Time;
+use manylane_sched::{Class, Time};
 use request::{NoMore, Wait};
 pub(crate) use rest::{Rest, Woken};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+/// Requests that a client has served one after another when they are there at once. Then others have their turn.
+const PIPELINED_AT_ONCE: u32 = 16;
 
 /// A client's session while there is a request.
 struct Session<'a> {
@@ -88,6 +91,7 @@ impl Session<'_> {
     /// Serves one request after another until none is there; `woken` is what the session waited for before. Whether the connection goes on.
     async fn serve(&mut self, mut woken: Option<Wait>) -> bool {
         let frontend = self.frontend;
+        let mut in_a_row = 0;
         loop {
             match self.next_request(woken.take()).await {
                 Ok(mut request) => {
@@ -117,6 +121,20 @@ impl Session<'_> {
             if self.may_rest() {
                 return true;
             }
+            in_a_row += 1;
+            if in_a_row % PIPELINED_AT_ONCE == 0 {
+                self.after_others().await;
+            }
+        }
+    }
+
+    /// Lets all others go first who have something to do by now, and one round of the lane pass: descriptors are looked at.
+    async fn after_others(&self) {
+        let here = self.local.here();
+        let class = here.set_class(Class::Heavy);
+        here.yield_now().await;
+        if let Some(class) = class {
+            here.set_class(class);
         }
     }
 
