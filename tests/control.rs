@@ -185,10 +185,10 @@ fn numbers_are_shown_in_three_forms() {
 #[test]
 fn what_is_not_built_is_refused_by_name_and_what_is_unknown_gets_proposals() {
     let program = Controlled::new("level admin");
-    let answer = program.ask("show sess");
+    let answer = program.ask("show peers");
     assert_eq!(
         answer,
-        "'show sess' is a command of HAProxy that this program refuses: sessions are not listed yet.\n\n"
+        "'show peers' is a command of HAProxy that this program refuses: stick tables are not built yet.\n\n"
     );
     let answer = program.ask("show nothing");
     assert!(answer.starts_with("Unknown command, but maybe") && answer.contains("show info"), "{answer}");
@@ -414,6 +414,87 @@ fn an_operator_ends_what_a_server_serves() {
     assert_eq!(program.ask("shutdown sessions server back/a"), "\n");
     let answer = common::read_all(&mut client);
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
+}
+
+/// Streams are shown while they are at work, in each mode, and the one that an operator names ends: one with a server, one in a queue.
+#[test]
+fn an_operator_sees_streams_and_ends_one_of_them() {
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let silent = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            let _ = asked.send(()); // the test may have ended
+        }
+    });
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let ((web, address), (plain, plain_address)) = (listener(), listener());
+    let program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n timeout queue 1h\nfrontend front\n bind {} name door\n default_backend back\n\
+         backend back\n retries 0\n server a {silent} maxconn 1\nlisten plain\n mode tcp\n bind {}\n server p {silent}\n",
+        socket.display(),
+        fd(&web),
+        fd(&plain),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    assert_eq!(program.ask("show sess"), "\n");
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let mut client = connect(address);
+    client.write_all(request).unwrap();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    let mut other = connect(plain_address);
+    other.write_all(request).unwrap();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    let mut queued = connect(address);
+    queued.write_all(request).unwrap();
+    let until = std::time::Instant::now() + PATIENCE;
+    let shown = loop {
+        let shown = program.ask("show sess");
+        if shown.contains("state=queue") {
+            break shown;
+        }
+        assert!(std::time::Instant::now() < until, "{shown}");
+    };
+    let numbered = |words: &str| {
+        let line =
+            shown.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("'{words}' in {shown}"));
+        line.split(':').next().unwrap().to_owned()
+    };
+    assert_eq!(shown.trim_end().lines().count(), 3, "{shown}");
+    let (first, third) = (numbered("fe=front be=back srv=a "), numbered("fe=front be=back srv=<none> "));
+    let second = numbered("fe=plain be=plain srv=p ");
+    let in_full = program.ask(&format!("show sess {first}"));
+    let source = client.local_addr().unwrap();
+    for part in [
+        &format!("source={source}"),
+        "listener=door (id=1)",
+        "backend=back (id=",
+        "server=a (id=1)",
+        "state=server",
+    ] {
+        assert!(in_full.contains(part), "'{part}' in {in_full}");
+    }
+    let count = |what: &str| program.ask(&format!("show sess {what}")).matches(": proto=").count();
+    assert_eq!(
+        ["older 0", "older 1h", "frontend plain", "backend back", "server back/a"].map(count),
+        [3, 0, 1, 2, 1]
+    );
+    assert_eq!(program.ask("show sess all").matches("state=").count(), 3);
+
+    assert_eq!(program.ask(&format!("shutdown session {third}")), "\n");
+    let answer = common::read_all(&mut queued);
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert_eq!(program.ask(&format!("shutdown session {second}")), "\n");
+    assert_eq!(common::read_all(&mut other), "");
+    assert_eq!(program.ask(&format!("shutdown session {first}")), "\n");
+    let answer = common::read_all(&mut client);
+    assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
+    let until = std::time::Instant::now() + PATIENCE;
+    while program.ask("show sess") != "\n" {
+        assert!(std::time::Instant::now() < until, "{}", program.ask("show sess"));
+    }
+    assert!(program.ask(&format!("shutdown session {first}")).contains("No such session"));
+    assert!(program.ask("show sess susp").contains("older"));
 }
 
 #[test]

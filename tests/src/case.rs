@@ -15,6 +15,7 @@
 //!                            a line begins the next line of a payload
 //! == cli columns NAME...     only these columns of tables are compared
 //! == cli lines WORD...       only lines that begin so, behind blanks, are compared
+//! == cli words WORD...       only words that begin so are compared, of lines that are not about who asks
 //! == differs answers|origin|log|cli|exit     why the two programs may differ there
 //! ```
 //! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.
@@ -57,6 +58,8 @@ pub enum Shown {
     Columns(Vec<String>),
     /// Lines that begin with one of these.
     Lines(Vec<String>),
+    /// Words that begin with one of these, of lines that have any and do not speak of haproxy's own sessions.
+    Words(Vec<String>),
 }
 
 /// What is compared.
@@ -150,6 +153,7 @@ impl Case {
             ["cli"] => self.ask(body, Shown::All)?,
             ["cli", "columns", ref names @ ..] => self.ask(body, Shown::Columns(owned(names)))?,
             ["cli", "lines", ref beginnings @ ..] => self.ask(body, Shown::Lines(owned(beginnings)))?,
+            ["cli", "words", ref beginnings @ ..] => self.ask(body, Shown::Words(owned(beginnings)))?,
             ["differs", part] => {
                 let part = match part {
                     "answers" => Part::Answers,

@@ -41,6 +41,15 @@ pub fn shown(answer: &str, shown: &Shown) -> String {
                 |line: &&str| beginnings.iter().any(|beginning| line.trim_start().starts_with(&**beginning));
             answer.lines().filter(wanted).map(|line| format!("{line}\n")).collect()
         }
+        Shown::Words(beginnings) => {
+            // haproxy counts who asks among its sessions.
+            let lines = answer.lines().filter(|line| !line.contains("fe=GLOBAL"));
+            let words = lines.map(|line| {
+                let wanted = |word: &&str| beginnings.iter().any(|beginning| word.starts_with(&**beginning));
+                line.split(' ').filter(wanted).collect::<Vec<_>>().join(" ")
+            });
+            words.filter(|line| !line.is_empty()).map(|line| line + "\n").collect()
+        }
         Shown::Columns(names) => columns(&answer, names),
     }
 }
@@ -95,5 +104,7 @@ mod tests {
         );
         let lines = Shown::Lines(vec!["Pid".to_owned()]);
         assert_eq!(shown("Name: x\nPid: 1\n", &lines), "Pid: 1\n");
+        let words = Shown::Words(vec!["fe=".to_owned(), "be=".to_owned()]);
+        assert_eq!(shown("0x1: fe=a x=1 be=b\n\n0x2: fe=GLOBAL be=c\n", &words), "fe=a be=b\n");
     }
 }

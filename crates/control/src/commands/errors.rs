@@ -59,7 +59,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
 }
 
 /// `22/Nov/2026:04:04:16.767`
-fn date(time: Timestamp, zone: &Zone) -> String {
+pub(super) fn date(time: Timestamp, zone: &Zone) -> String {
     let civil = Civil::new(time.seconds, zone.offset(time.seconds));
     format!(
         "{:02}/{}/{:04}:{:02}:{:02}:{:02}.{:03}",

@@ -10,6 +10,7 @@ mod limits;
 mod patterns;
 mod resolvers;
 mod server;
+mod sessions;
 pub(crate) mod stat;
 mod state;
 mod unbuilt;
@@ -115,9 +116,11 @@ enum Action {
     ShowResolvers,
     ShowServersConn,
     ShowServersState,
+    ShowSessions,
     ShowStartupLogs,
     ShowStat,
     ShowVersion,
+    ShutdownSession,
     ShutdownSessions,
 }
 
@@ -198,9 +201,11 @@ static TABLE: &[Row] = &[
     row("show resolvers", "[<section>]", Level::User, Action::ShowResolvers, "what came of questions to name servers"),
     row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, used and idle"),
     row("show servers state", "[<backend>]", Level::User, Action::ShowServersState, "what is known of servers, one line each"),
+    row("show sess", "[<id>|all|older <age>|frontend <fe>|backend <be>|server <bk>/<srv>]", Level::Operator, Action::ShowSessions, "streams at work, or all of one"),
     row("show startup-logs", "", Level::User, Action::ShowStartupLogs, "what was said of the files that are served"),
     row("show stat", "[desc|json|no-maint|typed|up]*", Level::User, Action::ShowStat, "counters of frontends, servers and backends"),
     row("show version", "", Level::User, Action::ShowVersion, "the program's version"),
+    row("shutdown session", "<id>", Level::Admin, Action::ShutdownSession, "end a stream that 'show sess' shows"),
     row("shutdown sessions server", "<bk>/<srv>", Level::Admin, Action::ShutdownSessions, "end what a server serves"),
     row("user", "", Level::User, Action::Lower(Level::User), "lower this client's level to user"),
     row("help", "[<command>]", Level::User, Action::Help, "all commands, or those that begin so"),
@@ -307,8 +312,10 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::ShowServersConn => state::connections(call).await?,
         Action::ShowResolvers => resolvers::show(call),
         Action::ShowServersState => state::states(call).await?,
+        Action::ShowSessions => sessions::show(call).await?,
         Action::ShowStartupLogs => call.reply.put(&call.generation.said),
         Action::ShowStat => stat::show(call).await?,
+        Action::ShutdownSession => sessions::shutdown(call).await,
         Action::ShutdownSessions => server::shutdown_sessions(call),
         Action::ShowVersion => {
             let version = call.control.process().facts.version;

@@ -30,7 +30,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show proc", "there is no master process"),
     ("show quic", "QUIC is not built yet"),
     ("show schema json", "it is not built yet"),
-    ("show sess", SESSIONS),
     ("show ssl", TLS),
     ("show table", TABLES),
     ("show tasks", "use 'show profiling'"),
@@ -38,7 +37,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show tls-keys", TLS),
     ("show trace", "traces are not built"),
     ("shutdown frontend", FRONTENDS),
-    ("shutdown session", SESSIONS),
     ("trace", "traces are not built"),
     ("wait", SERVERS),
 ];
@@ -48,7 +46,6 @@ const SERVERS: &str = "servers are set by the file only, so far";
 const TABLES: &str = "stick tables are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
 const FRONTENDS: &str = "frontends are not changed at run time yet";
-const SESSIONS: &str = "sessions are not listed yet";
 
 /// Why a command is refused, in a sentence; `None` for one that is not HAProxy's.
 pub(super) fn reason(words: &[String]) -> Option<String> {

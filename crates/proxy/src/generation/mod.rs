@@ -6,7 +6,7 @@
 
 mod agent;
 mod balance;
-mod bell;
+pub(crate) mod bell;
 mod bind;
 mod checks;
 mod cpu_choice;

@@ -130,6 +130,9 @@ impl Session<'_> {
             return self.fail(&asking, About { backend: None, head: &request.head }, 503, none, bodyless).await;
         };
         self.note(|record| record.backend = Some(backend.number));
+        if let Some(stream) = &self.stream {
+            stream.goes_to(backend.number);
+        }
         self.persist(request, &up, &mut asking, backend);
         asking.mode = asking.mode.max(backend.http.close); // the client's connection is for its frontend alone to say
         let counts = backend.counts.own();

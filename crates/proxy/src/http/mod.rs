@@ -27,7 +27,7 @@ use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
 use crate::rules::{Facts, Scopes};
-use crate::run::{Idle, Local};
+use crate::run::{Idle, Local, Streaming};
 use crate::session::Client;
 use exchange::After;
 use manylane_balance::Index;
@@ -54,6 +54,8 @@ struct Session<'a> {
     private: Option<(usize, Index, Idle)>,
     /// The client has been sent its last.
     lingers: bool,
+    /// The request at work, as the lane's list of streams has it.
+    stream: Option<Streaming>,
     /// For all that it waits for.
     timer: Timer,
     /// Nothing came since then, before the request.
@@ -73,7 +75,7 @@ pub(crate) async fn begin(local: &Rc<Local>, frontend: &Frontend, listener: &Lis
     let timer = Timer::new(local.here());
     let since = local.here().now();
     let record = RefCell::new(None);
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, lingers: false, timer, since, scopes, record, came: 0, unsent: Cell::new(0) };
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0) };
     session.forget();
     let goes_on = session.may_rest() || session.serve(None).await;
     session.rest(goes_on)
@@ -99,6 +101,7 @@ impl Session<'_> {
                     counts.streams.add(1);
                     counts.requests.add(1);
                     let after = self.exchange(&mut request).await;
+                    self.stream = None;
                     frontend.counts.own().streams_ended.add(1);
                     self.count_unsent();
                     self.log();

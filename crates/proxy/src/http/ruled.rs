@@ -9,6 +9,7 @@ use super::tries::Failed;
 use super::{Session, count_status, edit};
 use crate::counts::count_in_front;
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
+use crate::run::{Begun, Streaming};
 use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
@@ -26,11 +27,16 @@ const HELD: usize = 1 << 16;
 
 impl Session<'_> {
     /// A request has come: what of it is remembered, for rules and the log.
-    pub(super) fn begin(&self, head: &Head) {
+    pub(super) fn begin(&mut self, head: &Head) {
         let memory = &self.scopes.memory;
         let generation = &self.local.generation;
         memory.begun.set(session::now());
-        memory.number.set(self.local.next_number());
+        let number = self.local.next_number();
+        memory.number.set(number);
+        let (frontend, listener) = (self.listener.frontend as u32, self.listener.index as u32);
+        let at = self.local.here().now();
+        let begun = Begun { number, frontend, listener, source: self.client.source, at };
+        self.stream = Some(Streaming::begin(self.local, begun));
         memory.remember(head, generation.process.longest_line);
         memory.capture_request(&self.frontend.captures, head);
         if generation.makes_ids_early {

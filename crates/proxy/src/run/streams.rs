@@ -1,25 +1,43 @@
-//! Streams that a lane has with servers, so that they can be ended from elsewhere: by a server that goes down (`on-marked-down`), an active one that
-//! comes back (`on-marked-up`), or an operator (`shutdown sessions server`).
+//! Streams that a lane has at work, so that they are shown (`show sess`), and ended from elsewhere: by a server that goes down (`on-marked-down`), an active
+//! one that comes back (`on-marked-up`), or an operator (`shutdown sessions server`, `shutdown session`).
 //!
 //! # Protocol
-//! 1. A stream has an entry on its lane from the moment when it has a [place](crate::server::Hold) on a server until it gives that back. Nobody else
-//!    reads or writes it: to note it costs two stores, and no memory once the lane had as many streams at a time.
-//! 2. Who wants streams to end asks each lane that serves by its inbox ([`end_streams`]). A lane marks the entries of all its generations, and
+//! 1. A stream has an entry on its lane from its begin, which is that of a session in TCP mode and a request in HTTP mode, to its end. A connection at
+//!    rest has none. Nobody else reads or writes the entry: to note something costs a few stores, and no memory once the lane had as many streams
+//!    at a time.
+//! 2. Who wants streams to end asks each lane that serves by its inbox ([`end_streams`], [`end_stream`]). A lane marks the entries of all its generations, and
 //!    wakes their tasks.
-//! 3. A stream looks at its mark whenever it is woken while it waits for its server or its client. What is marked ends with that cause, as if the
-//!    server had closed: HTTP answers 502 or 503 if nothing was sent yet, and nothing is tried again.
+//! 3. A stream looks at its mark whenever it is woken while it waits in a queue, for its server, or for its client while it has a server. What is
+//!    marked ends with that cause, as if the server had closed: HTTP answers 502 or 503 if nothing was sent yet, and nothing is tried again. One that
+//!    waits for something else ends when that is over.
+//! 4. Who wants to see streams asks one lane after another for a slice of them ([`slice`]): nobody waits for who asks, and a lane is held up by
+//!    a slice at a time. What comes and goes meanwhile may be there or not.
 
 use super::local::Local;
+use crate::generation::bell::Bell;
 use crate::generation::{Generation, Server, ServerNumber};
 use crate::termination::Cause;
-use manylane_sched::{Class, Remote, TaskKind};
-use manylane_sync::Arc;
+use manylane_sched::{Class, Remote, TaskKind, Time};
+use manylane_sync::{Arc, LaneId, LockClass, Mutex};
 use std::cell::RefCell;
-use std::task::Waker;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
 
 static END: TaskKind = TaskKind::new("end of streams");
+static SHOW: TaskKind = TaskKind::new("slice of streams");
 
-/// Streams of a lane's generation that have a place on a server.
+/// What one lane hands to another.
+static ANSWERS: LockClass = LockClass::new("answers about streams", LockClass::LEAF);
+
+/// Streams in a slice, at most.
+const SLICE: usize = 256;
+/// Entries that a lane looks at for a slice, at most.
+const LOOKED_AT: usize = 16_384;
+
+/// Streams of a lane's generation.
 #[derive(Debug, Default)]
 pub(crate) struct Streams(RefCell<Entries>);
 
@@ -32,10 +50,16 @@ struct Entries {
 
 #[derive(Debug)]
 struct Entry {
-    /// Its number among all servers; of a free entry, the next free one.
+    /// Its number among all servers; [`NONE`] while it has none. Of a free entry, the next free one.
     server: u32,
+    /// Its place among the backends; [`NONE`] before it was chosen.
+    backend: u32,
     state: State,
+    begun: Begun,
 }
+
+/// No server, or no backend.
+const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 enum State {
@@ -46,11 +70,52 @@ enum State {
     Ended(Cause),
 }
 
+/// A stream, as it is known from its begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// Which no other stream of the process has.
+    pub(crate) number: u64,
+    /// Places of the frontend in its generation, and of the listener in that.
+    pub(crate) frontend: u32,
+    pub(crate) listener: u32,
+    pub(crate) source: Option<SocketAddr>,
+    pub(crate) at: Time,
+}
+
+/// A stream at work; its entry ends with this.
+#[derive(Debug)]
+pub(crate) struct Streaming {
+    local: Rc<Local>,
+    entry: u32,
+}
+
+impl Streaming {
+    pub(crate) fn begin(local: &Rc<Local>, begun: Begun) -> Self {
+        Self { local: local.clone(), entry: local.streams.begin(begun) }
+    }
+
+    /// Its entry among the lane's streams.
+    pub(crate) fn entry(&self) -> Option<u32> {
+        Some(self.entry)
+    }
+
+    /// It goes to the backend at that place.
+    pub(crate) fn goes_to(&self, backend: usize) {
+        self.local.streams.0.borrow_mut().all[self.entry as usize].backend = backend as u32;
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.local.streams.leave(self.entry);
+    }
+}
+
 impl Streams {
-    /// A stream is with that server now. Its entry.
-    pub(crate) fn begin(&self, server: usize) -> u32 {
+    /// A stream begins. Its entry.
+    fn begin(&self, begun: Begun) -> u32 {
         let mut entries = self.0.borrow_mut();
-        let entry = Entry { server: server as u32, state: State::New };
+        let entry = Entry { server: NONE, backend: NONE, state: State::New, begun };
         let place = entries.free as usize;
         match entries.all.get_mut(place) {
             Some(free) => {
@@ -65,11 +130,17 @@ impl Streams {
         place as u32
     }
 
-    /// It is not any more.
-    pub(crate) fn leave(&self, entry: u32) {
+    /// It is over.
+    fn leave(&self, entry: u32) {
         let mut entries = self.0.borrow_mut();
         let next = std::mem::replace(&mut entries.free, entry);
-        entries.all[entry as usize] = Entry { server: next, state: State::Free };
+        let left = &mut entries.all[entry as usize];
+        (left.server, left.state) = (next, State::Free);
+    }
+
+    /// It has a [place](crate::server::Hold) on that server, or none.
+    pub(crate) fn has_server(&self, entry: u32, server: Option<usize>) {
+        self.0.borrow_mut().all[entry as usize].server = server.map_or(NONE, |server| server as u32);
     }
 
     /// Why the stream has to end, if it has to; else the task of `waker` is woken when it has to.
@@ -85,11 +156,25 @@ impl Streams {
         }
     }
 
+    /// What `work` gives, unless somebody else ends the stream first.
+    pub(crate) async fn unless_ended<T>(&self, entry: u32, work: impl Future<Output = T>) -> Result<T, Cause> {
+        let mut work = pin!(work);
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => self.poll(entry, context.waker()).map_or(Poll::Pending, |cause| Poll::Ready(Err(cause))),
+        })
+        .await
+    }
+
     /// Ends all streams with that server. How many.
     pub(crate) fn end(&self, server: usize, cause: Cause) -> usize {
+        self.end_those(cause, |entry| entry.server == server as u32)
+    }
+
+    fn end_those(&self, cause: Cause, which: impl Fn(&Entry) -> bool) -> usize {
         let mut woken = Vec::new();
         let mut entries = self.0.borrow_mut();
-        let of = |entry: &&mut Entry| entry.server == server as u32 && matches!(entry.state, State::New | State::Waits(_));
+        let of = |entry: &&mut Entry| matches!(entry.state, State::New | State::Waits(_)) && which(entry);
         let mut count = 0;
         for entry in entries.all.iter_mut().filter(of) {
             count += 1;
@@ -101,6 +186,114 @@ impl Streams {
         woken.into_iter().for_each(Waker::wake);
         count
     }
+
+    /// Puts streams from that entry on into `rows`, as long as `room` says so and not more than `most` are looked at. Where it stopped, if not at the end.
+    fn show(&self, from: usize, most: &mut usize, mut put: impl FnMut(&Entry) -> bool) -> Option<usize> {
+        let entries = self.0.borrow();
+        for (place, entry) in entries.all.iter().enumerate().skip(from) {
+            if *most == 0 || !matches!(entry.state, State::Free) && !put(entry) {
+                return Some(place);
+            }
+            *most -= 1;
+        }
+        None
+    }
+}
+
+/// A stream that is shown.
+#[derive(Clone, Debug)]
+pub struct AtWork {
+    /// Which no other stream of the process has.
+    pub number: u64,
+    /// Where its proxies are.
+    pub generation: Arc<Generation>,
+    /// Its frontend's place there, and the listener's in that.
+    pub frontend: usize,
+    /// See `frontend`.
+    pub listener: usize,
+    /// The place of its backend, if it was chosen.
+    pub backend: Option<usize>,
+    /// The number of its server among those of the backend, while it has a place there.
+    pub server: Option<usize>,
+    /// Its client's address, where it has one.
+    pub source: Option<SocketAddr>,
+    /// By the lanes' clock.
+    pub begun: Time,
+}
+
+/// Where the next slice of a lane begins: which of its generations, and which entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor(usize, usize);
+
+/// Some streams of a lane, and where the next ones are; none when these were the last.
+pub type Slice = (Vec<AtWork>, Option<Cursor>);
+
+/// The calling lane's streams from there on.
+fn slice_here(Cursor(mut local, mut from): Cursor) -> Slice {
+    let mut rows = Vec::with_capacity(SLICE);
+    let mut most = LOOKED_AT;
+    let all = Local::all();
+    while let Some(of) = all.get(local) {
+        let generation = &of.generation;
+        let stopped = of.streams.show(from, &mut most, |entry| {
+            let is_room = rows.len() < SLICE;
+            if is_room {
+                let Begun { number, frontend, listener, source, at } = entry.begun;
+                let known = |place: u32| (place != NONE).then_some(place as usize);
+                let backend = known(entry.backend);
+                // A backend's servers have their numbers one after another.
+                let server = known(entry.server).zip(backend).and_then(|(server, backend)| {
+                    let servers = &generation.backends[backend].servers;
+                    servers.first().and_then(|first| server.checked_sub(first.number)).filter(|place| *place < servers.len())
+                });
+                let (frontend, listener) = (frontend as usize, listener as usize);
+                rows.push(AtWork { number, generation: generation.clone(), frontend, listener, backend, server, source, begun: at });
+            }
+            is_room
+        });
+        match stopped {
+            Some(place) => return (rows, Some(Cursor(local, place))),
+            None => (local, from) = (local + 1, 0),
+        }
+    }
+    (rows, None)
+}
+
+/// What another lane answers.
+struct Answer<T> {
+    given: Mutex<Option<T>>,
+    bell: Bell,
+}
+
+/// Has a lane do something between its other tasks, and waits for what comes of it. None: it has ended, or has no memory left.
+async fn ask<T: Send + 'static>(lane: LaneId, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    /// Rings also when the lane ends before it answers.
+    struct Ring<T>(Arc<Answer<T>>);
+    impl<T> Drop for Ring<T> {
+        fn drop(&mut self) {
+            self.0.bell.ring();
+        }
+    }
+    let answer = Arc::new(Answer { given: Mutex::new(&ANSWERS, None), bell: Bell::default() });
+    let ring = Ring(answer.clone());
+    let make = move |_| async move {
+        let given = work();
+        *ring.0.given.lock() = Some(given);
+    };
+    Remote::new(lane).spawn_with(&SHOW, Class::Bulk, make).ok()?;
+    answer.bell.or(std::future::pending()).await;
+    answer.given.lock().take()
+}
+
+/// Streams of a lane from there on. None: the lane has ended.
+pub async fn slice(lane: LaneId, from: Cursor) -> Option<Slice> {
+    ask(lane, move || slice_here(from)).await
+}
+
+/// Ends the stream of that number. Whether it was there.
+pub async fn end_stream(lane: LaneId, number: u64, cause: Cause) -> bool {
+    let end = move || Local::all().iter().any(|local| local.streams.end_those(cause, |entry| entry.begun.number == number) > 0);
+    ask(lane, end).await.unwrap_or(false)
 }
 
 /// Ends the streams that all lanes have with a server of `local`'s generation, and with the same one of generations before it.
@@ -141,23 +334,54 @@ mod tests {
         }
     }
 
+    fn begin(streams: &Streams, number: u64, server: usize) -> u32 {
+        let entry = streams.begin(Begun { number, frontend: 0, listener: 0, source: None, at: Time::ZERO });
+        streams.has_server(entry, Some(server));
+        entry
+    }
+
     #[test]
     fn streams_of_one_server_end_and_the_others_go_on() {
         let counted = std::sync::Arc::new(Counted(AtomicUsize::new(0)));
         let waker = Waker::from(counted.clone());
         let streams = Streams::default();
-        let entries: Vec<u32> = [7, 8, 7, 7].into_iter().map(|server| streams.begin(server)).collect();
+        let entries: Vec<u32> = (0..).zip([7, 8, 7, 7, 7]).map(|(number, server)| begin(&streams, number, server)).collect();
         streams.leave(entries[0]);
+        streams.has_server(entries[4], None);
         for entry in &entries[1..3] {
             assert_eq!(streams.poll(*entry, &waker), None);
         }
-        assert_eq!(streams.end(7, Cause::ServerDown), 2, "one was left, and one is another's");
+        assert_eq!(streams.end(7, Cause::ServerDown), 2, "one was left, one is another's, one has no server any more");
         assert_eq!(counted.0.load(Ordering::Relaxed), 1, "one of them waits");
         let ended: Vec<_> = entries[1..].iter().map(|entry| streams.poll(*entry, &waker)).collect();
-        assert_eq!(ended, [None, Some(Cause::ServerDown), Some(Cause::ServerDown)]);
+        assert_eq!(ended, [None, Some(Cause::ServerDown), Some(Cause::ServerDown), None]);
         assert_eq!(streams.end(7, Cause::Killed), 0, "the first cause holds");
-        assert_eq!(streams.begin(9), entries[0], "places are used again");
+        assert_eq!(begin(&streams, 9, 9), entries[0], "places are used again");
         assert_eq!(streams.poll(entries[0], &waker), None);
-        assert_eq!(streams.begin(9), 4);
+        assert_eq!(begin(&streams, 10, 9), 5);
+        let ended = streams.end_those(Cause::Killed, |entry| entry.begun.number == 4);
+        assert_eq!((ended, streams.poll(entries[4], &waker)), (1, Some(Cause::Killed)), "without a server, too");
+    }
+
+    #[test]
+    fn streams_are_shown_in_slices_that_leave_none_out() {
+        let streams = Streams::default();
+        let entries: Vec<u32> = (0..100).map(|number| begin(&streams, number, 1)).collect();
+        entries.iter().step_by(3).for_each(|entry| streams.leave(*entry));
+        let (mut shown, mut from, mut slices) = (Vec::new(), Some(0), 0);
+        while let Some(place) = from {
+            let mut looked_at = 20;
+            let before = shown.len();
+            from = streams.show(place, &mut looked_at, |entry| {
+                let is_room = shown.len() < before + 8;
+                if is_room {
+                    shown.push(entry.begun.number);
+                }
+                is_room
+            });
+            slices += 1;
+        }
+        assert_eq!(shown, (0..100).filter(|number| number % 3 != 0).collect::<Vec<u64>>());
+        assert!((9..=13).contains(&slices), "{slices}");
     }
 }

@@ -308,6 +308,7 @@ async fn enter(
     outcome.map_err(|why| match why {
         NoPlace::NoServer => Termination::new(Cause::ServerLeft, Phase::Connect),
         NoPlace::Time => Termination::new(Cause::ServerSilent, Phase::Queue),
+        NoPlace::Ended(cause) => Termination::new(cause, Phase::Queue),
     })
 }
 

@@ -9,7 +9,6 @@ use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_sched::Time;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -19,8 +18,8 @@ pub(crate) struct Hold {
     local: Rc<Local>,
     backend: usize,
     index: Index,
-    /// Among the lane's streams.
-    entry: u32,
+    /// Of the stream, among the lane's; none: it is not one of a client.
+    entry: Option<u32>,
     since: Time,
 }
 
@@ -31,6 +30,8 @@ pub(crate) enum NoPlace {
     NoServer,
     /// It waited for as long as it may.
     Time,
+    /// Somebody else ended the stream.
+    Ended(Cause),
 }
 
 /// Which server a stream goes to.
@@ -48,6 +49,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) persistent: bool,
     /// How packets to it are marked.
     pub(crate) packets: Packets,
+    /// The stream's entry among the lane's.
+    pub(crate) stream: Option<u32>,
     /// The request, if it is one: of `usesrc hdr_ip`.
     pub(crate) head: Option<&'a Head>,
 }
@@ -67,7 +70,7 @@ impl Hold {
             }
         };
         balancer.take(index, now).ok()?;
-        Some(Self::taken(local, backend, index))
+        Some(Self::taken(local, backend, index, wanted.stream))
     }
 
     /// A place on the server that is wanted or that the backend's algorithm chooses; where there is none, the stream queues.
@@ -97,7 +100,7 @@ impl Hold {
                 Err(NoPick::AllFull) => balancer.enqueue_any(wanted.priority, now, waker().await),
                 Ok(index) => {
                     if balancer.take(index, now).is_ok() {
-                        return Ok(Self::taken(local, backend, index));
+                        return Ok(Self::taken(local, backend, index, wanted.stream));
                     }
                     tries += 1;
                     if wanted.server.is_none() && !by_key && tries < TRIES {
@@ -124,6 +127,12 @@ impl Hold {
             let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
             let place = Waiting { before, passed };
             let waiting = balancer.wait(ticket);
+            let waiting = async {
+                match wanted.stream {
+                    Some(entry) => local.streams.unless_ended(entry, waiting).await,
+                    None => Ok(waiting.await),
+                }
+            };
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             let turn = match deadline {
                 None => waiting.await,
@@ -132,10 +141,10 @@ impl Hold {
                     here.timeout(left, waiting).await.map_err(|_| NoPlace::Time)?
                 }
             };
-            match turn {
+            match turn.map_err(NoPlace::Ended)? {
                 Turn::Granted(index, served) => {
                     place.moves(served);
-                    return Ok(Self::taken(local, backend, index));
+                    return Ok(Self::taken(local, backend, index, wanted.stream));
                 }
                 Turn::Elsewhere | Turn::Waiting(_) => {
                     let passed = (place.passed)();
@@ -147,8 +156,10 @@ impl Hold {
     }
 
     /// The server counts the stream already.
-    fn taken(local: &Rc<Local>, backend: &Backend, index: Index) -> Self {
-        let entry = local.streams.begin(backend.servers[index.get()].number);
+    fn taken(local: &Rc<Local>, backend: &Backend, index: Index, entry: Option<u32>) -> Self {
+        if let Some(entry) = entry {
+            local.streams.has_server(entry, Some(backend.servers[index.get()].number));
+        }
         let hold = Self { local: local.clone(), backend: backend.number, index, entry, since: local.here().now() };
         let counts = hold.server().counts.own();
         counts.begin();
@@ -160,17 +171,15 @@ impl Hold {
     /// Why the stream has to end, if somebody else has ended it; else its task is woken when that happens.
     #[inline]
     pub(crate) fn ended(&self, context: &Context<'_>) -> Option<Cause> {
-        self.local.streams.poll(self.entry, context.waker())
+        self.local.streams.poll(self.entry?, context.waker())
     }
 
     /// What `work` gives, unless somebody else ends the stream first.
     pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Result<T, Cause> {
-        let mut work = pin!(work);
-        poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => self.ended(context).map_or(Poll::Pending, |cause| Poll::Ready(Err(cause))),
-        })
-        .await
+        match self.entry {
+            Some(entry) => self.local.streams.unless_ended(entry, work).await,
+            None => Ok(work.await),
+        }
     }
 
     pub(crate) fn index(&self) -> Index {
@@ -210,7 +219,9 @@ impl<F: Fn() -> u64> Drop for Waiting<'_, F> {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.local.streams.leave(self.entry);
+        if let Some(entry) = self.entry {
+            self.local.streams.has_server(entry, None);
+        }
         self.server().counts.own().end(self.local.here().now().since(self.since));
         self.backend().balancer.release(self.index);
     }

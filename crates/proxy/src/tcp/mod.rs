@@ -9,7 +9,7 @@ use crate::flow::{Patience, Splicing};
 use crate::generation::{Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target};
 use crate::log::Record;
 use crate::rules::{Content, Facts, Moment, Scopes, key};
-use crate::run::Local;
+use crate::run::{Begun, Local, Streaming};
 use crate::server::{self, Attempt, Shelved, Tried, Wanted};
 use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
 use crate::termination::{Cause, Phase, Termination};
@@ -33,7 +33,10 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
         || local.generation.backends.iter().any(|backend| backend.rules.looks_at_streams());
     let mut record = Record::new(local.here().now());
     scopes.memory.begun.set(record.date);
-    scopes.memory.number.set(local.next_number());
+    let number = local.next_number();
+    scopes.memory.number.set(number);
+    let (place, at) = ((listener.frontend as u32, listener.index as u32), local.here().now());
+    let streaming = Streaming::begin(local, Begun { number, frontend: place.0, listener: place.1, source: client.source, at });
     record.handshake = client.greeting().map_or(Duration::ZERO, |greeting| greeting.took);
     let course = RefCell::new(Some(record));
     // The connection changes while they are looked at.
@@ -51,7 +54,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     if local.generation.makes_ids_early {
         facts.make_id(None);
     }
-    let mut stream = Stream { local, frontend, listener, facts: &facts, course: &course, server: None, logged: false };
+    let mut stream = Stream { local, frontend, listener, facts: &facts, course: &course, streaming: &streaming, server: None, logged: false };
     let looked = stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client).await;
     let mut backend = None;
     let ended = match looked {
@@ -67,6 +70,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
                 }
                 Some(backend) => {
                     let begun = local.here().now();
+                    streaming.goes_to(backend.number);
                     backend.counts.own().begin();
                     let ended = stream.serve(backend, &mut client).await;
                     backend.counts.own().end(local.here().now().since(begun));
@@ -106,6 +110,7 @@ struct Stream<'a> {
     facts: &'a Facts<'a>,
     /// What its line will say.
     course: &'a RefCell<Option<Record>>,
+    streaming: &'a Streaming,
     /// The number of the server that was reached, or tried last.
     server: Option<usize>,
     /// Its line was written already.
@@ -201,7 +206,7 @@ impl Stream<'_> {
         let memory = &self.facts.scopes.memory;
         let priority = Priority { class: memory.priority_class.get(), offset: memory.priority_offset.get() };
         let packets = memory.server_packets.get();
-        let wanted = Wanted { key, server: server.or(backend.of_client), persistent: server.is_some(), priority, packets, ..Wanted::default() };
+        let wanted = Wanted { key, server: server.or(backend.of_client), persistent: server.is_some(), priority, packets, stream: self.streaming.entry(), ..Wanted::default() };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
         let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, |_, _| Shelved::Nothing).await {
             Ok(attempt) => attempt,

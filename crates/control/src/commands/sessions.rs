@@ -1,0 +1,238 @@
+//! `show sess` and `shutdown session`: streams at work, and the end of one.
+//!
+//! Each lane is asked for a slice of its streams after another, which is written before the next one is asked for: whatever there is, this holds one slice,
+//! and no lane is held up for longer than that takes.
+
+use super::Call;
+use super::errors::date;
+use crate::reply::Gone;
+use manylane_config::tree::Mode;
+use manylane_config::value::Unit;
+use manylane_expr::Timestamp;
+use manylane_net::Endpoint;
+use manylane_proxy::{AtWork, Cause, Cursor, Local, end_stream, slice};
+use manylane_sync::LaneId;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Which streams are shown.
+enum Which {
+    All,
+    /// Those of a number.
+    Number(u64),
+    /// Those that began so long ago.
+    Older(Duration),
+    /// Those of a frontend, a backend, a server.
+    Frontend(String),
+    Backend(String),
+    Server(String, String),
+}
+
+impl Which {
+    fn has(&self, seen: &AtWork, now: manylane_sched::Time) -> bool {
+        let backend = || seen.backend.map(|place| &seen.generation.backends[place]);
+        match self {
+            Self::All => true,
+            Self::Number(number) => seen.number == *number,
+            Self::Older(age) => now.since(seen.begun) >= *age,
+            Self::Frontend(name) => *seen.generation.frontends[seen.frontend].name == **name,
+            Self::Backend(name) => backend().is_some_and(|backend| *backend.name == **name),
+            Self::Server(name, server) => backend()
+                .filter(|backend| *backend.name == **name)
+                .zip(seen.server)
+                .is_some_and(|(backend, place)| *backend.servers[place].name == **server),
+        }
+    }
+}
+
+/// `0x2a`, or the same without the sign of its base.
+fn number(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
+}
+
+/// Lanes that serve.
+fn lanes(call: &Call<'_, '_>) -> Vec<LaneId> {
+    Local::of(call.generation).map_or_else(Vec::new, |local| local.lane_ids())
+}
+
+/// `show sess`
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    const USAGE: &str = "'show sess' takes nothing, 'all', the number of a session, 'older <age>', 'frontend <frontend>', 'backend <backend>' or \
+         'server <backend>/<server>'.";
+    let (word, value) = (call.word(0).to_owned(), call.word(1).to_owned());
+    let (which, in_full) = match (&*word, &*value) {
+        ("", _) => (Which::All, false),
+        ("all", _) => (Which::All, true),
+        ("older", age) => match manylane_config::value::time(age.as_bytes(), Unit::S) {
+            Ok(age) => (Which::Older(age), false),
+            Err(_) => {
+                call.error("'show sess older' expects an age: a number of seconds, or one with a unit.");
+                return Ok(());
+            }
+        },
+        ("susp", _) => {
+            call.error("'show sess susp' is refused: nothing tells which sessions are suspicious; use 'show sess older <age>'.");
+            return Ok(());
+        }
+        ("frontend", name) if !name.is_empty() => (Which::Frontend(name.to_owned()), false),
+        ("backend", name) if !name.is_empty() => (Which::Backend(name.to_owned()), false),
+        ("server", name) => match name.split_once('/') {
+            Some((backend, server)) => (Which::Server(backend.to_owned(), server.to_owned()), false),
+            None => {
+                call.error(USAGE);
+                return Ok(());
+            }
+        },
+        (word, _) => match number(word) {
+            Some(number) => (Which::Number(number), true),
+            None => {
+                call.error(USAGE);
+                return Ok(());
+            }
+        },
+    };
+    let mut found = false;
+    for lane in lanes(call) {
+        let mut from = Some(Cursor::default());
+        while let Some(cursor) = from {
+            let Some((seen, next)) = slice(lane, cursor).await else { break };
+            let now = call.here.now();
+            for seen in seen.iter().filter(|seen| which.has(seen, now)) {
+                found = true;
+                match in_full {
+                    true => in_full_of(call, lane, seen),
+                    false => line_of(call, lane, seen),
+                }
+                call.reply.breathe().await?;
+            }
+            from = next;
+        }
+    }
+    if let Which::Number(_) = which
+        && !found
+    {
+        call.error("Session not found.");
+    }
+    Ok(())
+}
+
+/// The words that both forms have for who is served where.
+fn family(seen: &AtWork) -> (&'static str, String) {
+    let listener = &seen.generation.frontends[seen.frontend].listeners[seen.listener];
+    match (seen.source, &listener.endpoint) {
+        (Some(SocketAddr::V4(address)), _) => ("tcpv4", address.to_string()),
+        (Some(SocketAddr::V6(address)), _) => ("tcpv6", format!("{}:{}", address.ip(), address.port())),
+        (None, Endpoint::Local(_)) => ("local", format!("local:{}", listener.id)),
+        (None, _) => ("unix_stream", format!("unix:{}", listener.id)),
+    }
+}
+
+/// What it does.
+fn state(seen: &AtWork) -> &'static str {
+    match (seen.backend, seen.server) {
+        (_, Some(_)) => "server",
+        (Some(_), None) => "queue",
+        (None, None) => "rules",
+    }
+}
+
+fn line_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
+    let frontend = &seen.generation.frontends[seen.frontend];
+    let backend = seen.backend.map(|place| &seen.generation.backends[place]);
+    let server = backend.zip(seen.server).map(|(backend, place)| &*backend.servers[place].name);
+    let (protocol, source) = family(seen);
+    let _ = writeln!(
+        call.reply,
+        "{:#x}: proto={protocol} src={source} fe={} be={} srv={} ts={:02x} age={} state={}",
+        seen.number,
+        frontend.name,
+        backend.map_or("<NONE>", |backend| &backend.name),
+        server.unwrap_or("<none>"),
+        lane.index(),
+        age(call.here.now().since(seen.begun)),
+        state(seen),
+    );
+}
+
+fn in_full_of(call: &mut Call<'_, '_>, lane: LaneId, seen: &AtWork) {
+    let mode = |mode: Mode| if mode == Mode::Http { "http" } else { "tcp" };
+    let frontend = &seen.generation.frontends[seen.frontend];
+    let listener = &frontend.listeners[seen.listener];
+    let (protocol, source) = family(seen);
+    let since = call.here.now().since(seen.begun);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let begun = now.saturating_sub(since);
+    let begun = Timestamp { seconds: begun.as_secs().cast_signed(), micros: begun.subsec_micros() };
+    let begun = date(begun, &call.generation.zone);
+    let (name, address) = (listener.name.as_deref().unwrap_or("?"), &listener.written);
+    let _ = writeln!(
+        call.reply,
+        "{:#x}: [{begun}] id={} proto={protocol} source={source}",
+        seen.number, seen.number
+    );
+    let _ = writeln!(
+        call.reply,
+        "  frontend={} (id={} mode={}), listener={name} (id={}) addr={address}",
+        frontend.name,
+        frontend.id,
+        mode(frontend.mode),
+        listener.id
+    );
+    let backend = seen.backend.map(|place| &seen.generation.backends[place]);
+    let _ = match backend {
+        Some(backend) => {
+            writeln!(call.reply, "  backend={} (id={} mode={})", backend.name, backend.id, mode(backend.mode))
+        }
+        None => writeln!(call.reply, "  backend=<NONE> (id=-1 mode=-)"),
+    };
+    let _ = match backend.zip(seen.server).map(|(backend, place)| &backend.servers[place]) {
+        Some(server) => writeln!(call.reply, "  server={} (id={})", server.name, server.id),
+        None => writeln!(call.reply, "  server=<none> (id=-1)"),
+    };
+    let _ = writeln!(call.reply, "  lane={} age={} state={}", lane.index(), age(since), state(seen));
+}
+
+/// `5s`, `1m5s`, `2h1m`, `3d2h`
+fn age(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{}s", seconds % 60),
+        (0, _, _) => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// `shutdown session`
+pub(super) async fn shutdown(call: &mut Call<'_, '_>) {
+    let Some(number) = number(call.word(0)) else {
+        return call.error("Session pointer expected (use 'show sess').");
+    };
+    for lane in lanes(call) {
+        if end_stream(lane, number, Cause::Killed).await {
+            return;
+        }
+    }
+    call.error("No such session (use 'show sess').");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_two_units_at_most() {
+        let ages = [0, 59, 60, 3599, 3600, 86_399, 90_000].map(|seconds| age(Duration::from_secs(seconds)));
+        assert_eq!(ages, ["0s", "59s", "1m0s", "59m59s", "1h0m", "23h59m", "1d1h"]);
+    }
+
+    #[test]
+    fn numbers_are_hexadecimal() {
+        assert_eq!(
+            (number("0x2a"), number("2a"), number("-1"), number("")),
+            (Some(42), Some(42), None, None)
+        );
+    }
+}
