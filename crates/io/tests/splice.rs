@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use manylane_io::{Kind, Shutdown};
+use manylane_io::{IoReport, Kind, Shutdown};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -23,6 +23,7 @@ on_both_drivers! {
     the_end_of_a_stream_gives_the_pipe_back;
     what_was_received_before_goes_first;
     the_lane_keeps_the_pipes;
+    a_receiver_that_has_ended_and_does_not_read_is_waited_for_in_quiet;
     pipes_are_as_large_and_as_many_as_the_lane_is_told;
 }
 
@@ -44,6 +45,46 @@ fn a_long_stream_goes_through_without_the_programs_buffers(kind: Kind) {
             while splicer.step(&near, &far, usize::MAX).await.unwrap() > 0 {}
             assert!(!splicer.copies(), "TCP is spliced by every kernel");
         });
+        let received = to_end(&sink).await;
+        assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
+        while io.open() > 1 {
+            io.here().yield_now().await;
+        }
+    });
+}
+
+/// The kernel tells of the receiver's end whatever is asked of its socket, and there is no room.
+fn a_receiver_that_has_ended_and_does_not_read_is_waited_for_in_quiet(kind: Kind) {
+    run(kind, |io| async move {
+        let (source, near) = tcp_pair(&io).await;
+        let (far, sink) = tcp_pair(&io).await;
+        sink.shutdown(Shutdown::Write).await.unwrap();
+        assert!(far.recv().await.unwrap().is_none());
+        let bytes = pattern(16 << 20); // more than the sockets hold
+        let mut sent = chain(&bytes);
+        spawn(&io, async move {
+            source.send(&mut sent).await.unwrap();
+            source.shutdown(Shutdown::Write).await.unwrap();
+            assert!(source.recv().await.unwrap().is_none());
+        });
+        let splicing = io.clone();
+        spawn(&io, async move {
+            let mut splicer = splicing.splicer();
+            while splicer.step(&near, &far, usize::MAX).await.unwrap() > 0 {}
+        });
+        let calls = || {
+            let IoReport { splices, reads, writes, .. } = counted(&io);
+            [splices, reads, writes]
+        };
+        let (mut before, mut quiet, mut rounds) = (calls(), 0, 0);
+        while quiet < 5_000 {
+            io.here().yield_now().await;
+            let now = calls();
+            quiet = if now == before { quiet + 1 } else { 0 };
+            before = now;
+            rounds += 1;
+            assert!(rounds < 1_000_000, "it is never quiet");
+        }
         let received = to_end(&sink).await;
         assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
         while io.open() > 1 {

@@ -34,8 +34,14 @@ impl Uring {
         let (reads, writes) = match op {
             Op::Receive => (self.received(core, source, key, result, flags), false),
             Op::Accept => (self.accepted(source, key, result, flags), false),
-            Op::Readable => (self.told(source, Direction::Read), false),
-            Op::Writable => (false, self.told(source, Direction::Write)),
+            Op::Readable => {
+                source.set_readiness(Direction::Read, Readiness::Ready);
+                (true, false)
+            }
+            Op::Writable => {
+                source.told_of_room(result);
+                (false, true)
+            }
             Op::Connect => {
                 source.connecting = false;
                 source.connected = Some(result.map(drop));
@@ -57,10 +63,5 @@ impl Uring {
         if last {
             self.end_if_idle(core, key);
         }
-    }
-
-    fn told(&self, source: &mut super::Source, direction: Direction) -> bool {
-        source.set_readiness(direction, Readiness::Ready);
-        true
     }
 }

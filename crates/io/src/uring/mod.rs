@@ -267,6 +267,9 @@ impl Uring {
         if source.readiness(direction) == Readiness::Ready {
             return Poll::Ready(Ok(()));
         }
+        if direction == Direction::Write && !source.tells_of_room() {
+            return Poll::Ready(Err(Error::system(call, Errno::INVAL))); // as of a kernel that cannot tell
+        }
         if source.waiter(direction).park(context.waker()).is_err() {
             return Poll::Ready(Err(Error::busy(call)));
         }

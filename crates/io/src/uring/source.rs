@@ -112,6 +112,8 @@ pub(crate) struct Source {
     pub(crate) address: Option<Box<SocketAddrAny>>,
     pub(crate) connected: Option<Result<(), Errno>>,
 
+    /// Room cannot be waited for: see [`Self::tells_of_room`].
+    deaf: bool,
     readable: Readiness,
     writable: Readiness,
 }
@@ -143,6 +145,7 @@ impl Source {
             connecting: false,
             address: None,
             connected: None,
+            deaf: false,
             readable: Readiness::Ready,
             writable: Readiness::Ready,
         }
@@ -167,6 +170,18 @@ impl Source {
             Direction::Read => self.readable = to,
             Direction::Write => self.writable = to,
         }
+    }
+
+    /// A poll for room ended with these events. The ring's polls end with the peer's end of its stream, too, whatever they ask for: such a
+    /// poll would be over at once for ever, so this socket is asked no more.
+    pub(crate) fn told_of_room(&mut self, result: Result<usize, Errno>) {
+        self.deaf = result == Ok(libc::POLLRDHUP as usize);
+        self.writable = if self.deaf { Readiness::Unknown } else { Readiness::Ready };
+    }
+
+    /// Whether a poll tells when there is room to send. Where it does not, an operation that sends waits for it.
+    pub(crate) fn tells_of_room(&self) -> bool {
+        !self.deaf
     }
 
     /// Each operation, and whether it is the kernel's.
