@@ -39,6 +39,98 @@ fn a_check_knows_users_and_groups() {
     assert!(said.contains("there is no group 'none-of-that-name'"), "{said}");
 }
 
+/// Without it `-c` would call valid what does not start.
+#[test]
+fn a_check_looks_for_what_the_system_must_have() {
+    let config = "global
+ nbthread 2
+ stats socket /nowhere/s user nobody-of-that-name thread 7
+ unix-bind group none-of-that-name
+listen l
+ timeout client 1s
+ timeout server 1s
+ timeout connect 1s
+ bind 127.0.0.1:81 thread 3-9
+ bind 127.0.0.1:82 thread 2-9
+ bind unix@/nowhere/u user nobody-of-that-name group none-of-that-name
+ bind fd@7777
+ bind sockpair@7778
+ bind 127.0.0.1:83 namespace none-of-that-name
+ server a 127.0.0.1:84 namespace none-of-that-name
+ server b 127.0.0.1:85 namespace *
+";
+    let outcome = check(config, &[]);
+    let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    let mut all: Vec<(u32, &str)> = Vec::new();
+    for line in said.lines() {
+        let Some((_, place)) = line.split_once("test.cfg:") else { continue };
+        let (number, sentence) = place.split_once("] : ").unwrap();
+        all.push((number.parse().unwrap(), sentence.split([';', ':']).next().unwrap()));
+    }
+    all.sort_unstable();
+    assert_eq!(
+        all,
+        [
+            (3, "'thread' names no lane that there is"),
+            (3, "there is no user 'nobody-of-that-name' at column 31"),
+            (4, "there is no group 'none-of-that-name' at column 18"),
+            (9, "'thread' names no lane that there is"),
+            (11, "there is no group 'none-of-that-name' at column 54"),
+            (11, "there is no user 'nobody-of-that-name' at column 28"),
+            (12, "'fd@7777' cannot be used"),
+            (13, "'sockpair@7778' cannot be used"),
+            (14, "there is no network namespace 'none-of-that-name'"),
+            (15, "there is no network namespace 'none-of-that-name'"),
+        ],
+        "{said}"
+    );
+    assert_eq!(outcome.status.code(), Some(1));
+}
+
+/// What lines of the file see, and what rules do when it is read.
+#[test]
+fn variables_of_the_program_are_defined() {
+    let told = ".notice \"$HAPROXY_LOCALPEER $HAPROXY_CFGFILES $HAPROXY_BRANCH $HAPROXY_STARTUP_VERSION\"\n";
+    let peer = ".if streq(\"$HAPROXY_LOCALPEER\",of-the-file)\n.notice \"as the file says\"\n.endif\n";
+    let listen = "listen l\n mode http\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n log-format \"${HAPROXY_HTTP_LOG_FMT} x ${HAPROXY_TCP_LOG_FMT} ${HAPROXY_HTTP_CLF_LOG_FMT}\"\n";
+    let config = format!("{told}{DEFAULTS}global\n localpeer of-the-file\n{peer}{listen}");
+    let outcome = check(&config, &[]);
+    let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert_eq!(outcome.status.code(), Some(0), "{said}");
+    let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    let first = said.lines().find(|line| line.contains("test.cfg:1]")).unwrap();
+    assert!(first.contains(&host) && first.contains("/test.cfg 3.4 0."), "{said}");
+    assert!(said.contains("as the file says"), "{said}");
+    let given = check(&config, &["-L", "of-the-line"]);
+    let said = String::from_utf8_lossy(&given.stderr).into_owned();
+    assert!(said.contains("'of-the-line ") && !said.contains("as the file says"), "{said}");
+    assert!(
+        said.contains("'localpeer' has no effect: the command line says another name with '-L'"),
+        "{said}"
+    );
+
+    let (socket, address) = listener();
+    let folder = Folder::new();
+    let config = format!(
+        "{DEFAULTS} mode http\nglobal\n setenv OWN x\n stats socket {0}/s level admin\n stats socket abns@manylane-test-{2}\nlisten l\n bind {1}\n \
+         http-request return status 200 content-type text/plain lf-string \"%[env(HAPROXY_LOCALPEER)]|%[env(HAPROXY_CLI)]|\"\n",
+        folder.0.display(),
+        fd(&socket),
+        std::process::id()
+    );
+    let _program = Manylane::start_with(&config, &["-L", "me"]);
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let answer = read_all(&mut client);
+    let expected = format!("me|unix@{}/s;abns@manylane-test-{}|", folder.0.display(), std::process::id());
+    assert!(answer.ends_with(&expected), "{answer}");
+    let mut control = std::os::unix::net::UnixStream::connect(folder.0.join("s")).unwrap();
+    control.write_all(b"show env OWN;show env HAPROXY_CLI\n").unwrap();
+    let mut said = String::new();
+    control.read_to_string(&mut said).unwrap();
+    assert!(said.contains("OWN=x\n") && said.contains("HAPROXY_CLI=unix@"), "{said}");
+}
+
 #[test]
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [

@@ -188,10 +188,10 @@ proptest! {
     fn quoted_text_comes_back(text in "[ -~\t]{0,60}") {
         let quoted = format!("'{}'", text.replace('\'', "'\\''"));
         let mut sources = Sources::new();
-        sources.add("q.cfg", format!("global\n node {quoted}\n")).unwrap();
+        sources.add("q.cfg", format!("global\n description {quoted}\n")).unwrap();
         let build = Build::bare();
         let loaded = load(&sources, &build, Environment::new(), false);
-        prop_assert_eq!(loaded.config.global.node.map(|set| set.value.bytes().to_vec()), Some(text.into_bytes()));
+        prop_assert_eq!(loaded.config.global.description.map(|set| set.value.bytes().to_vec()), Some(text.into_bytes()));
     }
 
     /// A file cut anywhere is read to its end.

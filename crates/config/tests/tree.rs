@@ -208,3 +208,14 @@ fn mixing_named_and_implicit_use_of_defaults_is_warned_about() {
         "{found:?}"
     );
 }
+
+#[test]
+fn names_that_would_break_what_they_stand_in_are_refused() {
+    assert_eq!(
+        findings("global\n node a\\ b\nbackend b\n http-send-name-header\n"),
+        [
+            "2:7 A 'node' expects letters, digits, '.', '-' and '_' only, and got 'a b'",
+            "4:2 A 'http-send-name-header' expects <name>",
+        ]
+    );
+}

@@ -32,7 +32,7 @@ pub use env::{
 pub use error::Error;
 pub use fetch::basic;
 pub use format::{
-    CLF_LOG, Format, HTTP_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
+    CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
 };
 pub use names::{
     Compiler, Described, Looks, Missing, Names, ProxyId, ProxySide, ServerId, UserlistId, converters, fetches,

@@ -35,6 +35,8 @@ pub(crate) struct Arguments {
     pub(crate) maxconn: Option<u32>,
     /// `-m`: megabytes
     pub(crate) megabytes: Option<u64>,
+    /// `-L`
+    pub(crate) local_peer: Option<OsString>,
     /// `-dW`
     pub(crate) warnings_are_errors: bool,
     /// `-dD`
@@ -125,7 +127,7 @@ impl Arguments {
                 "-p" => arguments.pidfile = Some(value("a file")?.into()),
                 "-n" => arguments.maxconn = Some(number(&text, &value("a number")?)?),
                 "-m" => arguments.megabytes = Some(u64::from(number(&text, &value("a number")?)?)),
-                "-L" => drop(value("a name")?), // for peers, and those sections are refused
+                "-L" => arguments.local_peer = Some(value("a name")?),
                 "-dW" => arguments.warnings_are_errors = true,
                 "-dD" => arguments.diagnose = true,
                 "-dr" => arguments.ignore_unresolved = true,

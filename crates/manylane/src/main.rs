@@ -4,6 +4,8 @@
 
 mod arguments;
 mod demo;
+mod environment;
+mod exists;
 mod reload;
 mod say;
 mod start;

@@ -2,17 +2,15 @@
 
 use crate::arguments::{Arguments, USAGE};
 use crate::supervise::{self, Ending, Reloads, Services, Work};
-use crate::{reload, say, system, version, watchdog};
+use crate::{environment, exists, reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
 use manylane_config::diag::{Check, ExitCode as Code, Severity, Verdict};
-use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
 use manylane_config::{load, reference};
 use manylane_control::{Control, Facts, Metrics};
 use manylane_io::{Choice, Io, Kind};
 use manylane_proxy::generation::Wishes;
 use manylane_proxy::{BoundListener, Generation};
-use manylane_sched::Placement;
 use manylane_sync::Arc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -33,7 +31,7 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
         return help(words);
     }
     if let Some(condition) = &arguments.condition {
-        return self::condition(condition.as_bytes());
+        return self::condition(condition.as_bytes(), arguments);
     }
     if let Some(folder) = &arguments.folder
         && let Err(error) = std::env::set_current_dir(folder)
@@ -76,8 +74,9 @@ fn help(words: &[std::ffi::OsString]) -> ExitCode {
     }
 }
 
-fn condition(text: &[u8]) -> ExitCode {
-    match evaluate_option(text, &Environment::of_process(), &version::BUILD) {
+fn condition(text: &[u8], arguments: &Arguments) -> ExitCode {
+    let environment = environment::before(&Sources::new(), arguments.local_peer.as_deref());
+    match evaluate_option(text, &environment, &version::BUILD) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(Code::Error as u8),
         Err(error) => {
@@ -105,20 +104,16 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     for path in &arguments.files {
         sources.load(path).map_err(|error| error.to_string())?;
     }
-    let mut loaded = load(&sources, &version::BUILD, Environment::of_process(), arguments.diagnose);
+    let before = environment::before(&sources, arguments.local_peer.as_deref());
+    let mut loaded = load(&sources, &version::BUILD, before, arguments.diagnose);
+    environment::tell_sockets(&mut loaded.config);
     let wishes = Wishes {
         ignore_unresolved: arguments.ignore_unresolved,
         no_splice: arguments.no_splice,
         no_reuse_port: arguments.no_reuse_port,
     };
     let mut generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
-    for (name, is_group) in [(&loaded.config.global.user, false), (&loaded.config.global.group, true)] {
-        if let Some(name) = name
-            && let Err(error) = system::owner(is_group, &String::from_utf8_lossy(name.value.bytes()))
-        {
-            loaded.found.alert(name.pos, error);
-        }
-    }
+    exists::check(&loaded.config, &mut loaded.found);
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
     let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
     let pid = std::process::id();
@@ -160,7 +155,7 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
 /// Binds, becomes what the process is to be, and runs.
 fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, String> {
     let process = generation.process.clone();
-    let lanes = lanes(&process)?;
+    let lanes = process.lane_count().map_err(|error| format!("processors cannot be counted: {error}"))?;
     system::renice("startup", process.nice_at_start);
     if let Some(megabytes) = arguments.megabytes {
         system::memory(megabytes)?;
@@ -264,15 +259,4 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// One for each processor that the process may use, unless the file says otherwise.
-fn lanes(process: &manylane_proxy::generation::Process) -> Result<usize, String> {
-    let wanted = match process.lanes {
-        Some(lanes) => lanes,
-        None => {
-            Placement::read().map_err(|error| format!("processors cannot be counted: {error}"))?.lanes.len()
-        }
-    };
-    Ok(wanted.min(process.most_lanes.unwrap_or(usize::MAX)).clamp(1, manylane_proxy::MOST_LANES))
 }

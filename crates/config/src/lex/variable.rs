@@ -3,7 +3,7 @@
 
 use crate::limits::MAX_VARIABLE_BYTES;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStringExt;
 
 /// The environment as the configuration sees and changes it. The process's own is not touched: whoever starts
@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStringExt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Names of those that the command line gave.
+    given: BTreeSet<Vec<u8>>,
 }
 
 /// Why a variable cannot be set.
@@ -32,6 +34,7 @@ impl Environment {
     pub fn of_process() -> Self {
         Self {
             variables: std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec())).collect(),
+            given: BTreeSet::new(),
         }
     }
 
@@ -53,6 +56,21 @@ impl Environment {
         }
         self.variables.insert(name.to_vec(), value.to_vec());
         Ok(())
+    }
+
+    /// Sets a variable to what the command line says, which a line that means the same does not change.
+    ///
+    /// # Errors
+    /// As [`Environment::set`].
+    pub fn give(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidVariable> {
+        self.set(name, value)?;
+        self.given.insert(name.to_vec());
+        Ok(())
+    }
+
+    /// Whether the command line gave it.
+    pub fn is_given(&self, name: &[u8]) -> bool {
+        self.given.contains(name)
     }
 
     /// Sets a variable unless it is set.

@@ -21,6 +21,9 @@ macro_rules! raise {
     };
 }
 
+/// The variable with the name of this process among its peers.
+const LOCAL_PEER: &[u8] = b"HAPROXY_LOCALPEER";
+
 fn variable(b: &mut Builder<'_>, line: &Line<'_>, only_if_unset: bool) {
     let (name, value) = (&line.words[0], &line.words[1]);
     let set = if only_if_unset {
@@ -140,8 +143,22 @@ pub(super) fn rows() -> Vec<Keyword> {
         .built(raise!(insecure_setuid)),
         args("limited-quic", GLOBAL, [] as [Arg; 0], "QUIC with a TLS library that hardly supports it")
             .refused("QUIC is not built yet"),
-        args("localpeer", GLOBAL, [text("name")], "the name of this process among its peers")
-            .built(store!(localpeer, word)),
+        args(
+            "localpeer",
+            GLOBAL,
+            [text("name")],
+            "the name of this process among its peers, in the variable HAPROXY_LOCALPEER",
+        )
+        .default("the machine's name")
+        .built(|b, line| {
+            b.config.global.localpeer = Some(line.set(line.word(0)));
+            if b.environment.is_given(LOCAL_PEER) {
+                let message = "'localpeer' has no effect: the command line says another name with '-L'";
+                b.found.warning(line.pos(), message);
+            } else if b.environment.set(LOCAL_PEER, line.words[0].bytes()).is_err() {
+                b.found.alert(line.words[0].pos(), "'localpeer' : the name is too long for a variable");
+            }
+        }),
         args("master-worker", GLOBAL, [text("mode").optional()], "a master process watches over the worker")
             .refused(
                 "the service manager watches over the process; start it with -W where a master is needed",
@@ -204,8 +221,17 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(store!(nbthread, int as u32)),
         args("thread-hard-limit", GLOBAL, [int("number", 1, 1024)], "lanes at most, whatever nbthread is")
             .built(store!(thread_hard_limit, int as u32)),
-        own("node", GLOBAL, "name", 1, "the name of this process in statistics").built(|b, line| {
-            b.config.global.node = Some(line.set(line.sentence(0)));
+        args("node", GLOBAL, [text("name")], "the name of this process in statistics").built(|b, line| {
+            let name = line.word(0);
+            // It is in the head of log lines, where a blank would end it.
+            if !name.bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte)) {
+                let message = format!(
+                    "'node' expects letters, digits, '.', '-' and '_' only, and got '{}'",
+                    name.shown()
+                );
+                b.found.alert(name.pos(), message);
+            }
+            b.config.global.node = Some(line.set(name));
         }),
         flag("no-memory-trimming", GLOBAL, "memory is not given back to the system")
             .idle("the allocator gives memory back by its own rules"),

@@ -192,13 +192,10 @@ pub(super) fn rows() -> Vec<Keyword> {
         args(
             "http-send-name-header",
             DLB,
-            [text("name").optional()],
+            [text("name")],
             "the server's name is sent to it in this header field",
         )
-        .built(|b, line| {
-            let value = if line.values.is_empty() { None } else { Some(line.set(line.word(0))) };
-            b.settings().http_send_name_header = value;
-        }),
+        .built(|b, line| b.settings().http_send_name_header = Some(line.set(line.word(0)))),
         own("monitor-uri", DFL, "uri", 1, "requests for this URI are answered by the proxy itself").built(
             |b, line| {
                 let uri = line.set(line.word(0));

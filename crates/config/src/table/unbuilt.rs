@@ -33,7 +33,6 @@ const IDLE: &[Row] = &[
         "guid-prefix",
         "nothing finds listeners by such a name, and no file of counters is read",
     ),
-    ("Process", "localpeer", "only 'peers' sections use it, and those are refused"),
     (
         "Process",
         "mworker-max-reloads",

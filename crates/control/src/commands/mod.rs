@@ -342,16 +342,17 @@ fn mode(call: &mut Call<'_, '_>, name: &str, of: impl FnOnce(&mut Settings) -> &
 
 async fn env(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     if let Some(name) = call.words.first() {
-        match std::env::var_os(name) {
+        match call.generation.environment.get(name.as_bytes()) {
             Some(value) => {
-                let _ = writeln!(call.reply, "{name}={}", value.display());
+                let _ = writeln!(call.reply, "{name}={}", String::from_utf8_lossy(value));
             }
             None => call.error("Variable not found"),
         }
         return Ok(());
     }
-    for (name, value) in std::env::vars_os() {
-        let _ = writeln!(call.reply, "{}={}", name.display(), value.display());
+    let generation = call.generation;
+    for (name, value) in generation.environment.iter() {
+        let _ = writeln!(call.reply, "{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value));
         call.reply.breathe().await?;
     }
     Ok(())

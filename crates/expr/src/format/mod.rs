@@ -47,6 +47,11 @@ pub const HTTP_LOG: &str = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %
 /// The format of `option httplog clf`.
 pub const CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms %ft %b %s %TR %Tw %Tc %Tr %Ta \
                            %tsc %ac %fc %bc %sc %rc %sq %bq %CC %CS %hrl %hsl";
+/// The format of `option httpslog`.
+pub const HTTPS_LOG: &str = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc \
+                             %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r \
+                             %[fc_err]/%[ssl_fc_err,hex]/%[ssl_c_err]/%[ssl_c_ca_err]/%[ssl_fc_is_resumed] \
+                             %[ssl_fc_sni]/%sslv/%sslc";
 /// The format without any of these options in HTTP mode.
 pub const PLAIN_HTTP_LOG: &str = "Connect from %ci:%cp to %fi:%fp (%f/HTTP)";
 /// The format without any of these options in TCP mode.

@@ -1,13 +1,14 @@
 //! `bind` lines.
 
 use super::groups::Groups;
-use super::process::Owner;
+use super::process::{Owner, Process};
 use super::proxies::Ids;
 use super::refuse::Refuse;
 use crate::counts::ListenerStats;
 use crate::places::Places;
 use manylane_config::lex::Word;
 use manylane_config::limits::MAX_LISTENERS;
+use manylane_config::source::Pos;
 use manylane_config::table::BindOptions;
 use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
 use manylane_net::{
@@ -15,6 +16,7 @@ use manylane_net::{
 };
 use manylane_sync::Arc;
 use manylane_config::table::Toggle;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// One place that a frontend listens at, as the file has it.
@@ -48,6 +50,8 @@ pub struct Listener {
     pub groups: Box<[Vec<usize>]>,
     /// `thread`: lanes that accept, from 0; none for all.
     pub lanes: Option<Box<[usize]>>,
+    /// Where its line names them, or begins.
+    pub pos: Pos,
     /// `maxconn`
     pub places: Arc<Places>,
     /// `nice`
@@ -119,7 +123,7 @@ pub(super) fn listeners(
     (global, groups): (&Global, &Groups),
     refuse: &mut Refuse<'_>,
 ) -> Vec<Listener> {
-    let Bind { addresses, options, pos: _ } = bind;
+    let Bind { addresses, options, pos } = bind;
     let BindOptions {
         backlog,
         id,
@@ -253,6 +257,7 @@ pub(super) fn listeners(
                 shards,
                 groups: groups.clone(),
                 lanes: lanes.clone(),
+                pos: thread.as_ref().map_or(*pos, |set| set.value.pos()),
                 places: Arc::new(Places::new(maxconn.map_or(0, |set| set.value))),
                 nice,
                 counts: Arc::default(),
@@ -312,6 +317,21 @@ fn lanes_of(set: &Set<Word>, groups: &Groups, refuse: &mut Refuse<'_>) -> Option
         refuse.found.alert(set.value.pos(), message);
     }
     parsed.flatten().map(Vec::into)
+}
+
+/// Listeners that no lane would accept for are an error.
+pub(super) fn served<'l>(listeners: impl Iterator<Item = &'l Listener>, process: &Process, refuse: &mut Refuse<'_>) {
+    let mut lanes = None;
+    let mut told = HashSet::new(); // a line may have many listeners
+    for listener in listeners {
+        let Some(some) = &listener.lanes else { continue };
+        // What cannot be counted ends the start with its own sentence.
+        let lanes = *lanes.get_or_insert_with(|| process.lane_count().unwrap_or(crate::MOST_LANES));
+        if !has_lanes(some, lanes) && told.insert(listener.pos) {
+            let message = format!("'thread' names no lane that there is: their numbers are 1 to {lanes}; see 'nbthread'");
+            refuse.found.alert(listener.pos, message);
+        }
+    }
 }
 
 /// None inside: all.

@@ -41,6 +41,7 @@ pub use cpu_map::CpuMap;
 pub use groups::Groups;
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{EventLog, FrontendLog, Logs};
+pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 pub use observe::{Observed, OnError};
 pub use process::{Owner, Process, RuntimeSocket};
 pub use stats_page::{Credentials, StatsPage};
@@ -63,6 +64,7 @@ use crate::pages::Pages;
 use crate::places::Places;
 use crate::rate::Rate;
 use manylane_config::diag::Diagnostics;
+use manylane_config::lex::Environment;
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind};
 use manylane_expr::Zone;
 use manylane_http::CaseTable;
@@ -115,6 +117,8 @@ pub struct Generation {
     pub session_rate: Rate,
     /// `maxconn` as it was at the start.
     pub hard_maxconn: u64,
+    /// The environment as its files left it.
+    pub environment: Environment,
     /// What was said of its files, a line each.
     pub said: Box<str>,
     /// Who makes the program's own pages: set by the program before the generation serves.
@@ -152,7 +156,7 @@ impl Generation {
             resolvers: _, // by their own reader
             rings: _, // with the targets of logs
             files: _, // for positions in reports
-            environment: _, // for programs that are started, and none are
+            environment,
         } = config;
         let mut refuse = Refuse::new(found, config, wishes.ignore_unresolved);
         let mut process = process::process(global, &mut refuse);
@@ -173,6 +177,9 @@ impl Generation {
         let mut proxies = proxies::proxies(config, &process, &zone, &mut logs, &mut refuse);
         http::unused(http_errors, &mut refuse);
         track::resolve(config, &mut proxies.backends, &mut refuse);
+        let sockets = process.stats_sockets.clone();
+        let listeners = proxies.frontends.iter().flat_map(|frontend| &frontend.listeners);
+        bind::served(listeners.chain(sockets.iter().map(|socket| &socket.listener)), &process, &mut refuse);
         if process.no_reuse_port {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
             listeners.for_each(|listener| listener.options.reuse_port = false);
@@ -187,6 +194,7 @@ impl Generation {
         let namespaces = of_binds.chain(of_servers).collect();
         let generation = Self {
             process,
+            environment: environment.clone(),
             said: Box::default(),
             pages: None,
             bounds: Vec::new(),

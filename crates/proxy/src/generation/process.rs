@@ -135,6 +135,18 @@ pub struct Process {
 }
 
 impl Process {
+    /// One for each processor that the process may use, unless the file says otherwise.
+    ///
+    /// # Errors
+    /// The processors could not be counted.
+    pub fn lane_count(&self) -> std::io::Result<usize> {
+        let wanted = match self.lanes {
+            Some(lanes) => lanes,
+            None => Placement::read()?.lanes.len(),
+        };
+        Ok(wanted.min(self.most_lanes.unwrap_or(usize::MAX)).clamp(1, crate::MOST_LANES))
+    }
+
     /// What is applied once, when the process starts, stays what it is in `before`. The keywords whose values differ.
     pub fn keep_what_is_fixed(&mut self, before: &Self) -> Vec<&'static str> {
         let mut differ = Vec::new();
@@ -267,7 +279,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         h1_case_adjust: _, // read by `spelling`
         h1_case_adjust_file: _,
         hard_stop_after,
-        localpeer: _, // a name that only peers sections use, and those are refused
+        localpeer: _, // a variable of the environment
         log: _, // read with the targets of proxies
         log_send_hostname: _,
         log_tag: _,

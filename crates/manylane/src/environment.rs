@@ -1,0 +1,55 @@
+//! Variables that the program itself defines: for lines of the configuration, for `env()`, and shown by `show env`.
+
+use crate::version::BUILD;
+use manylane_config::lex::Environment;
+use manylane_config::source::Sources;
+use manylane_config::tree::Config;
+use manylane_net::Address;
+use manylane_net::address::{Host, Place};
+use manylane_proxy::generation::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// The process's environment and what files may look at. What is longer than a variable may be, as the names of thousands of files, is left out.
+pub(crate) fn before(sources: &Sources, local_peer: Option<&OsStr>) -> Environment {
+    let mut environment = Environment::of_process();
+    let files: Vec<&[u8]> = sources.files().map(|file| sources.name(file)).collect();
+    let (version, hostname) = (BUILD.version.to_string(), nix::unistd::gethostname().unwrap_or_default());
+    for (name, value) in [
+        ("HAPROXY_BRANCH", version.as_bytes()),
+        ("HAPROXY_CFGFILES", &files.join(&b';')),
+        ("HAPROXY_HTTP_CLF_LOG_FMT", CLF_LOG.as_bytes()),
+        ("HAPROXY_HTTP_LOG_FMT", HTTP_LOG.as_bytes()),
+        ("HAPROXY_HTTPS_LOG_FMT", HTTPS_LOG.as_bytes()),
+        ("HAPROXY_LOCALPEER", hostname.as_bytes()),
+        ("HAPROXY_STARTUP_VERSION", env!("CARGO_PKG_VERSION").as_bytes()),
+        ("HAPROXY_TCP_LOG_FMT", TCP_LOG.as_bytes()),
+    ] {
+        let _ = environment.set(name.as_bytes(), value);
+    }
+    if let Some(name) = local_peer {
+        let _ = environment.give(b"HAPROXY_LOCALPEER", name.as_bytes());
+    }
+    environment
+}
+
+/// `HAPROXY_CLI`, once the files are read: where the run-time interface listens, for `env()`.
+pub(crate) fn tell_sockets(config: &mut Config) {
+    let prefix = config.global.unix_bind.as_ref().and_then(|set| set.value.prefix.as_ref());
+    let prefix = prefix.map(|word| String::from_utf8_lossy(word.bytes()).into_owned()).unwrap_or_default();
+    let lines = config.global.stats_sockets.iter().flat_map(|line| &line.addresses);
+    let all: String = lines.map(|address| format!("{};", shown(&address.value, &prefix))).collect();
+    if let Some(all) = all.strip_suffix(';') {
+        let _ = config.environment.set(b"HAPROXY_CLI", all.as_bytes());
+    }
+}
+
+/// With the prefix that says its kind.
+fn shown(address: &Address, unix_prefix: &str) -> String {
+    match &address.place {
+        Place::Ip { host: Host::V4(ip), port } => format!("ipv4@{ip}{port}"),
+        Place::Ip { host: Host::V6(ip), port } => format!("ipv6@[{ip}]{port}"),
+        Place::Unix(path) => format!("unix@{unix_prefix}{path}"),
+        _ => address.to_string(),
+    }
+}
