@@ -23,6 +23,9 @@ impl Names for Fuzzed<'_> {
     fn userlist(&self, _: &[u8]) -> Option<UserlistId> {
         Some(UserlistId(0))
     }
+    fn has_group(&self, _: UserlistId, name: &[u8]) -> bool {
+        name.len() == 1
+    }
     fn environment(&self, _: &[u8]) -> Option<Vec<u8>> {
         Some(b"e".to_vec())
     }
@@ -43,8 +46,11 @@ impl Host for Nobody {
     fn server(&self, _: ProxyId, _: &[u8]) -> Option<ServerId> {
         Some(ServerId(0))
     }
-    fn authenticate(&self, _: UserlistId, _: &[u8], _: &[u8], _: Option<&[u8]>) -> bool {
+    fn authenticate(&self, _: UserlistId, _: &[u8], _: &[u8]) -> bool {
         true
+    }
+    fn group(&self, _: UserlistId, user: &[u8], number: usize) -> Option<&[u8]> {
+        [&b"g"[..], b"h"].get(number).copied().filter(|_| !user.is_empty())
     }
     fn is_local(&self, _: IpAddr) -> bool {
         true

@@ -48,7 +48,7 @@ const DERIVED: &[(&str, &str, MatchKind)] = &[
     ("base", "base", MatchKind::Str),
     ("cook", "req.cook", MatchKind::Str),
     ("hdr", "req.hdr", MatchKind::Str),
-    ("http_auth_group", "http_auth_group", MatchKind::Str),
+    ("http_auth_group", "http_auth_groups", MatchKind::Str),
     ("path", "path", MatchKind::Str),
     ("payload", "req.payload", MatchKind::Bin),
     ("payload_lv", "req.payload_lv", MatchKind::Bin),
@@ -285,6 +285,15 @@ impl Test {
             patterns.push((reference, view));
         }
         let rest = &words[at..];
+        if let Some(list) = parsed.groups_of() {
+            if rest.is_empty() && patterns.is_empty() {
+                return Err(Error::new(criterion.len(), "a group is expected behind it"));
+            }
+            if let Some(unknown) = rest.iter().position(|group| !compiler.names.has_group(list, group)) {
+                let message = format!("the user list has no group '{}'", Shown(rest[unknown]));
+                return Err(Error::new(0, message).in_word(at + unknown));
+            }
+        }
         if !rest.is_empty() && !matches!(kind, MatchKind::Found | MatchKind::Bool) {
             let (reference, view) = inline(kind, ignore_case, rest, at, compiler)?;
             reference.used_by(format!("acl '{}' {}", Shown(name), compiler.at()));
@@ -372,6 +381,8 @@ fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Erro
             continue;
         }
         match operator {
+            // A range is one, whatever stands before it.
+            Some(_) if word.contains(&b':') => ranges.push((at, Cow::Borrowed(*word))),
             None | Some(Operator::Equal) => ranges.push((at, Cow::Borrowed(*word))),
             Some(operator) => {
                 let n = parse_whole(word).ok_or_else(|| {
@@ -461,8 +472,10 @@ impl Acls {
             let message = format!("a condition before this line uses the ACL '{}' already", Shown(name));
             return Err(Error::new(0, message));
         }
-        let test = Test::compile(words, compiler)?;
-        self.open.entry(name.to_vec()).or_default().push(test);
+        let test = Test::compile(words, compiler);
+        // There is such an ACL, even if its line is wrong: who uses it is not to be told that there is none.
+        let tests = self.open.entry(name.to_vec()).or_default();
+        tests.push(test?);
         Ok(())
     }
 
@@ -567,7 +580,7 @@ impl Condition {
                 let acl = acls.get(name, compiler);
                 acl.map_err(|error| error.shifted(bangs).in_word(at))?
             };
-            if !acl.places().meets(place) {
+            if !acl.tests.is_empty() && !acl.places().meets(place) {
                 compiler.warnings.push(
                     Error::new(
                         bangs,

@@ -209,8 +209,10 @@ pub trait Host {
     fn backend(&self, name: &[u8]) -> Option<ProxyId>;
     /// The server of that name of the backend.
     fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId>;
-    /// Whether the user list knows the user with that password; with `group`, whether the user is in that group, too.
-    fn authenticate(&self, list: UserlistId, user: &[u8], password: &[u8], group: Option<&[u8]>) -> bool;
+    /// Whether the user list knows the user with that password.
+    fn authenticate(&self, list: UserlistId, user: &[u8], password: &[u8]) -> bool;
+    /// The user's group of that number, from 0.
+    fn group(&self, list: UserlistId, user: &[u8], number: usize) -> Option<&[u8]>;
     /// Whether the address is one of this machine's.
     fn is_local(&self, addr: std::net::IpAddr) -> bool;
     /// This machine's name.

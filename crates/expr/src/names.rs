@@ -39,6 +39,8 @@ pub trait Names {
     fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId>;
     /// The user list of that name.
     fn userlist(&self, name: &[u8]) -> Option<UserlistId>;
+    /// Whether the user list has that group.
+    fn has_group(&self, list: UserlistId, name: &[u8]) -> bool;
     /// A variable of the environment as the configuration sees it.
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>>;
     /// The bytes of a map or a file of patterns; `name` is as it was written.

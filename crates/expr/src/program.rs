@@ -185,6 +185,11 @@ impl Expression {
         }
     }
 
+    /// The user list whose groups it gives.
+    pub(crate) fn groups_of(&self) -> Option<crate::names::UserlistId> {
+        self.fetch.groups_of()
+    }
+
     /// Gives every value that there is to `visit`, until it has enough.
     pub(crate) fn each(
         &self,

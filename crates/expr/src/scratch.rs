@@ -6,6 +6,7 @@
 //! the lend ends. Nothing is allocated but the machines' states, once for each expression and lane.
 
 use crate::clock::Second;
+use crate::pattern::looking::{self, Looking};
 use manylane_sync::Arc;
 use regex_automata::meta;
 use std::collections::HashMap;
@@ -132,7 +133,16 @@ impl<'a> Scratch<'a> {
     }
 
     pub(crate) fn machine(&mut self, regex: &Arc<meta::Regex>) -> &mut meta::Cache {
-        self.tools.machines.of(regex)
+        let machines = &mut self.tools.machines;
+        machines.room(address(regex));
+        &mut machines.linear.entry(address(regex)).or_insert_with(|| (regex.clone(), regex.create_cache())).1
+    }
+
+    /// The lane's own machine of an expression that looks around: compiled at its first use.
+    pub(crate) fn looking(&mut self, regex: &Arc<Looking>) -> Option<&looking::Machine> {
+        let machines = &mut self.tools.machines;
+        machines.room(address(regex));
+        machines.looking.entry(address(regex)).or_insert_with(|| (regex.clone(), regex.machine())).1.as_ref()
     }
 }
 
@@ -293,16 +303,26 @@ impl Write for Writer<'_> {
 
 /// States of regular expressions by the address of the expression, which its entry keeps alive.
 #[derive(Debug, Default)]
-struct Machines(HashMap<usize, (Arc<meta::Regex>, meta::Cache), BuildHasherDefault<AddressHasher>>);
+struct Machines {
+    linear: ByAddress<(Arc<meta::Regex>, meta::Cache)>,
+    looking: ByAddress<(Arc<Looking>, Option<looking::Machine>)>,
+}
+
+type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<AddressHasher>>;
 
 impl Machines {
-    fn of(&mut self, regex: &Arc<meta::Regex>) -> &mut meta::Cache {
-        let address = std::ptr::from_ref::<meta::Regex>(regex) as usize;
-        if self.0.len() >= MAX_MACHINES && !self.0.contains_key(&address) {
-            self.0.clear();
+    /// Makes room for the one at `address`, if it is new.
+    fn room(&mut self, address: usize) {
+        let known = || self.linear.contains_key(&address) || self.looking.contains_key(&address);
+        if self.linear.len() + self.looking.len() >= MAX_MACHINES && !known() {
+            self.linear.clear();
+            self.looking.clear();
         }
-        &mut self.0.entry(address).or_insert_with(|| (regex.clone(), regex.create_cache())).1
     }
+}
+
+fn address<T>(of: &Arc<T>) -> usize {
+    std::ptr::from_ref::<T>(of) as usize
 }
 
 /// Spreads an address: its low bits are zeroes.

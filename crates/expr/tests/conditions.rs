@@ -156,6 +156,18 @@ fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
     assert!(late.message.contains("uses the ACL 'two' already"), "{}", late.message);
 }
 
+/// Who uses it is not told that there is none: its own line was told to be wrong.
+#[test]
+fn an_acl_whose_line_is_wrong_is_there() {
+    let mut world = world();
+    let mut acls = Acls::new();
+    world.compiling(|compiler| {
+        assert!(acls.add(b"bad", &[b"pth", b"/x"], compiler).is_err());
+        let condition = Condition::compile(false, &[b"bad"], &mut acls, Places::HTTP_REQUEST, compiler);
+        assert!(condition.is_ok() && compiler.take_warnings().is_empty());
+    });
+}
+
 #[test]
 fn errors_of_conditions_tell_the_word_and_the_offset() {
     let mut world = world();
@@ -180,6 +192,9 @@ fn errors_of_conditions_tell_the_word_and_the_offset() {
         ("{ src -m bool }", 1, 0, "cannot be compared"),
         ("{ hdr_beg(x }", 1, 9, "closing parenthesis"),
         ("{ path_beg,lowr /x }", 1, 9, "did you mean 'lower' maybe ?"),
+        ("{ http_auth_group(users) one four }", 3, 0, "the user list has no group 'four'"),
+        ("{ http_auth_group(users) }", 1, 22, "a group is expected behind it"),
+        ("{ path_reg ^/(?!a }", 2, 0, "this regular expression is refused"),
         ("{ ssl_fc_sni_end .org }", 1, 0, "TLS is not built yet"),
     ] {
         let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();

@@ -13,7 +13,7 @@ macro_rules! fields {
     };
 }
 
-/// HAProxy's fields that are known here, at HAProxy's places.
+/// HAProxy's fields that are known here, at HAProxy's places, and behind them those of this program.
 pub(crate) static FIELDS: &[Field] = fields! {
     0 "Name" "POS" "Product name";
     1 "Version" "POS" "Product version";
@@ -48,6 +48,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
     68 "PoolAlloc_bytes" "MGP" "Bytes that pools took from the allocator";
     69 "PoolUsed_bytes" "MGP" "Of these, those in use";
     70 "Start_time_sec" "MDP" "When it started, in seconds since 1970";
+    1000 "RegexGivenUp" "MCP" "Regular expressions with look-around that were given up, because they went back too often";
 };
 
 /// What a field says now.
@@ -109,6 +110,7 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str) -> Opt
             let since = process.since.duration_since(std::time::UNIX_EPOCH);
             Number32(since.map_or(0, |time| time.as_secs()))
         }
+        "RegexGivenUp" => Number32(manylane_expr::given_up()),
         _ => return None,
     })
 }

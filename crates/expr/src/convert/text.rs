@@ -113,7 +113,8 @@ impl Text {
                 let offset = usize::try_from(offset.value(env, scratch)?).ok()?;
                 let rest = text.get(offset..).unwrap_or_default();
                 let len = match len {
-                    Some(len) => usize::try_from(len.value(env, scratch)?).ok()?,
+                    // A negative one is as none.
+                    Some(len) => usize::try_from(len.value(env, scratch)?).unwrap_or(rest.len()),
                     None => rest.len(),
                 };
                 Value::Bin(&rest[..rest.len().min(len)])

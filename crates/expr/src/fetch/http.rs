@@ -30,23 +30,69 @@ pub(crate) enum Http {
     Url,
     UrlIp,
     UrlPort,
-    Base { query: bool },
-    Hash { url: bool, source: bool },
+    Base {
+        query: bool,
+    },
+    Hash {
+        url: bool,
+        source: bool,
+    },
     Version(Direction),
     Status,
-    Field { side: Side, name: Option<Name>, whole: bool, at: Option<i64>, form: Form },
-    FieldCount { side: Side, name: Option<Name>, whole: bool },
-    FieldNames { side: Side, delimiter: Box<[u8]> },
-    FieldBlock { side: Side, binary: bool },
-    Cookie { side: Side, name: Option<Box<[u8]>>, form: Form },
-    CookieCount { side: Side, name: Option<Box<[u8]>> },
-    Param { name: Option<Box<[u8]>>, delimiter: u8, any_case: bool, form: Form },
-    BodyParam { name: Option<Box<[u8]>>, any_case: bool },
+    Field {
+        side: Side,
+        name: Option<Name>,
+        whole: bool,
+        at: Option<i64>,
+        form: Form,
+    },
+    FieldCount {
+        side: Side,
+        name: Option<Name>,
+        whole: bool,
+    },
+    FieldNames {
+        side: Side,
+        delimiter: Box<[u8]>,
+    },
+    FieldBlock {
+        side: Side,
+        binary: bool,
+    },
+    Cookie {
+        side: Side,
+        name: Option<Box<[u8]>>,
+        form: Form,
+    },
+    CookieCount {
+        side: Side,
+        name: Option<Box<[u8]>>,
+    },
+    Param {
+        name: Option<Box<[u8]>>,
+        delimiter: u8,
+        any_case: bool,
+        form: Form,
+    },
+    BodyParam {
+        name: Option<Box<[u8]>>,
+        any_case: bool,
+    },
     AuthType,
     AuthUser,
     AuthPassword,
     AuthBearer(Option<Name>),
-    Auth { list: UserlistId },
+    Auth {
+        list: UserlistId,
+    },
+    /// The user, if the list knows the credentials.
+    AuthUserOf {
+        list: UserlistId,
+    },
+    /// The groups of that user.
+    AuthGroups {
+        list: UserlistId,
+    },
 }
 
 /// What a text is read as.
@@ -161,6 +207,10 @@ pub(super) const ROWS: &[Row] = rows! {
         |a| made(Http::Auth { list: a.userlist(0)? });
     "http_auth_bearer", NAME, Str, REQUEST, "the token of 'Authorization: Bearer', or of the named field",
         |a| made(Http::AuthBearer(field_name(a)?));
+    "http_auth_group", &[Userlist], Str, REQUEST, "the user whose credentials the user list knows; an ACL compares the user's groups",
+        |a| made(Http::AuthUserOf { list: a.userlist(0)? });
+    "http_auth_groups", &[Userlist], Str, REQUEST, "each group of the user whose credentials the user list knows",
+        |a| made(Http::AuthGroups { list: a.userlist(0)? });
     "http_auth_pass", &[], Str, REQUEST, "the password of 'Authorization: Basic'", |_| made(Http::AuthPassword);
     "http_auth_type", &[], Str, REQUEST, "the scheme of the field Authorization", |_| made(Http::AuthType);
     "http_auth_user", &[], Str, REQUEST, "the user of 'Authorization: Basic'", |_| made(Http::AuthUser);
@@ -321,6 +371,15 @@ fn credentials<'x>(head: &'x Head, name: Option<&Name>) -> Option<(&'x [u8], &'x
     Some((&value[..space], value[space..].trim_ascii_start()))
 }
 
+/// The schemes that are known, as they are shown.
+const SCHEMES: &[&[u8]] = &[b"Basic", b"Bearer"];
+
+/// The user of a request whose credentials the list knows.
+fn known<'x>(head: &'x Head, list: UserlistId, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
+    let (user, password) = basic(head, scratch)?;
+    env.host.authenticate(list, user, password).then_some(user)
+}
+
 /// User and password of a request's `Authorization: Basic`.
 pub fn basic<'x>(head: &'x Head, scratch: &mut Scratch<'x>) -> Option<(&'x [u8], &'x [u8])> {
     let (scheme, rest) = credentials(head, None)?;
@@ -336,8 +395,20 @@ impl Http {
     pub(super) fn has_several(&self) -> bool {
         matches!(
             self,
-            Self::Field { at: None, .. } | Self::Cookie { .. } | Self::Param { .. } | Self::BodyParam { .. }
+            Self::AuthGroups { .. }
+                | Self::Field { at: None, .. }
+                | Self::Cookie { .. }
+                | Self::Param { .. }
+                | Self::BodyParam { .. }
         )
+    }
+
+    /// The user list whose groups it gives.
+    pub(crate) fn groups_of(&self) -> Option<UserlistId> {
+        match self {
+            Self::AuthGroups { list } => Some(*list),
+            _ => None,
+        }
     }
 
     /// Every sample of a fetch that has several.
@@ -356,6 +427,13 @@ impl Http {
             Err(_) => ControlFlow::Continue(()),
         };
         let _ = match self {
+            Self::AuthGroups { list } => {
+                let head = env.request.ok_or(Absent::Never)?;
+                let mut own = scratch.reborrow();
+                let user = known(head, *list, env, &mut own).ok_or(Absent::Never)?;
+                let mut groups = (0..).map_while(|number| env.host.group(*list, user, number));
+                groups.try_for_each(|group| see(group, Form::Text, &mut own))
+            }
             Self::Field { side, name, whole, form, .. } => {
                 let head = env.head(side.unwrap_or(env.direction)).ok_or(Absent::Never)?;
                 fields(head, name.as_ref(), *whole, |text| see(text, *form, scratch))
@@ -494,7 +572,8 @@ impl Http {
                 found(Value::Int(port))
             }
             Self::Base { query } => {
-                let path = if *query { path_query(head) } else { head.path() }.ok_or(Absent::Never)?;
+                // `*` has none.
+                let path = if *query { path_query(head) } else { head.path() }.unwrap_or_default();
                 some(scratch.build(|out| {
                     out.put(host)?;
                     out.put(path)
@@ -517,7 +596,9 @@ impl Http {
                 });
                 bytes.map_or(Err(Absent::Never), |bytes| found(Value::Bin(bytes)))
             }
-            Self::AuthType => some(credentials(head, None).map(|(scheme, _)| scheme)),
+            Self::AuthType => some(credentials(head, None).and_then(|(scheme, _)| {
+                SCHEMES.iter().copied().find(|known| known.eq_ignore_ascii_case(scheme))
+            })),
             Self::AuthUser => some(basic(head, scratch).map(|(user, _)| user)),
             Self::AuthPassword => some(basic(head, scratch).map(|(_, password)| password)),
             Self::AuthBearer(name) => match credentials(head, name.as_ref()) {
@@ -525,11 +606,14 @@ impl Http {
                 _ => Err(Absent::Never),
             },
             Self::Auth { list } => match basic(head, scratch) {
-                Some((user, password)) => {
-                    found(Value::Bool(env.host.authenticate(*list, user, password, None)))
-                }
+                Some((user, password)) => found(Value::Bool(env.host.authenticate(*list, user, password))),
                 None => found(Value::Bool(false)),
             },
+            Self::AuthUserOf { list } => some(known(head, *list, env, scratch)),
+            Self::AuthGroups { list } => {
+                let user = known(head, *list, env, scratch).ok_or(Absent::Never)?;
+                some((0..).map_while(|number| env.host.group(*list, user, number)).last())
+            }
             _ => Err(Absent::Never),
         }
     }

@@ -130,6 +130,14 @@ impl Fetch {
         Ok(())
     }
 
+    /// The user list whose groups it gives.
+    pub(crate) fn groups_of(&self) -> Option<crate::names::UserlistId> {
+        match self {
+            Self::Http(http) => http.groups_of(),
+            _ => None,
+        }
+    }
+
     /// What it looks at.
     pub(crate) fn looks(&self) -> Looks {
         match self {

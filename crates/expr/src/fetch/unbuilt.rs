@@ -364,7 +364,6 @@ const OTHER: &[&str] = &[
     "fc_pp_tlv",
     "fcgi.docroot",
     "fcgi.index",
-    "http_auth_group",
     "quic_enabled",
     "res.cache_hit",
     "res.cache_name",

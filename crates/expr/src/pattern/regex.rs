@@ -1,9 +1,11 @@
-//! Regular expressions over bytes: Perl's syntax without what cannot be matched in linear time.
+//! Regular expressions over bytes, in Perl's syntax: matched in linear time, but for those that have to go back ([`looking`](super::looking)).
 
+use super::looking::{self, Looking, MOST_REPLACED};
 use crate::scratch::{Scratch, Writer};
 use manylane_sync::Arc;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::{Input, meta, util::syntax};
+use std::borrow::Cow;
 
 /// Bytes that one compiled expression may take: a bound on what a line of a file can ask for.
 pub const MAX_REGEX_BYTES: usize = 4 << 20;
@@ -17,7 +19,13 @@ const GROUPS: usize = 10;
 
 /// A compiled expression. Its machine's changing state is in the lane ([`crate::Lane`]): matching takes no lock.
 #[derive(Clone, Debug)]
-pub struct Regex(Arc<meta::Regex>);
+pub struct Regex(Engine);
+
+#[derive(Clone, Debug)]
+enum Engine {
+    Linear(Arc<meta::Regex>),
+    Looking(Arc<Looking>),
+}
 
 impl Regex {
     /// Compiles an expression.
@@ -25,17 +33,28 @@ impl Regex {
     /// # Errors
     /// A sentence that says why it is refused.
     pub fn new(text: &[u8], ignore_case: bool) -> Result<Self, String> {
-        Self::any_of(&[text], ignore_case)
+        let linear = match Self::any_of(&[text], ignore_case) {
+            Ok(regex) => return Ok(regex),
+            Err(why) => why,
+        };
+        let Ok(text) = std::str::from_utf8(text) else { return Err(linear) };
+        match Looking::new(&plain(text), ignore_case) {
+            Ok(looking) => Ok(Self(Engine::Looking(Arc::new(looking)))),
+            // Of two sentences the one that says more: the other engine knows look-around, but names no place in the text.
+            Err(why) if linear.contains("look-around") || linear.contains("backreference") => {
+                Err(format!("this regular expression is refused: {why}"))
+            }
+            Err(_) => Err(linear),
+        }
     }
 
     /// One machine for several expressions.
     pub(crate) fn any_of(texts: &[&[u8]], ignore_case: bool) -> Result<Self, String> {
-        let texts: Vec<&str> =
-            texts
-                .iter()
-                .map(|text| std::str::from_utf8(text))
-                .collect::<Result<_, _>>()
-                .map_err(|_| "a regular expression must be UTF-8; write other bytes as \\xNN".to_owned())?;
+        let texts: Vec<Cow<'_, str>> = texts
+            .iter()
+            .map(|text| std::str::from_utf8(text).map(plain))
+            .collect::<Result<_, _>>()
+            .map_err(|_| "a regular expression must be UTF-8; write other bytes as \\xNN".to_owned())?;
         let config = meta::Config::new()
             .nfa_size_limit(Some(MAX_REGEX_BYTES))
             .onepass_size_limit(Some(MAX_REGEX_BYTES / 4))
@@ -43,28 +62,36 @@ impl Regex {
             .utf8_empty(false);
         let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(ignore_case);
         match meta::Builder::new().configure(config).syntax(syntax).build_many(&texts) {
-            Ok(regex) => Ok(Self(Arc::new(regex))),
+            Ok(regex) => Ok(Self(Engine::Linear(Arc::new(regex)))),
             Err(error) => {
                 let why = match error.syntax_error() {
                     Some(error) => last_line(&error.to_string()),
                     None => last_line(&error.to_string()),
                 };
-                Err(format!(
-                    "this regular expression is refused: {why} (look-around and back references are not there)"
-                ))
+                Err(format!("this regular expression is refused: {why}"))
             }
         }
     }
 
     /// Whether it matches somewhere in `text`.
     pub fn is_match(&self, text: &[u8], scratch: &mut Scratch<'_>) -> bool {
-        let input = Input::new(text).earliest(true);
-        self.0.search_half_with(scratch.machine(&self.0), &input).is_some()
+        match &self.0 {
+            Engine::Linear(regex) => {
+                let input = Input::new(text).earliest(true);
+                regex.search_half_with(scratch.machine(regex), &input).is_some()
+            }
+            Engine::Looking(looking) => {
+                scratch.looking(looking).is_some_and(|machine| machine.is_match(text))
+            }
+        }
     }
 
     /// The same off the data path: the machine's state comes from a pool that threads share.
     pub fn matches(&self, text: &[u8]) -> bool {
-        self.0.is_match(text)
+        match &self.0 {
+            Engine::Linear(regex) => regex.is_match(text),
+            Engine::Looking(looking) => looking.own().is_match(text),
+        }
     }
 
     fn groups(
@@ -75,8 +102,20 @@ impl Regex {
         slots: &mut [Option<NonMaxUsize>; 2 * GROUPS],
     ) -> Option<(usize, usize)> {
         slots.fill(None);
-        let input = Input::new(text).range(from..);
-        self.0.search_slots_with(scratch.machine(&self.0), &input, slots)?;
+        match &self.0 {
+            Engine::Linear(regex) => {
+                let input = Input::new(text).range(from..);
+                regex.search_slots_with(scratch.machine(regex), &input, slots)?;
+            }
+            Engine::Looking(looking) => {
+                let groups = scratch.looking(looking)?.groups(text, from)?;
+                for (number, slots) in slots.chunks_exact_mut(2).enumerate() {
+                    let group = groups.get(number);
+                    slots[0] = group.as_ref().and_then(|group| NonMaxUsize::new(group.start()));
+                    slots[1] = group.as_ref().and_then(|group| NonMaxUsize::new(group.end()));
+                }
+            }
+        }
         Some((slots[0]?.get(), slots[1]?.get()))
     }
 
@@ -93,7 +132,13 @@ impl Regex {
         // The result grows at the front of the scratch while the machine is borrowed in between: by turns, part for part.
         let mut copied = 0;
         let mut len = 0;
+        let mut most = if matches!(self.0, Engine::Looking(_)) { MOST_REPLACED } else { usize::MAX };
         loop {
+            if most == 0 {
+                looking::give_up();
+                return None;
+            }
+            most -= 1;
             let (start, end) = at;
             len = append(scratch, len, |out| {
                 out.put(&text[copied..start])?;
@@ -142,6 +187,26 @@ fn append(
         Some(0)
     })?;
     Some(len + added)
+}
+
+/// In Perl's expressions a backslash before `<` or `>` makes it a plain one; here it would be an end of a word.
+fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains("\\<") && !text.contains("\\>") {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(char) = rest.next() {
+        match (char, rest.clone().next()) {
+            ('\\', Some('<' | '>')) => {}
+            ('\\', Some(escaped)) => {
+                out.extend(['\\', escaped]);
+                rest.next();
+            }
+            _ => out.push(char),
+        }
+    }
+    Cow::Owned(out)
 }
 
 fn expand(

@@ -37,6 +37,10 @@ impl Names for TestNames {
         (name == b"users").then_some(UserlistId(0))
     }
 
+    fn has_group(&self, _: UserlistId, name: &[u8]) -> bool {
+        matches!(name, b"one" | b"two" | b"three")
+    }
+
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>> {
         (name == b"HOME").then(|| b"/home/test".to_vec())
     }
@@ -68,8 +72,12 @@ impl Host for TestHost {
         (backend == ProxyId(2) && name == b"s1").then_some(ServerId(7))
     }
 
-    fn authenticate(&self, _: UserlistId, user: &[u8], password: &[u8], group: Option<&[u8]>) -> bool {
-        user == b"user" && password == b"pa:ss" && group.is_none()
+    fn authenticate(&self, _: UserlistId, user: &[u8], password: &[u8]) -> bool {
+        user == b"user" && password == b"pa:ss"
+    }
+
+    fn group(&self, _: UserlistId, user: &[u8], number: usize) -> Option<&[u8]> {
+        [&b"one"[..], b"two"].get(number).copied().filter(|_| user == b"user")
     }
 
     fn is_local(&self, addr: IpAddr) -> bool {

@@ -166,7 +166,8 @@ impl Generation {
         let userlists = users::userlists(userlists, &mut refuse);
         if userlists.iter().any(Userlist::has_hashes) {
             let bytes = |proxy: &&Proxy| proxy.kind != ProxyKind::Defaults && proxy.settings.mode() == Mode::Tcp;
-            for proxy in config.proxies.iter().filter(bytes).filter(|proxy| rules::mentioned_by(proxy, b"http_auth(")) {
+            let asks = |proxy: &&Proxy| [&b"http_auth("[..], b"http_auth_group"].iter().any(|name| rules::mentioned_by(proxy, name));
+            for proxy in config.proxies.iter().filter(bytes).filter(asks) {
                 let why = "in TCP mode a password that is hashed would keep its lane from all others; use 'mode http'";
                 refuse.keyword(proxy.pos, "http_auth", why);
             }

@@ -72,12 +72,16 @@ enum Method {
 }
 
 impl Userlist {
-    /// Whether there is such a user with this password, in this group. `known`: whether it is the right one, if that was found out before.
-    pub fn knows(&self, user: &[u8], password: &[u8], group: Option<&[u8]>, known: impl FnOnce() -> Option<bool>) -> bool {
+    /// Whether there is such a user with this password. `known`: whether it is the right one, if that was found out before.
+    pub fn knows(&self, user: &[u8], password: &[u8], known: impl FnOnce() -> Option<bool>) -> bool {
         let Some(entry) = self.users.get(user) else { return false };
-        let member = group.is_none_or(|group| entry.groups.iter().any(|own| **own == *group));
         let right = |own: &Password| if own.takes_time(password) { known() } else { None }.unwrap_or_else(|| own.is(password));
-        member && entry.password.as_ref().is_some_and(right)
+        entry.password.as_ref().is_some_and(right)
+    }
+
+    /// The user's group of that number, from 0.
+    pub fn group(&self, user: &[u8], number: usize) -> Option<&[u8]> {
+        self.users.get(user)?.groups.get(number).map(|group| &**group)
     }
 
     /// Whether it takes time to find out if this is the user's password: it has to be hashed.
@@ -372,11 +376,11 @@ mod tests {
         let entry = |password| Entry { password: Some(password), groups: Vec::new() };
         list.users.insert(b"ann"[..].into(), entry(Password::hashed(hash).unwrap()));
         assert!(list.has_hashes() && list.takes_time(b"ann", b"x") && !list.takes_time(b"bob", b"x"));
-        assert!(list.knows(b"ann", b"not hers", None, || Some(true)));
-        assert!(!list.knows(b"ann", b"Hello world!", None, || Some(false)));
-        assert!(list.knows(b"ann", b"Hello world!", None, || None));
+        assert!(list.knows(b"ann", b"not hers", || Some(true)));
+        assert!(!list.knows(b"ann", b"Hello world!", || Some(false)));
+        assert!(list.knows(b"ann", b"Hello world!", || None));
         list.users.insert(b"bob"[..].into(), entry(Password::Plain(b"pw"[..].into())));
-        assert!(!list.knows(b"bob", b"not his", None, || Some(true)), "nobody asks");
+        assert!(!list.knows(b"bob", b"not his", || Some(true)), "nobody asks");
     }
 
     #[test]
@@ -399,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_needs_the_password_and_the_group() {
+    fn a_user_needs_the_password_and_has_groups() {
         let entry = Entry {
             password: Some(Password::Plain(b"pw"[..].into())),
             groups: vec![b"admins"[..].into()],
@@ -407,11 +411,11 @@ mod tests {
         let mut list = Userlist::default();
         list.users.insert(b"ann"[..].into(), entry);
         list.users.insert(b"bob"[..].into(), Entry { password: None, groups: Vec::new() });
-        assert!(list.knows(b"ann", b"pw", None, || None));
-        assert!(list.knows(b"ann", b"pw", Some(b"admins"), || None));
-        assert!(!list.knows(b"ann", b"pw", Some(b"users"), || None));
-        assert!(!list.knows(b"ann", b"p", None, || None));
-        assert!(!list.knows(b"bob", b"", None, || None));
-        assert!(!list.knows(b"eve", b"pw", None, || None));
+        assert!(list.knows(b"ann", b"pw", || None));
+        assert_eq!(list.group(b"ann", 0), Some(&b"admins"[..]));
+        assert_eq!((list.group(b"ann", 1), list.group(b"bob", 0)), (None, None));
+        assert!(!list.knows(b"ann", b"p", || None));
+        assert!(!list.knows(b"bob", b"", || None));
+        assert!(!list.knows(b"eve", b"pw", || None));
     }
 }

@@ -141,6 +141,10 @@ impl Names for Nobody {
         None
     }
 
+    fn has_group(&self, _: UserlistId, _: &[u8]) -> bool {
+        false
+    }
+
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>> {
         std::env::var_os(OsStr::from_bytes(name)).map(OsString::into_vec)
     }
@@ -163,8 +167,12 @@ impl Host for Nobody {
         None
     }
 
-    fn authenticate(&self, _: UserlistId, _: &[u8], _: &[u8], _: Option<&[u8]>) -> bool {
+    fn authenticate(&self, _: UserlistId, _: &[u8], _: &[u8]) -> bool {
         false
+    }
+
+    fn group(&self, _: UserlistId, _: &[u8], _: usize) -> Option<&[u8]> {
+        None
     }
 
     fn is_local(&self, _: IpAddr) -> bool {

@@ -45,7 +45,7 @@ impl Session<'_> {
                 continue;
             }
             let (generation, name, secret) = (self.local.generation.clone(), user.clone(), password.clone());
-            let right = move || generation.userlists[list].knows(&name, &secret, None, || None);
+            let right = move || generation.userlists[list].knows(&name, &secret, || None);
             let right = hashing().run(right).map_err(|_| Busy)?.await;
             self.local.passwords.learn(list, &user, &password, right);
             found.push((list, right));

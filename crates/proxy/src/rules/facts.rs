@@ -441,10 +441,14 @@ impl Host for Local {
         Some(ServerId(server.number as u32))
     }
 
-    fn authenticate(&self, list: UserlistId, user: &[u8], password: &[u8], group: Option<&[u8]>) -> bool {
+    fn authenticate(&self, list: UserlistId, user: &[u8], password: &[u8]) -> bool {
         let number = list.0 as usize;
         let known = || self.passwords.known(number, user, password);
-        self.generation.userlists.get(number).is_some_and(|list| list.knows(user, password, group, known))
+        self.generation.userlists.get(number).is_some_and(|list| list.knows(user, password, known))
+    }
+
+    fn group(&self, list: UserlistId, user: &[u8], number: usize) -> Option<&[u8]> {
+        self.generation.userlists.get(list.0 as usize)?.group(user, number)
     }
 
     fn is_local(&self, address: IpAddr) -> bool {

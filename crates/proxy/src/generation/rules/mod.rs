@@ -171,6 +171,11 @@ impl Names for Directory<'_> {
         Some(UserlistId(index as u32))
     }
 
+    fn has_group(&self, list: UserlistId, name: &[u8]) -> bool {
+        let list = self.config.userlists.get(list.0 as usize);
+        list.is_some_and(|list| list.groups.iter().any(|group| group.name.bytes() == name))
+    }
+
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>> {
         self.config.environment.get(name).map(<[u8]>::to_vec)
     }

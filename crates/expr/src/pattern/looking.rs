@@ -1,0 +1,164 @@
+//! Regular expressions with look-around, back references and what else needs going back: for those that the linear engine refuses. Going back
+//! is bounded by steps, and the steps by the length of the text, since one step may look at all of it: a match takes some
+//! milliseconds at most, whatever a client sends. What would take more does not match, and is counted.
+
+use super::regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES};
+use fancy_regex::{BytesMode, Captures, RegexBuilder, RegexInput};
+use manylane_stats::Counter;
+
+/// Texts of up to so many bytes are short.
+pub const SHORT_TEXT: usize = 2048;
+
+/// Steps back in a short text: enough to try each of its places.
+pub const SHORT_STEPS: usize = 4096;
+
+/// Steps back in a longer text: enough for an expression that says where it begins, by `^` or by a text.
+pub const LONG_STEPS: usize = 128;
+
+/// Matches of one expression that `regsub` with `g` replaces in a text.
+pub const MOST_REPLACED: usize = 64;
+
+/// Instructions of one compiled expression.
+const MOST_INSTRUCTIONS: usize = 10_000;
+
+static GIVEN_UP: Counter = Counter::new("regex_given_up");
+
+/// How many matches were given up since the start, because they would have taken too long.
+pub fn given_up() -> u64 {
+    GIVEN_UP.read_cheap()
+}
+
+/// What is compiled for each lane, so that lanes share none of its changing state.
+#[derive(Debug)]
+pub(crate) struct Looking {
+    text: Box<str>,
+    ignore_case: bool,
+    /// For who is no lane.
+    own: Machine,
+}
+
+/// The compiled expression, for short texts and for longer ones.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    short: fancy_regex::Regex,
+    long: fancy_regex::Regex,
+}
+
+/// Escapes that mean another thing here than in Perl's expressions.
+const OTHERWISE: &[u8] = b"hHOyY";
+
+impl Looking {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(super) fn new(text: &str, ignore_case: bool) -> Result<Self, String> {
+        let escaped = text.as_bytes().windows(2).enumerate().filter(|(at, pair)| {
+            // A backslash that is itself escaped escapes nothing.
+            let before = text.as_bytes()[..*at].iter().rev().take_while(|byte| **byte == b'\\').count();
+            pair[0] == b'\\' && before % 2 == 0
+        });
+        if let Some((_, pair)) = escaped.into_iter().find(|(_, pair)| OTHERWISE.contains(&pair[1])) {
+            return Err(format!("'\\{}' is not there; write the bytes as a class", char::from(pair[1])));
+        }
+        Ok(Self { text: text.into(), ignore_case, own: Machine::new(text, ignore_case)? })
+    }
+
+    /// One more, for a lane.
+    pub(crate) fn machine(&self) -> Option<Machine> {
+        Machine::new(&self.text, self.ignore_case).ok() // it was compiled before
+    }
+
+    /// That of who is no lane: the state comes from a pool that threads share.
+    pub(super) fn own(&self) -> &Machine {
+        &self.own
+    }
+}
+
+impl Machine {
+    fn new(text: &str, ignore_case: bool) -> Result<Self, String> {
+        let build = |steps: usize| {
+            let mut builder = RegexBuilder::new(text);
+            builder
+                .bytes_mode(BytesMode::Ascii)
+                .unicode_mode(false)
+                .case_insensitive(ignore_case)
+                .backtrack_limit(steps)
+                .delegate_size_limit(MAX_REGEX_BYTES)
+                .delegate_dfa_size_limit(MAX_MACHINE_BYTES)
+                .max_prog_size(MOST_INSTRUCTIONS);
+            builder.build().map_err(|error| error.to_string())
+        };
+        Ok(Self { short: build(SHORT_STEPS)?, long: build(LONG_STEPS)? })
+    }
+
+    fn of(&self, text: &[u8]) -> &fancy_regex::Regex {
+        if text.len() <= SHORT_TEXT { &self.short } else { &self.long }
+    }
+
+    pub(super) fn is_match(&self, text: &[u8]) -> bool {
+        self.of(text).is_match(text).unwrap_or_else(|_| {
+            GIVEN_UP.add(1);
+            false
+        })
+    }
+
+    /// The groups of the first match that begins at `from` or behind it.
+    pub(super) fn groups<'t>(&self, text: &'t [u8], from: usize) -> Option<Captures<'t, [u8]>> {
+        let input = RegexInput::new(text).from_pos(from);
+        self.of(text).captures_input(input).unwrap_or_else(|_| {
+            GIVEN_UP.add(1);
+            None
+        })
+    }
+}
+
+/// A match was given up.
+pub(super) fn give_up() {
+    GIVEN_UP.add(1);
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use crate::Lane;
+    use crate::pattern::Regex;
+
+    #[test]
+    fn what_would_take_too_long_does_not_match_and_is_counted() {
+        let mut lane = Lane::new(1);
+        let before = given_up();
+        let slow = Regex::new(br"(.*)(.*)(.*)(.*)\1\2\3x(?!y)", false).unwrap();
+        assert!(!slow.is_match("ab".repeat(SHORT_TEXT / 2).as_bytes(), &mut lane.scratch()));
+        assert!(given_up() > before);
+        // In a long text only what says where it begins is found at any place.
+        let long = [&[b'.'; SHORT_TEXT][..], b"/user/77"].concat();
+        let anchored = Regex::new(br"^\.+/user/(?!0)[0-9]+$", false).unwrap();
+        assert!(anchored.is_match(&long, &mut lane.scratch()));
+        assert!(anchored.matches(&long));
+    }
+
+    #[test]
+    fn a_text_of_many_matches_is_not_replaced_in_part() {
+        let mut lane = Lane::new(1);
+        let before = given_up();
+        let regex = Regex::new(br"a(?!b)", false).unwrap();
+        let replaced = |text: &[u8], lane: &mut Lane| {
+            regex.replace(text, b"x", true, &mut lane.scratch()).map(<[u8]>::to_vec)
+        };
+        let most = "a".repeat(MOST_REPLACED - 1);
+        assert_eq!(replaced(most.as_bytes(), &mut lane), Some("x".repeat(MOST_REPLACED - 1).into_bytes()));
+        assert_eq!(replaced("a".repeat(MOST_REPLACED + 1).as_bytes(), &mut lane), None);
+        assert!(given_up() > before);
+    }
+
+    #[test]
+    fn escapes_with_another_meaning_are_refused_by_name() {
+        let refused = |text: &[u8]| Regex::new(text, false).unwrap_err();
+        assert!(refused(br"(?!a)\h").contains(r"'\h' is not there"), "{}", refused(br"(?!a)\h"));
+        assert!(Regex::new(br"(?!a)\\h", false).is_ok(), "the backslash is escaped");
+        assert!(refused(b"(?!a").starts_with("this regular expression is refused: "));
+        let angles = Regex::new(br"^\<(?!b)a\>$", false).unwrap();
+        assert!(angles.matches(b"<a>") && !angles.matches(b"a"));
+    }
+}
