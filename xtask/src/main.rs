@@ -2,6 +2,7 @@
 
 mod features;
 mod finding;
+mod locks;
 mod manifests;
 mod rooms;
 mod sources;
@@ -62,6 +63,7 @@ fn load(root: &std::path::Path) -> Result<Metadata, String> {
 fn check(workspace: &Metadata) -> Result<bool, String> {
     let mut findings = manifests::check(workspace)?;
     let files = sources::check(workspace, &mut findings)?;
+    locks::check(workspace.workspace_root.as_std_path(), &mut findings);
     findings.sort();
     for finding in &findings {
         println!("{finding}");
