@@ -198,7 +198,18 @@ fn conditions_versions_and_help_need_no_file() {
     assert_eq!(code(&["-cc", "feature(OPENSSL)"]), Some(1));
     assert_eq!(code(&["-cc", "nonsense("]), Some(2));
     assert_eq!(code(&["-v"]), Some(0));
-    assert_eq!(code(&["--help", "timeout", "client"]), Some(0));
+    for name in [
+        &["timeout", "client"][..],
+        &["httplog"],
+        &["http-request", "deny"],
+        &["path_beg"],
+        &["-sf"],
+        &["-W"],
+    ] {
+        let words = [&["--help"][..], name].concat();
+        assert_eq!(code(&words), Some(0), "{words:?}");
+    }
+    assert_eq!(code(&["--help", "nothing-of-that-name"]), Some(1));
     assert_eq!(code(&[]), Some(1));
     let refused = command().arg("-W").output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
@@ -206,6 +217,24 @@ fn conditions_versions_and_help_need_no_file() {
         String::from_utf8_lossy(&refused.stderr)
             .contains("'-W' is an option of HAProxy that this program refuses")
     );
+}
+
+#[test]
+fn quiet_means_that_the_code_alone_tells() {
+    let folder = Folder::new();
+    let (bad, missing) = (folder.file("bad.cfg", "frontend f\n maxcon 1\n"), folder.0.join("none.cfg"));
+    let silent = |words: &[&std::ffi::OsStr]| {
+        let outcome = command().arg("-q").args(words).output().unwrap();
+        assert_eq!((&*outcome.stdout, &*outcome.stderr), (&b""[..], &b""[..]), "{words:?}");
+        outcome.status.code()
+    };
+    assert_eq!(silent(&["-c".as_ref(), "-f".as_ref(), bad.as_ref()]), Some(1));
+    assert_eq!(silent(&["-f".as_ref(), bad.as_ref()]), Some(1));
+    assert_eq!(silent(&["-c".as_ref(), "-f".as_ref(), missing.as_ref()]), Some(1));
+    let empty = Folder::new();
+    assert_eq!(silent(&["-c".as_ref(), "-f".as_ref(), empty.0.as_ref()]), Some(1));
+    let told = command().arg("-c").arg("-f").arg(&empty.0).output().unwrap();
+    assert!(String::from_utf8_lossy(&told.stderr).contains("holds a file whose name ends in .cfg"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use manylane_config::cond::{Build, evaluate_option};
 use manylane_config::diag::{Check, ExitCode, Severity};
 use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
-use manylane_config::{load, reference};
+use manylane_config::{help, load};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode as Code;
@@ -28,7 +28,7 @@ fn main() -> Code {
         }
         [option, rest @ ..] if option == "--help" => {
             let name: Vec<_> = rest.iter().map(|word| word.to_string_lossy()).collect();
-            return match reference::help(&name.join(" ")) {
+            return match help::help(&name.join(" ")) {
                 Ok(text) => {
                     print!("{text}");
                     Code::SUCCESS

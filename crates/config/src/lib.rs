@@ -4,6 +4,7 @@
 mod build;
 pub mod cond;
 pub mod diag;
+pub mod help;
 pub mod lex;
 pub mod limits;
 pub mod read;

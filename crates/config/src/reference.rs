@@ -1,32 +1,11 @@
-//! The reference manual and `--help KEYWORD`, made from the table.
+//! The reference manual, made from the table.
 
 use crate::cond::Predicate;
-use crate::nearest;
 use crate::table::{Arg, Count, Keyword, Kind, Repeat, Shape, Status, Table};
 use std::fmt::Write;
 
-/// What `--help KEYWORD` shows: every row of the name, or the nearest names.
-///
-/// # Errors
-/// When nothing has this name; the text says so and proposes one.
-pub fn help(name: &str) -> Result<String, String> {
-    let words: Vec<&str> = name.split_whitespace().collect();
-    let name = words.join(" ");
-    let table = Table::get();
-    let begins = format!("{name} ");
-    let mut rows: Vec<&Keyword> = table.named(&name).collect();
-    if rows.is_empty() && !name.is_empty() {
-        rows = table.rows().iter().filter(|row| row.name.starts_with(&begins)).collect();
-    }
-    if rows.is_empty() {
-        let guess = nearest(name.as_bytes(), table.rows().iter().map(|row| row.name));
-        let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}' maybe ?"));
-        return Err(format!("there is no keyword '{name}'{guess}"));
-    }
-    Ok(rows.into_iter().map(plain).collect::<Vec<_>>().join("\n"))
-}
-
-fn plain(row: &Keyword) -> String {
+/// A row as `--help` shows it.
+pub(crate) fn plain(row: &Keyword) -> String {
     let mut out = format!("{}\n    {}.\n", usage(row), sentence(row.help));
     for (what, text) in facts(row) {
         out += &format!("    {what}: {text}\n");
@@ -105,7 +84,7 @@ fn facts(row: &Keyword) -> Vec<(&'static str, String)> {
 }
 
 /// With a capital letter.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
@@ -185,27 +164,3 @@ accepted without effect and why, and what is refused by name. Nothing is ignored
 (false), an integer (0 is false), a predicate, or those combined by `!`, `&&`, `||` and parentheses. The program's option `-cc CONDITION`
 answers with its exit code: 0 for true, 1 for false, 2 for an error.
 ";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn help_shows_every_row_of_a_name() {
-        let text = help("maxconn").unwrap();
-        assert!(text.contains("Sections: global") && text.contains("defaults, frontend, listen"), "{text}");
-        assert!(help("timeout client").unwrap().contains("in ms without a unit"));
-        assert!(help(" timeout  client ").is_ok());
-        assert!(help("timeout").unwrap().contains("timeout tunnel"));
-        assert!(help("ssl-server-verify").unwrap().contains("refused: TLS is not built yet"));
-    }
-
-    #[test]
-    fn unknown_names_get_the_nearest() {
-        assert_eq!(
-            help("maxcon").unwrap_err(),
-            "there is no keyword 'maxcon'; did you mean 'maxconn' maybe ?"
-        );
-        assert_eq!(help("").unwrap_err(), "there is no keyword ''");
-    }
-}

@@ -55,31 +55,106 @@ pub(crate) struct Arguments {
     pub(crate) terminate: Vec<i32>,
 }
 
-/// How the program is called.
-pub(crate) const USAGE: &str = "\
-Usage : manylane [-f <file or folder>]... [option...]
-        manylane demo
-        manylane --help <keyword>
-  -f <path>    configuration: a file, or a folder whose *.cfg files are read; may be repeated
-  -C <folder>  changes to this folder first
-  -c           checks the configuration and ends
-  -cc <text>   evaluates a condition and ends
-  -D           goes to the background
-  -d, -db      stays in the foreground (-d: and says more)
-  -V, -q       says more, says nothing but errors
-  -v, -vv      shows the version, and what is built
-  -p <file>    writes the process's number there
-  -n <number>  connections at most
-  -m <number>  megabytes of memory at most
-  -L <name>    name among peers
-  -dW -dD      warnings are errors; reports what is suspicious
-  -dr -dS -dR  names that have no address are ignored; no splicing; no shared ports
-  -de -dp      no epoll (then io_uring); no poll (it is never used)
-  -dM -dI -dG  accepted, without effect: memory is checked by the compiler, nothing forks, names are resolved one way
-  -sf, -st <pid>...  processes to be told, once this one listens, to finish or to end at once
-";
+/// An option: its names, what follows it, and what it does.
+type Row = (&'static [&'static str], &'static str, &'static str);
 
-/// Options of HAProxy that are refused, and why.
+/// What is taken.
+const OPTIONS: &[Row] = &[
+    (&["-f"], " <path>", "configuration: a file, or a folder whose *.cfg files are read; may be repeated"),
+    (&["--"], " <path>...", "the same for all words that follow"),
+    (&["-C"], " <folder>", "changes to this folder first"),
+    (&["-c"], "", "checks the configuration and ends"),
+    (&["-cc"], " <text>", "evaluates a condition and ends"),
+    (&["-D"], "", "goes to the background"),
+    (&["-d"], "", "stays in the foreground and says more"),
+    (&["-db"], "", "stays in the foreground"),
+    (&["-V"], "", "says more"),
+    (&["-q"], "", "says nothing: the exit code tells"),
+    (&["-v"], "", "shows the version"),
+    (&["-vv"], "", "shows what is built"),
+    (
+        &["-h", "--help"],
+        " [<name>]",
+        "shows this, or what is known of a keyword, an action, a fetch, a converter or an option",
+    ),
+    (&["-p"], " <file>", "writes the process's number there"),
+    (&["-n"], " <number>", "connections at most"),
+    (&["-m"], " <number>", "megabytes of memory at most"),
+    (&["-L"], " <name>", "name of this process among its peers: HAPROXY_LOCALPEER"),
+    (&["-dW"], "", "warnings are errors"),
+    (&["-dD"], "", "reports what is suspicious"),
+    (&["-dr"], "", "servers whose names have no address are nowhere, which is no error"),
+    (&["-dS"], "", "no splicing"),
+    (&["-dR"], "", "no shared ports"),
+    (&["-de"], "", "no epoll: then io_uring"),
+    (&["-dp", "-dk", "-dv"], "", "no poll, kqueue, event ports: they are never used"),
+    (
+        &["-dF", "-dZ"],
+        "",
+        "accepted, without effect: bytes are forwarded in one way, and never copied between both sides",
+    ),
+    (&["-dM"], "[<byte>][,<word>...]", "accepted, without effect: memory is checked by the compiler"),
+    (&["-dI"], "", "accepted, without effect: nothing forks"),
+    (&["-dG"], "", "accepted, without effect: names are resolved in one way"),
+    (&["-sf"], " <pid>...", "processes to be told, once this one listens, to finish"),
+    (&["-st"], " <pid>...", "processes to be told, once this one listens, to end at once"),
+];
+
+/// Words behind `-dM`: HAProxy's, about pools of memory.
+const OF_POOLS: &[&str] = &[
+    "fail",
+    "no-fail",
+    "no-merge",
+    "merge",
+    "cold-first",
+    "hot-first",
+    "integrity",
+    "no-integrity",
+    "no-global",
+    "global",
+    "no-cache",
+    "cache",
+    "caller",
+    "no-caller",
+    "tag",
+    "no-tag",
+    "poison",
+    "no-poison",
+    "uaf",
+    "no-uaf",
+    "backup",
+    "no-backup",
+];
+
+/// How the program is called.
+pub(crate) fn usage() -> String {
+    let mut text = String::from(
+        "Usage : manylane [-f <file or folder>]... [option...]\n        manylane demo\n        manylane --help <name>\n",
+    );
+    for (names, value, what) in OPTIONS {
+        text += &format!("  {:<16} {what}\n", format!("{}{value}", names.join(", ")));
+    }
+    text
+}
+
+/// What `--help` says of an option of the command line.
+///
+/// # Errors
+/// There is none of that name; the sentence names the nearest one.
+pub(crate) fn help(name: &str) -> Result<String, String> {
+    if let Some((names, value, what)) = OPTIONS.iter().find(|(names, ..)| names.contains(&name)) {
+        return Ok(format!("{}{value}\n    An option of the command line: {what}.\n", names.join(", ")));
+    }
+    if let Some((name, why)) = refused(name) {
+        return Ok(format!("{name}\n    An option of HAProxy's command line.\n    Status: refused: {why}\n"));
+    }
+    let known = OPTIONS.iter().flat_map(|(names, ..)| names.iter().copied());
+    let guess = manylane_config::nearest(name.as_bytes(), known);
+    let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}' maybe ?"));
+    Err(format!("there is no option '{name}'{guess}"))
+}
+
+/// Options of HAProxy that are refused, and why. Some take words without a blank behind them.
 const REFUSED: &[(&str, &str)] = &[
     ("-W", "there is no master process yet; let the service manager watch over the process"),
     ("-Ws", "there is no master process yet; let the service manager watch over the process"),
@@ -94,10 +169,18 @@ const REFUSED: &[(&str, &str)] = &[
     ("-dC", "the configuration is not printed yet"),
     ("-dV", "TLS is not built yet"),
     ("-dt", "traces are not built"),
-    ("-dZ", "bytes are never copied between both sides"),
+    ("-dA", "no archive of the process is written"),
+    ("-dc", "lanes are bound to processors where 'cpu-map' or 'cpu-policy' says so only: leave those out"),
+    ("-dl", "there is nothing here that it would switch off"),
     ("-4", "write ipv4@ before the addresses"),
     ("-6", "write ipv6@ before the addresses"),
 ];
+
+/// The refused option that a word is.
+fn refused(word: &str) -> Option<&'static (&'static str, &'static str)> {
+    let takes_words = |name: &str| matches!(name, "-dA" | "-dC" | "-dK" | "-dt");
+    REFUSED.iter().find(|(name, _)| word == *name || takes_words(name) && word.starts_with(name))
+}
 
 impl Arguments {
     /// Reads the words behind the program's name.
@@ -134,8 +217,8 @@ impl Arguments {
                 "-dS" => arguments.no_splice = true,
                 "-dR" => arguments.no_reuse_port = true,
                 "-de" => arguments.no_epoll = true,
-                "-dp" | "-dI" | "-dG" => {}
-                dm if dm.starts_with("-dM") => {}
+                "-dp" | "-dk" | "-dv" | "-dF" | "-dZ" | "-dI" | "-dG" => {}
+                memory if memory.starts_with("-dM") => of_pools(&memory[3..])?,
                 "-sf" | "-st" => {
                     let list = if text == "-sf" { &mut arguments.finish } else { &mut arguments.terminate };
                     while let Some(pid) = words.next_if(|word| !word.as_bytes().starts_with(b"-")) {
@@ -144,10 +227,9 @@ impl Arguments {
                 }
                 "--" => arguments.files.extend(words.by_ref().map(PathBuf::from)),
                 _ => {
-                    let refused = REFUSED.iter().find(|(name, _)| *name == text);
-                    return Err(match refused {
-                        Some((name, why)) => {
-                            format!("'{name}' is an option of HAProxy that this program refuses: {why}")
+                    return Err(match refused(&text) {
+                        Some((_, why)) => {
+                            format!("'{text}' is an option of HAProxy that this program refuses: {why}")
                         }
                         None => format!("unknown option '{text}'; -h lists those there are"),
                     });
@@ -155,6 +237,18 @@ impl Arguments {
             }
         }
         Ok(arguments)
+    }
+}
+
+/// What follows `-dM`: a byte, and words between commas.
+fn of_pools(text: &str) -> Result<(), String> {
+    let words = match text.strip_prefix("0x") {
+        Some(hex) => hex.trim_start_matches(|digit: char| digit.is_ascii_hexdigit()),
+        None => text.trim_start_matches(|digit: char| digit.is_ascii_digit()),
+    };
+    match words.split(',').find(|word| !word.is_empty() && !OF_POOLS.contains(word)) {
+        None => Ok(()),
+        Some(word) => Err(format!("option '-dM' does not know '{word}': there are {}", OF_POOLS.join(", "))),
     }
 }
 
@@ -177,6 +271,24 @@ mod tests {
         Arguments::read(text.split_whitespace().map(OsString::from))
     }
 
+    /// What the list of options has is taken, and `--help` knows it.
+    #[test]
+    fn every_option_is_taken_and_explained() {
+        for (names, value, what) in OPTIONS {
+            for name in *names {
+                let word =
+                    if value.starts_with(' ') && !matches!(*name, "-h" | "--help") { " 7" } else { "" };
+                assert!(read(&format!("{name}{word}")).is_ok(), "{name}");
+                assert!(help(name).unwrap().contains(what), "{name}");
+                assert!(usage().contains(name));
+            }
+        }
+        assert!(read("-dM0xff,no-merge,tag").is_ok() && read("-dMno-merge").is_ok() && read("-dM,").is_ok());
+        assert!(help("-W").unwrap().contains("Status: refused: "));
+        assert!(help("-dKall").unwrap().contains("docs/configuration.md"));
+        assert_eq!(help("-ff").unwrap_err(), "there is no option '-ff'; did you mean '-f' maybe ?");
+    }
+
     #[test]
     fn options_of_haproxy_are_read_or_refused_by_name() {
         let all = read("-d -dM -dI -dW -f a.cfg -f b -p pid -sf 12 34 -st 5 -- c").unwrap();
@@ -190,9 +302,13 @@ mod tests {
         for (text, error) in [
             ("-f", "option '-f' expects a file or a folder"),
             ("-n x", "option '-n' expects a number above 0 and got 'x'"),
+            ("-dMfoo", "option '-dM' does not know 'foo': there are "),
+            ("-dM0,no-merge,foo", "option '-dM' does not know 'foo': there are "),
+            ("-dKall", "'-dKall' is an option of HAProxy that this program refuses: "),
             ("-Z", "unknown option '-Z'; -h lists those there are"),
         ] {
-            assert_eq!(read(text).unwrap_err(), error);
+            let said = read(text).unwrap_err();
+            assert!(if error.ends_with(' ') { said.starts_with(error) } else { said == error }, "{said}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! From the command line to running lanes.
 
-use crate::arguments::{Arguments, USAGE};
+use crate::arguments::{self, Arguments, usage};
 use crate::supervise::{self, Ending, Reloads, Services, Work};
 use crate::{environment, exists, reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
 use manylane_config::diag::{Check, ExitCode as Code, Severity, Verdict};
+use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_config::{load, reference};
 use manylane_control::{Control, Facts, Metrics};
 use manylane_io::{Choice, Io, Kind};
 use manylane_proxy::generation::Wishes;
@@ -15,6 +15,7 @@ use manylane_sync::Arc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
@@ -36,11 +37,11 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
     if let Some(folder) = &arguments.folder
         && let Err(error) = std::env::set_current_dir(folder)
     {
-        say::alert(format_args!("Could not change to directory {} : {error}", folder.display()));
+        alert(arguments, format_args!("Could not change to directory {} : {error}", folder.display()));
         return ExitCode::from(1);
     }
     if arguments.files.is_empty() {
-        eprint!("{USAGE}");
+        eprint!("{}", usage());
         return ExitCode::from(1);
     }
     let generation = match read(arguments) {
@@ -50,19 +51,27 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
     match begin(arguments, generation) {
         Ok(code) => code,
         Err(error) => {
-            say::alert(format_args!("[manylane.main()] {error}"));
+            alert(arguments, format_args!("[manylane.main()] {error}"));
             ExitCode::from(1)
         }
     }
 }
 
+/// What ends the start. '-q' says nothing; the code tells.
+fn alert(arguments: &Arguments, message: impl Display) {
+    if !arguments.quiet {
+        say::alert(message);
+    }
+}
+
 fn help(words: &[std::ffi::OsString]) -> ExitCode {
     if words.is_empty() {
-        print!("{USAGE}");
+        print!("{}", usage());
         return ExitCode::SUCCESS;
     }
     let name: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-    match reference::help(&name.join(" ")) {
+    let name = name.join(" ");
+    match if name.starts_with('-') { arguments::help(&name) } else { manylane_config::help::help(&name) } {
         Ok(text) => {
             print!("{text}");
             ExitCode::SUCCESS
@@ -104,6 +113,9 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     for path in &arguments.files {
         sources.load(path).map_err(|error| error.to_string())?;
     }
+    if sources.files().next().is_none() {
+        return Err("no folder behind '-f' holds a file whose name ends in .cfg".to_owned());
+    }
     let before = environment::before(&sources, arguments.local_peer.as_deref());
     let mut loaded = load(&sources, &version::BUILD, before, arguments.diagnose);
     environment::tell_sockets(&mut loaded.config);
@@ -126,7 +138,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
 /// Reads and checks the configuration; the code to end with when that was all, or when it is of no use.
 fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     let Read { generation, verdict, said, alerts } = read_files(arguments).map_err(|error| {
-        say::alert(format_args!("config : {error}"));
+        alert(arguments, format_args!("config : {error}"));
         ExitCode::from(1)
     })?;
     let quiet = arguments.quiet || generation.process.quiet && !arguments.verbose;
@@ -144,7 +156,8 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
         Code::Ok => Ok(generation),
         Code::Error => Err(ExitCode::from(1)),
         Code::Unusable => {
-            say::alert(
+            alert(
+                arguments,
                 "[manylane.main()] No enabled listener found (check for 'bind' directives) ! Exiting.",
             );
             Err(ExitCode::from(1))
@@ -163,13 +176,13 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
     let bound = manylane_proxy::bind(&generation, lanes, system::owner).map_err(|failures| {
         for failure in &failures {
-            say::alert(failure);
+            alert(arguments, failure);
         }
         "Some protocols failed to start their listeners! Exiting.".to_owned()
     })?;
     let sockets = manylane_control::bind(&generation, system::owner).map_err(|failures| {
         for failure in &failures {
-            say::alert(failure);
+            alert(arguments, failure);
         }
         "Some sockets of the run-time interface could not be opened! Exiting.".to_owned()
     })?;

@@ -38,16 +38,30 @@ pub struct Action {
     /// A letter for each list: `c` connection, `s` session, `t` content, `r` response content, `q` request, `p` response, `a` after
     /// response.
     lists: &'static str,
+    /// What it does, in one sentence without its full stop.
+    pub help: &'static str,
     /// Why it is refused, if it is.
     pub refused: Option<&'static str>,
 }
 
-const fn act(name: &'static str, lists: &'static str) -> Action {
-    Action { name, lists, refused: None }
+impl Action {
+    /// All of them, in order of their names.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        ACTIONS.iter()
+    }
+
+    /// The lists that it may stand in.
+    pub fn lists(&self) -> impl Iterator<Item = Ruleset> {
+        Ruleset::LISTS.into_iter().filter(|list| self.lists.contains(list.letter()))
+    }
 }
 
-const fn none(name: &'static str, lists: &'static str, reason: &'static str) -> Action {
-    Action { name, lists, refused: Some(reason) }
+const fn act(name: &'static str, lists: &'static str, help: &'static str) -> Action {
+    Action { name, lists, help, refused: None }
+}
+
+const fn none(name: &'static str, lists: &'static str, help: &'static str, reason: &'static str) -> Action {
+    Action { name, lists, help, refused: Some(reason) }
 }
 
 const TABLES: &str = "stick tables are not built yet";
@@ -56,95 +70,117 @@ const CACHE: &str = "the cache is not built yet";
 const REVERSE: &str = "connections that servers open (reverse HTTP) are not built";
 
 static ACTIONS: &[Action] = &[
-    act("accept", "cstr"),
-    act("add-acl(", "qp"),
-    act("add-header", "qpa"),
-    none("add-map(", "qp", "HAProxy has no such action: set-map adds what is not there"),
-    act("allow", "qpa"),
-    none("attach-srv", "s", REVERSE),
-    act("auth", "q"),
-    none("cache-store", "p", CACHE),
-    none("cache-use", "q", CACHE),
-    act("capture", "tqpa"),
-    act("close", "r"),
-    act("del-acl(", "qp"),
-    act("del-header", "qpa"),
-    act("del-headers-bin", "qpa"),
-    act("del-map(", "qp"),
-    act("deny", "qp"),
-    act("disable-l7-retry", "q"),
-    act("do-log", "cstrqpa"),
-    act("do-resolve(", "tq"),
-    act("early-hint", "q"),
+    act("accept", "cstr", "takes it, and leaves the rest of the list out"),
+    act("add-acl(", "qp", "adds a pattern to a file of patterns"),
+    act("add-header", "qpa", "adds a header field beside those of its name"),
+    none(
+        "add-map(",
+        "qp",
+        "adds an entry to a map",
+        "HAProxy has no such action: set-map adds what is not there",
+    ),
+    act("allow", "qpa", "takes it, and leaves the rest of the list out"),
+    none("attach-srv", "s", "gives the connection to a server as one that it opened", REVERSE),
+    act("auth", "q", "asks the client for user and password, by 401 or 407"),
+    none("cache-store", "p", "keeps the response in a cache", CACHE),
+    none("cache-use", "q", "answers from a cache", CACHE),
+    act("capture", "tqpa", "keeps a sample for log lines and later rules"),
+    act("close", "r", "closes the connection to the server"),
+    act("del-acl(", "qp", "takes a pattern out of a file of patterns"),
+    act("del-header", "qpa", "deletes header fields by name, or those whose names match"),
+    act("del-headers-bin", "qpa", "deletes the header fields that a block of names lists"),
+    act("del-map(", "qp", "takes an entry out of a map"),
+    act("deny", "qp", "answers with an error, 403 or 502 unless it says otherwise"),
+    act("disable-l7-retry", "q", "sends the request once, whatever 'retry-on' says"),
+    act("do-log", "cstrqpa", "writes a log line"),
+    act("do-resolve(", "tq", "looks a name up, and keeps its address in a variable"),
+    act("early-hint", "q", "sends 103 with a header field before the response"),
     none(
         "expect-netscaler-cip",
         "c",
+        "expects the header of NetScaler before the first bytes",
         "the header of NetScaler is not read: such a balancer sends the PROXY protocol, too",
     ),
-    act("expect-proxy", "c"),
-    none("lua.", "cstrqpa", "Lua is not built yet"),
-    act("normalize-uri", "q"),
-    none("ot-group", "trqpa", FILTERS),
-    act("pause", "qp"),
-    act("redirect", "qp"),
-    act("reject", "cstrq"),
-    act("replace-header", "qpa"),
-    act("replace-path", "q"),
-    act("replace-pathq", "q"),
-    act("replace-uri", "q"),
-    act("replace-value", "qpa"),
-    act("return", "qp"),
-    none("sc-add-gpc(", "cstrqpa", TABLES),
-    none("sc-inc-gpc(", "cstrqpa", TABLES),
-    none("sc-inc-gpc0(", "cstrqpa", TABLES),
-    none("sc-inc-gpc1(", "cstrqpa", TABLES),
-    none("sc-set-gpt(", "cstrqpa", TABLES),
-    none("sc-set-gpt0(", "cstrqpa", TABLES),
-    none("send-spoe-group", "trqp", FILTERS),
-    none("set-bandwidth-limit", "trqp", FILTERS),
-    act("set-bc-mark", "trq"),
-    act("set-bc-tos", "trq"),
-    act("set-dst", "cstq"),
-    act("set-dst-port", "cstq"),
-    act("set-fc-mark", "cstqp"),
-    act("set-fc-tos", "cstqp"),
-    act("set-header", "qpa"),
-    act("set-headers-bin", "qpa"),
-    act("set-log-level", "trqpa"),
-    act("set-map(", "qp"),
-    act("set-mark", "cstrqp"),
-    act("set-method", "q"),
-    act("set-nice", "trqp"),
-    act("set-path", "q"),
-    act("set-pathq", "q"),
-    act("set-priority-class", "tq"),
-    act("set-priority-offset", "tq"),
-    act("set-query", "q"),
-    act("set-retries", "tq"),
-    act("set-src", "cstq"),
-    act("set-src-port", "cstq"),
-    act("set-status", "pa"),
-    act("set-timeout", "trqp"),
-    act("set-tos", "cstrqp"),
-    act("set-uri", "q"),
-    act("set-var(", "cstrqpa"),
-    act("set-var-fmt(", "cstrqpa"),
-    act("silent-drop", "cstrqp"),
-    act("strict-mode", "qpa"),
+    act("expect-proxy", "c", "expects a header of the PROXY protocol before the first bytes"),
+    none("lua.", "cstrqpa", "calls a function in Lua", "Lua is not built yet"),
+    act("normalize-uri", "q", "writes the target in one of several equal forms"),
+    none("ot-group", "trqpa", "runs a group of OpenTracing", FILTERS),
+    act("pause", "qp", "waits for a time before the next rule"),
+    act("redirect", "qp", "answers with another place to ask"),
+    act("reject", "cstrq", "closes the connection without an answer"),
+    act("replace-header", "qpa", "replaces what a regular expression matches in whole header fields"),
+    act("replace-path", "q", "replaces what a regular expression matches in the path"),
+    act("replace-pathq", "q", "replaces what a regular expression matches in path and query"),
+    act("replace-uri", "q", "replaces what a regular expression matches in the target"),
+    act("replace-value", "qpa", "replaces what a regular expression matches in each member of header fields"),
+    act("return", "qp", "answers in place of a server"),
+    none("sc-add-gpc(", "cstrqpa", "adds to a general counter of a tracked entry", TABLES),
+    none("sc-inc-gpc(", "cstrqpa", "counts in a general counter of a tracked entry", TABLES),
+    none("sc-inc-gpc0(", "cstrqpa", "counts in the first general counter of a tracked entry", TABLES),
+    none("sc-inc-gpc1(", "cstrqpa", "counts in the second general counter of a tracked entry", TABLES),
+    none("sc-set-gpt(", "cstrqpa", "sets a general tag of a tracked entry", TABLES),
+    none("sc-set-gpt0(", "cstrqpa", "sets the first general tag of a tracked entry", TABLES),
+    none("send-spoe-group", "trqp", "sends a group of messages to an agent of SPOE", FILTERS),
+    none("set-bandwidth-limit", "trqp", "bounds the bytes a second", FILTERS),
+    act("set-bc-mark", "trq", "sets the mark of the packets to the server"),
+    act("set-bc-tos", "trq", "sets the type of service of the packets to the server"),
+    act("set-dst", "cstq", "sets the address that the client connected to"),
+    act("set-dst-port", "cstq", "sets the port that the client connected to"),
+    act("set-fc-mark", "cstqp", "sets the mark of the packets to the client"),
+    act("set-fc-tos", "cstqp", "sets the type of service of the packets to the client"),
+    act("set-header", "qpa", "sets a header field in place of those of its name"),
+    act("set-headers-bin", "qpa", "sets the header fields of a block of names and values"),
+    act("set-log-level", "trqpa", "sets the level of the log line, or writes none"),
+    act("set-map(", "qp", "sets an entry of a map"),
+    act("set-mark", "cstrqp", "sets the mark of the packets to the client"),
+    act("set-method", "q", "sets the method"),
+    act("set-nice", "trqp", "sets how soon the stream has its turn among others"),
+    act("set-path", "q", "sets the path, and leaves the query"),
+    act("set-pathq", "q", "sets path and query"),
+    act("set-priority-class", "tq", "sets which class of a queue the request waits in"),
+    act(
+        "set-priority-offset",
+        "tq",
+        "sets by how many milliseconds the request waits as if it had come earlier or later",
+    ),
+    act("set-query", "q", "sets the query"),
+    act("set-retries", "tq", "sets how often a failed attempt is repeated"),
+    act("set-src", "cstq", "sets the client's address"),
+    act("set-src-port", "cstq", "sets the client's port"),
+    act("set-status", "pa", "sets the status of the response"),
+    act("set-timeout", "trqp", "sets a timeout of the stream"),
+    act("set-tos", "cstrqp", "sets the type of service of the packets to the client"),
+    act("set-uri", "q", "sets the whole target"),
+    act("set-var(", "cstrqpa", "keeps a sample in a variable"),
+    act("set-var-fmt(", "cstrqpa", "keeps a formatted text in a variable"),
+    act("silent-drop", "cstrqp", "forgets the connection without a word to the client"),
+    act("strict-mode", "qpa", "says whether a rule that cannot be carried out ends the stream"),
     none(
         "switch-mode",
         "t",
+        "turns a TCP connection into one of HTTP",
         "connections do not change their mode: choose a frontend in mode http by its address, or by another hop through local@",
     ),
-    act("tarpit", "q"),
-    none("track-sc", "cstqp", TABLES),
-    act("unset-var(", "cstrqpa"),
-    act("use-service", "tq"),
-    act("wait-for-body", "qp"),
-    act("wait-for-handshake", "q"),
+    act("tarpit", "q", "keeps the client waiting, then answers with an error"),
+    none("track-sc", "cstqp", "counts in an entry of a stick table", TABLES),
+    act("unset-var(", "cstrqpa", "forgets a variable"),
+    act("use-service", "tq", "has a service of the program answer"),
+    act("wait-for-body", "qp", "waits for the body before the next rule"),
+    act("wait-for-handshake", "q", "waits for the end of the TLS handshake"),
 ];
 
 impl Ruleset {
+    /// Those that are lists of actions, in the order in which they run.
+    pub const LISTS: [Self; 7] = [
+        TcpRequestConnection,
+        TcpRequestSession,
+        TcpRequestContent,
+        HttpRequest,
+        TcpResponseContent,
+        HttpResponse,
+        HttpAfterResponse,
+    ];
+
     fn letter(self) -> char {
         match self {
             TcpRequestConnection => 'c',
@@ -264,17 +300,7 @@ fn acl(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 fn rule(b: &mut Builder<'_>, line: &Line<'_>) {
-    let list = [
-        TcpRequestConnection,
-        TcpRequestSession,
-        TcpRequestContent,
-        TcpResponseContent,
-        HttpRequest,
-        HttpResponse,
-        HttpAfterResponse,
-    ]
-    .into_iter()
-    .find(|list| list.name() == line.keyword.name);
+    let list = Ruleset::LISTS.into_iter().find(|list| list.name() == line.keyword.name);
     let Some(list) = list else { return };
     let name = &line.words[0];
     match list.action(name.bytes()) {
