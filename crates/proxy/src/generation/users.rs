@@ -15,10 +15,13 @@ const ROUNDS: u32 = 5000;
 /// second would let few guesses keep a processor busy.
 const MOST_ROUNDS: u32 = 1_000_000;
 
+/// Characters of a salt of scrypt.
+const LONGEST_SALT_OF_SCRYPT: usize = 64;
+
 /// The same of bcrypt, whose rounds are a power of two. The least that there is, 4, takes about a millisecond.
 const MOST_BCRYPT_COST: u32 = 14;
 
-/// Bytes of memory that a hash of yescrypt may need. Debian's usual ones need 16 MiB.
+/// Bytes of memory that a hash of yescrypt or scrypt may need, and work through. Debian's usual ones need 16 MiB.
 const MOST_YESCRYPT_MEMORY: u64 = 64 << 20;
 
 /// Bytes of a salt that count.
@@ -44,7 +47,7 @@ struct Entry {
 }
 
 /// A password as the file has it.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq)]
 enum Password {
     /// As it is.
     Plain(Box<[u8]>),
@@ -54,6 +57,8 @@ enum Password {
     Bcrypt(Box<str>),
     /// `$y$`, whole.
     Yescrypt(Box<str>),
+    /// `$7$`
+    Scrypt { params: scrypt::Params, salt: Box<[u8]>, hash: Box<[u8]> },
 }
 
 impl std::fmt::Debug for Password {
@@ -108,6 +113,10 @@ impl Password {
             _ if password.len() > LONGEST => false,
             Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
             Self::Yescrypt(hash) => Yescrypt::default().verify_password(password, &**hash).is_ok(),
+            Self::Scrypt { params, salt, hash } => {
+                let mut made = [0; 32];
+                scrypt::scrypt(password, salt, params, &mut made).is_ok() && same(&from_the_lowest(&made), hash)
+            }
             Self::Hash { method, rounds, salt, hash } => {
                 let Ok(params) = Params::new(*rounds) else { return false }; // it was checked
                 let made = match method {
@@ -153,6 +162,30 @@ impl Password {
         Ok(Self::Yescrypt(text.into()))
     }
 
+    /// Reads `$7$N.....r.....p.....salt$hash`: one digit for the power of two N, five each for r and p, all from the lowest on.
+    fn of_scrypt(text: &[u8]) -> Result<Self, String> {
+        let damaged = || "the hash of scrypt is damaged".to_owned();
+        let number = |digits: &[u8]| {
+            let digit = |byte: &u8| DIGITS.iter().position(|known| known == byte).map(|value| value as u64);
+            digits.iter().rev().try_fold(0, |number, byte| Some(number << 6 | digit(byte)?))
+        };
+        let (params, rest) = text.split_at_checked(11).ok_or_else(damaged)?;
+        let mut parts = rest.split(|byte| *byte == b'$');
+        let (salt, hash) = parts.next().zip(parts.next()).ok_or_else(damaged)?;
+        if hash.len() != 43 || salt.len() > LONGEST_SALT_OF_SCRYPT || parts.next().is_some() {
+            return Err(damaged());
+        }
+        let [power, r, p] = [&params[..1], &params[1..6], &params[6..]].map(number);
+        let (power, r, p) = (power.ok_or_else(damaged)?, r.ok_or_else(damaged)?, p.ok_or_else(damaged)?);
+        let memory = 1_u64.checked_shl(power as u32).and_then(|n| n.checked_mul(128 * r));
+        let work = memory.and_then(|memory| memory.checked_mul(p));
+        if power >= 64 || work.is_none_or(|work| work > MOST_YESCRYPT_MEMORY) {
+            return Err(format!("it needs more than {} MB for each guess, which is what is given", MOST_YESCRYPT_MEMORY >> 20));
+        }
+        let params = scrypt::Params::new(power as u8, r as u32, p as u32).map_err(|_| damaged())?;
+        Ok(Self::Scrypt { params, salt: salt.into(), hash: hash.into() })
+    }
+
     /// Reads `$5$rounds=5000$salt$hash` and the like.
     fn hashed(text: &[u8]) -> Result<Self, String> {
         let refused = |what: &str| Err(format!("{what}; use a hash of SHA-512, as 'mkpasswd -m sha-512' makes"));
@@ -161,6 +194,7 @@ impl Password {
             [b'$', b'5', b'$', rest @ ..] => (Method::Sha256, rest),
             [b'$', b'6', b'$', rest @ ..] => (Method::Sha512, rest),
             [b'$', b'2', ..] => return Self::of_bcrypt(&String::from_utf8_lossy(text)),
+            [b'$', b'7', b'$', rest @ ..] => return Self::of_scrypt(rest),
             [b'$', b'y', b'$', ..] => return Self::of_yescrypt(&String::from_utf8_lossy(text)),
             [b'$', ..] => return refused("hashes of this kind are not read"),
             _ => return refused("the passwords of the old crypt(3), of 13 characters, are not read"),
@@ -233,14 +267,26 @@ fn md5_crypt(password: &[u8], salt: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Three bytes as `count` digits of six bits, the lowest first.
+/// Digits of six bits.
+const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// Three bytes as `count` digits, the lowest first.
 fn digits(text: &mut Vec<u8>, bytes: [u8; 3], count: usize) {
-    const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut bits = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
     for _ in 0..count {
         text.push(DIGITS[(bits & 63) as usize]);
         bits >>= 6;
     }
+}
+
+/// A hash as scrypt's way of crypt(3) writes it: three bytes in four digits, from the lowest on.
+fn from_the_lowest(hash: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for three in hash.chunks(3) {
+        let at = |index: usize| three.get(index).copied().unwrap_or(0);
+        digits(&mut text, [at(2), at(1), at(0)], three.len() + 1);
+    }
+    text
 }
 
 /// Writes a hash in the way of crypt(3): groups of three bytes of which each lies `apart` from the one before, turned by one from group to
@@ -357,10 +403,13 @@ mod tests {
 
     /// Made by the system's crypt(3).
     #[test]
-    fn hashes_of_bcrypt_and_yescrypt_are_known() {
+    fn hashes_of_bcrypt_yescrypt_and_scrypt_are_known() {
         for hash in [
             "$2b$05$abcdefghijklmnopqrstuu7nFISH/8YdwlXD3lw69A4iBUf6fvWAW",
             "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57",
+            "$7$CU..../....saltsalt$/v1Z0CYnoyMsG31WXZAOGvOqVi4eCGgrMIkWV4FhZv2",
+            "$7$7/....0....lowcost$.6fVeML6Dg01Cxgogr23HSmlPPe5ZONOSwIL7ufSxT7",
+            "$7$BU..../....2Q9obwLhin8qvQl6sisAO/$Lv2vfj.x6P5AUyc5ziYpdplO8ktWYPUjRTAwec7Ps7C",
         ] {
             let known = Password::hashed(hash.as_bytes()).unwrap_or_else(|why| panic!("{hash}: {why}"));
             assert!(known.is(b"Hello world!"), "{hash}");
@@ -391,7 +440,11 @@ mod tests {
             ("$2b$15$abcdefghijklmnopqrstuu7nFISH/8YdwlXD3lw69A4iBUf6fvWAW", "cost of 15"),
             ("$y$j9T$salt$hash", "yescrypt is damaged"),
             ("$y$jFT$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57", "MB for each guess"),
-            ("$7$CU..../....salt$hash", "of this kind"),
+            ("$7$CU..../....salt$hash", "scrypt is damaged"),
+            ("$7$CU", "scrypt is damaged"),
+            ("$7$GU..../....2Q9obwLhin8qvQl6sisAO/$smuhuhU.UJnq/O1PAZzy18gQBGC5WONoAvgS9W1IQe5", "MB for each guess"),
+            ("$7$CzzzzzU....2Q9obwLhin8qvQl6sisAO/$smuhuhU.UJnq/O1PAZzy18gQBGC5WONoAvgS9W1IQe5", "MB for each guess"),
+            ("$3$$8846f7eaee8fb117ad06bdd830b7586c", "of this kind"),
             ("rl.3StKT.4T8M", "old crypt"),
             ("$6$salt", "cut off"),
             ("$6$salt$short", "86"),
