@@ -220,6 +220,22 @@ fn conditions_versions_and_help_need_no_file() {
 }
 
 #[test]
+fn each_mistake_is_told_once() {
+    let config = format!(
+        "{DEFAULTS} mode http\nlisten l\n bind 127.0.0.1:80\n log-format \"%[nope]\"\n error-log-format \"%[neither]\"\n acl a pth /\n \
+         http-request deny if a\n server s 127.0.0.1:81\n server s 127.0.0.1:82\n server t 127.0.0.1:83 track none\n \
+         server u 127.0.0.1:83 track nobody/none\nlisten m\n bind 127.0.0.1:84\n log-format \"%ci\"\n server s 127.0.0.1:81\n"
+    );
+    let outcome = check(&config, &[]);
+    let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    let told = |part: &str| said.lines().filter(|line| line.starts_with('[') && line.contains(part)).count();
+    for part in ["'nope'", "'neither'", "'pth'", "'s'", "'none'", "'nobody/none'", "log format ignored"] {
+        assert_eq!(told(part), 1, "{part}: {said}");
+    }
+    assert_eq!((told("ALERT") - told("rror"), told("WARNING")), (6, 1), "{said}");
+}
+
+#[test]
 fn quiet_means_that_the_code_alone_tells() {
     let folder = Folder::new();
     let (bad, missing) = (folder.file("bad.cfg", "frontend f\n maxcon 1\n"), folder.0.join("none.cfg"));

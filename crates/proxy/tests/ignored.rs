@@ -22,7 +22,6 @@ const POSITION: Why = Is("where the line is: words have their own");
 
 /// By struct and field.
 const DROPPED: &[(&str, &str, Why)] = &[
-    ("Bind", "pos", POSITION),
     ("BindOptions", "guid_prefix", Told("Bind options", "guid-prefix")),
     ("BindOptions", "label", Is("text of the user's, for the user")),
     ("BindOptions", "proto", Is("the reader lets HTTP/1 in only, which is spoken anyway")),
@@ -33,7 +32,7 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Global", "dns_accept_family", Told("Process", "dns-accept-family")),
     ("Global", "expose_deprecated", Is("no keyword is deprecated here")),
     ("Global", "expose_experimental", Is("no keyword is experimental here")),
-    ("Global", "localpeer", Told("Process", "localpeer")),
+    ("Global", "localpeer", Is("the reader has put it into the environment")),
     ("Global", "mworker_max_reloads", Told("Process", "mworker-max-reloads")),
     ("Global", "numa_cpu_mapping", Told("Process", "numa-cpu-mapping")),
     ("Global", "pp2_never_send_local", Told("Process", "pp2-never-send-local")),

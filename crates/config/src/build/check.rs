@@ -361,13 +361,6 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
             b.found.warning(rule.pos, message);
         }
     }
-    if let (true, Some(format), true) =
-        (proxy.kind.is_frontend(), &settings.log_format, settings.log.is_empty())
-        && own(format.pos)
-    {
-        let message = format!("log format ignored for {kind} '{name}' since it has no log address");
-        b.found.warning(format.pos, message);
-    }
 }
 
 /// Clients and servers that are waited for without end pile up: HAProxy's warning.

@@ -161,7 +161,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         }),
         args("master-worker", GLOBAL, [text("mode").optional()], "a master process watches over the worker")
             .refused(
-                "the service manager watches over the process; start it with -W where a master is needed",
+                "there is no master process yet: leave it out, and let the service manager watch over the process",
             ),
         args(
             "max-spread-checks",

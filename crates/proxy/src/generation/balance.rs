@@ -4,7 +4,7 @@ use super::refuse::Refuse;
 use super::server::{HashKey, Server, ServerPlace};
 use manylane_balance::hash::HashFunction;
 use manylane_balance::key::{self, UriKey};
-use manylane_balance::{
+use manylane_balance::{BuildError, 
     Affinity, Algorithm, Balancer, HashMethod, HashType, Key, Options, ServerSpec, Servers,
 };
 use manylane_buf::{Chain, MAX_CLUSTER};
@@ -124,8 +124,12 @@ pub(super) fn balancer(
     };
     let specs = servers.iter().map(spec);
     let servers = Servers::new(specs).unwrap_or_else(|error| {
-        let pos = settings.balance.as_ref().map(|set| set.pos);
-        refuse.found.push(manylane_config::diag::Severity::Alert, pos, error.to_string());
+        // Of what two servers have, the check of the file has told, with its place.
+        let told = matches!(error, BuildError::SameName(_) | BuildError::SameId(_)) && refuse.found.errors() > 0;
+        if !told {
+            let pos = settings.balance.as_ref().map(|set| set.pos);
+            refuse.found.push(manylane_config::diag::Severity::Alert, pos, error.to_string());
+        }
         Servers::new([]).expect("no servers are no error")
     });
     (Balancer::new(servers, algorithm, options), key)

@@ -4,6 +4,7 @@ use super::bind::text;
 use super::refuse::Refuse;
 use super::rules::RuleReader;
 use manylane_config::lex::Word;
+use manylane_config::source::Pos;
 use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{
     self,
@@ -206,9 +207,16 @@ impl Logs {
             None => Some(None),
         };
         let (format, errors, structured) =
-            (own(&settings.log_format)?, own(&settings.error_log_format)?, own(&settings.log_format_sd)?);
+            (own(&settings.log_format), own(&settings.error_log_format), own(&settings.log_format_sd));
+        let (format, errors, structured) = (format?, errors?, structured?);
+        // One that was taken over from 'defaults' may be meant for other proxies.
+        let here = |pos: Pos| (pos.file, pos.line) > (proxy.pos.file, proxy.pos.line);
+        if let Some(set) = settings.log_format.as_ref().filter(|set| settings.log.is_empty() && here(set.pos)) {
+            let (kind, name) = (proxy.kind.name(), proxy.name.shown());
+            refuse.found.warning(set.pos, format!("log format ignored for {kind} '{name}' since it has no log address"));
+        }
         if targets.is_empty() {
-            return None; // what was wrong with them was said all the same
+            return None;
         }
         Some(FrontendLog {
             targets,

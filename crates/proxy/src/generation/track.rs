@@ -41,16 +41,21 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
                 wrong(format!("{name} cannot be checked and track another one: leave out 'check' or 'track'"));
                 continue;
             }
-            let (of, wanted) = match set.value.text().and_then(|text| text.split_once('/')) {
-                Some((of, wanted)) => (numbers.get(of).map(|&number| &backends[number]), wanted),
-                None => (Some(backend), set.value.text().unwrap_or_default()),
+            let (of_name, wanted) = match set.value.text().and_then(|text| text.split_once('/')) {
+                Some((of, wanted)) => (Some(of), wanted),
+                None => (proxy.name.text(), set.value.text().unwrap_or_default()),
             };
-            let Some(of) = of else {
-                wrong(format!("{name} tracks '{}', and there is no such backend", set.value.shown()));
-                continue;
-            };
-            let Some(root) = of.listed().iter().find(|server| *server.name == *wanted) else {
-                wrong(format!("{name} tracks '{}', and there is no such server", set.value.shown()));
+            let of = of_name.and_then(|of| numbers.get(of)).map(|&number| &backends[number]);
+            let root = of.and_then(|of| Some((of, of.listed().iter().find(|server| *server.name == *wanted)?)));
+            let Some((of, root)) = root else {
+                let written = |of: &str| {
+                    let mut proxies = config.proxies.iter().filter(|proxy| proxy.kind.is_backend() && proxy.name == *of);
+                    proxies.any(|proxy| proxy.servers.iter().any(|server| server.name == *wanted))
+                };
+                // Of what is nowhere in the file, the check of the file has told.
+                if of_name.is_some_and(written) {
+                    wrong(format!("{name} tracks '{}', which is not at work", set.value.shown()));
+                }
                 continue;
             };
             let tracked = ServerNumber { backend: of.number, server: root.index };
