@@ -219,3 +219,17 @@ fn names_that_would_break_what_they_stand_in_are_refused() {
         ]
     );
 }
+
+#[test]
+fn the_section_default_of_resolvers_is_there_where_something_names_it() {
+    let times = "defaults\n mode http\n timeout connect 1s\n timeout client 1s\n timeout server 1s\n";
+    let server = " server a app.test:80 resolvers default\n";
+    let rule = " http-request do-resolve(txn.ip,default,ipv4) str(app.test)\n";
+    for (lines, count) in [(server, 1), (rule, 1), (" server a 127.0.0.1:80\n", 0)] {
+        let config = tree(&format!("{times}backend b\n{lines}"));
+        assert_eq!(config.resolvers.len(), count, "{lines}");
+        assert!(config.resolvers.iter().all(|section| section.system && section.name.bytes() == b"default"));
+    }
+    let own = tree(&format!("{times}backend b\n{server}resolvers default\n nameserver n 127.0.0.1:53\n"));
+    assert_eq!((own.resolvers.len(), own.resolvers[0].system), (1, false));
+}

@@ -7,12 +7,15 @@ use crate::diag::Severity;
 use crate::lex::Word;
 use crate::source::Pos;
 use crate::table::Timeout;
-use crate::tree::{LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Settings, Userlist};
+use crate::tree::{
+    Config, LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Resolvers, Settings, Userlist,
+};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 pub(super) fn check(b: &mut Builder<'_>) {
-    let config = std::mem::take(&mut b.config);
+    let mut config = std::mem::take(&mut b.config);
+    config.resolvers.extend(system_resolvers(&config));
     let names = Names::new(b, &config.proxies);
     names.twins(b, &config.proxies);
     let http_errors = Sections::new("http-errors", config.http_errors.iter().map(|section| &section.name));
@@ -64,6 +67,34 @@ fn proposal<'a, N: IntoIterator<Item = &'a str>>(
     known: impl FnOnce() -> N,
 ) -> String {
     if b.found.is_full() { String::new() } else { super::proposal(name, known()) }
+}
+
+/// The section `default`, which asks the name servers of the system: there without being written, where something names it.
+fn system_resolvers(config: &Config) -> Option<Resolvers> {
+    const NAME: &[u8] = b"default";
+    if config.resolvers.iter().any(|section| section.name.bytes() == NAME) {
+        return None;
+    }
+    let servers = config.proxies.iter().flat_map(|proxy| &proxy.servers);
+    let mut servers = servers.filter_map(|server| server.options.resolvers.as_ref());
+    let of_server = servers.find(|set| set.value.bytes() == NAME).map(|set| set.value.pos());
+    let of_rule = || {
+        let rules = config.proxies.iter().flat_map(|proxy| &proxy.rules);
+        let mut lookups =
+            rules.filter(|rule| rule.action == "do-resolve(").filter_map(|rule| rule.words.first());
+        let names = |head: &&Word| head.bytes().split(|byte| b",)".contains(byte)).nth(1) == Some(NAME);
+        lookups.find(names).map(Word::pos)
+    };
+    Some(Resolvers {
+        name: Word::plain(NAME, of_server.or_else(of_rule)?),
+        nameservers: Vec::new(),
+        system: true,
+        holds: Vec::new(),
+        payload: None,
+        retries: None,
+        timeout_resolve: None,
+        timeout_retry: None,
+    })
 }
 
 fn rings_of(log: &[LogTarget]) -> impl Iterator<Item = &Word> {
