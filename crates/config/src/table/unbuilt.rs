@@ -89,7 +89,7 @@ const PARTLY: &[Row] = &[
     (
         "Other sections",
         "user",
-        "passwords as hashes of DES, scrypt and other methods than MD5, SHA-256, SHA-512, bcrypt and yescrypt are refused",
+        "passwords as hashes of DES and other methods than MD5, SHA-256, SHA-512, bcrypt, yescrypt and scrypt are refused",
     ),
     ("Process", "cpu-set", "rules by core and by cluster are refused"),
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
