@@ -497,6 +497,82 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     assert!(program.ask("show sess susp").contains("older"));
 }
 
+/// What HAProxy tells of its inside has its words here as far as there is something of that kind.
+#[test]
+fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
+    let program = Controlled::new("level admin");
+    let has = |command: &str, parts: &[&str]| {
+        let answer = program.ask(command);
+        parts.iter().for_each(|part| assert!(answer.contains(part), "'{part}' in {command}: {answer}"));
+        answer
+    };
+    let until = std::time::Instant::now() + PATIENCE;
+    while !program.ask("show activity").contains("thread_id: 1 (1..2)\n") {
+        assert!(std::time::Instant::now() < until, "the second lane begins");
+    }
+    has("show activity", &["\nloops: ", " [ ", "\ntasksw: "]);
+    let threads = has("show threads", &["* Thread ", " Thread 2 : ", "act=1"]);
+    assert_eq!(threads.matches(" Thread ").count(), 2, "{threads}");
+    has("show tasks", &["Running tasks: ", " (2 threads)\n"]);
+    let local = format!("local={} st=LISTEN", program.address);
+    let unix = format!("socket unix local={}", program.socket.display()); // and the rest of the name that it was made by
+    let all = has("show fd", &[&local, &unix]);
+    let line = all.lines().find(|line| line.contains(&local)).unwrap();
+    let number = line.split(':').next().unwrap().trim();
+    assert_eq!(program.ask(&format!("show fd {number}")), format!("{line}\n\n"));
+    has("show fd x", &["the number of a descriptor"]);
+    has("debug dev memstats", &["expert-mode on"]);
+    has("expert-mode on; debug dev memstats", &[" size: ", " calls: "]);
+    let schema: serde_json::Value = serde_json::from_str(&program.ask("show schema json")).unwrap();
+    let info: serde_json::Value = serde_json::from_str(&program.ask("show info json")).unwrap();
+    let stat: serde_json::Value = serde_json::from_str(&program.ask("show stat json")).unwrap();
+    for (title, members, object) in [
+        ("Info", &schema["oneOf"][0]["items"], &info[0]),
+        ("Stat", &schema["oneOf"][1]["items"]["items"], &stat[0][0]),
+    ] {
+        let mut required: Vec<&str> =
+            members["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        required.sort_unstable();
+        let mut own: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+        own.sort_unstable();
+        assert_eq!(own, required, "{title}");
+    }
+}
+
+/// `wait` waits for a time, and for a server that is to be left.
+#[test]
+fn an_operator_waits_until_a_server_serves_nobody() {
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let silent = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            let _ = asked.send(()); // the test may have ended
+        }
+    });
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let (web, address) = listener();
+    let program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend front\n bind {}\n default_backend back\n\
+         backend back\n retries 0\n server a {silent}\n",
+        socket.display(),
+        fd(&web),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    assert_eq!(program.ask("wait 1"), "\n");
+    assert!(program.ask("wait 1 srv-unused back/a").contains("not in maintenance"));
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(program.ask("disable server back/a"), "\n");
+    assert_eq!(program.ask("wait 50ms srv-unused back/a"), "Wait delay expired.\n\n");
+    assert_eq!(program.ask("shutdown sessions server back/a"), "\n");
+    assert_eq!(program.ask("wait 1h srv-unused back/a"), "Done.\n\n");
+    for wrong in ["wait", "wait soon", "wait 2h", "wait 1 nothing"] {
+        assert!(program.ask(wrong).starts_with("'wait' "), "{wrong}");
+    }
+}
+
 #[test]
 fn a_page_shows_what_the_commands_say() {
     let (web, address) = listener();

@@ -1,14 +1,17 @@
 //! The commands: one table of words, levels and helps; who runs each is in the files beside.
 
 pub(crate) mod columns;
+mod descriptors;
 mod errors;
 pub(crate) mod events;
 mod help;
 pub(crate) mod info;
+mod inside;
 pub(crate) mod lanes;
 mod limits;
 mod patterns;
 mod resolvers;
+mod schema;
 mod server;
 mod sessions;
 pub(crate) mod stat;
@@ -16,6 +19,7 @@ mod state;
 mod unbuilt;
 pub(crate) mod values;
 mod variables;
+mod wait;
 
 use crate::level::{Level, Marks, Severity};
 use crate::reply::{Gone, Reply};
@@ -72,6 +76,7 @@ enum Action {
     Clear(Kind),
     ClearCounters { all: bool },
     Commit(Kind),
+    DebugMemory,
     Delete(Kind),
     DisableAgent,
     DisableHealth,
@@ -102,6 +107,7 @@ enum Action {
     SetVariable,
     SetWeight,
     Show(Kind),
+    ShowActivity,
     ShowBackend,
     ShowCliLevel,
     ShowCliSockets,
@@ -109,19 +115,24 @@ enum Action {
     ShowEnv,
     ShowErrors,
     ShowEvents,
+    ShowDescriptors,
     ShowInfo,
     ShowLanes,
     ShowPools,
     ShowProfiling,
     ShowResolvers,
+    ShowSchema,
     ShowServersConn,
     ShowServersState,
     ShowSessions,
     ShowStartupLogs,
     ShowStat,
+    ShowTasks,
+    ShowThreads,
     ShowVersion,
     ShutdownSession,
     ShutdownSessions,
+    Wait,
 }
 
 /// A command.
@@ -156,6 +167,7 @@ static TABLE: &[Row] = &[
     row("clear map", "[@<ver>] <map>", Level::Operator, Action::Clear(Kind::Map), "remove all entries of a map"),
     row("commit acl", "@<ver> <acl>", Level::Operator, Action::Commit(Kind::Acl), "have a version that was prepared take the place of an ACL's list"),
     row("commit map", "@<ver> <map>", Level::Operator, Action::Commit(Kind::Map), "have a version that was prepared take the place of a map"),
+    row("debug dev memstats", "[<word>]", Level::Admin, Action::DebugMemory, "types of memory, or those with that word in their names (expert)"),
     row("del acl", "<acl> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Acl), "remove a pattern of an ACL's list"),
     row("del map", "<map> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Map), "remove an entry of a map"),
     row("disable agent", "<bk>/<srv>", Level::Admin, Action::DisableAgent, "ask a server's agent no more"),
@@ -165,7 +177,7 @@ static TABLE: &[Row] = &[
     row("enable health", "<bk>/<srv>", Level::Admin, Action::EnableHealth, "make checks of a server again"),
     row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of maintenance"),
     row("experimental-mode", "[on|off]", Level::Admin, Action::ExperimentalMode, "allow this client what may change or go again"),
-    row("expert-mode", "[on|off]", Level::Admin, Action::ExpertMode, "allow this client what may do harm (no command needs it so far)"),
+    row("expert-mode", "[on|off]", Level::Admin, Action::ExpertMode, "allow this client what is for experts"),
     row("get acl", "<acl> <value>", Level::User, Action::Get(Kind::Acl), "which pattern of an ACL's list matches a text"),
     row("get map", "<map> <value>", Level::User, Action::Get(Kind::Map), "what a map has for a text"),
     row("get var", "<name>", Level::Operator, Action::GetVariable, "a variable of the process"),
@@ -186,6 +198,7 @@ static TABLE: &[Row] = &[
     row("set var", "<name> [fmt|expr] {<fmt>|<expr>}", Level::Admin, Action::SetVariable, "set a variable of the process (experimental)"),
     row("set weight", "<bk>/<srv> <weight>", Level::Admin, Action::SetWeight, "change a server's weight (number, or percentage of the file's)"),
     row("show acl", "[[@<ver>] <acl>]", Level::User, Action::Show(Kind::Acl), "lists of patterns, or what is in one"),
+    row("show activity", "", Level::Operator, Action::ShowActivity, "what the lanes count of themselves"),
     row("show backend", "", Level::User, Action::ShowBackend, "names of the backends"),
     row("show cli level", "", Level::User, Action::ShowCliLevel, "this client's level"),
     row("show cli sockets", "", Level::User, Action::ShowCliSockets, "sockets of this interface"),
@@ -193,21 +206,26 @@ static TABLE: &[Row] = &[
     row("show env", "[var]", Level::Operator, Action::ShowEnv, "the process's environment"),
     row("show errors", "[<px>] [request|response]", Level::Operator, Action::ShowErrors, "the last messages that broke the protocol"),
     row("show events", "[<ring> [-w] [-n]]", Level::Operator, Action::ShowEvents, "the rings, or what one holds; -w: what comes, too; -n: only that"),
+    row("show fd", "[<number>]", Level::Operator, Action::ShowDescriptors, "the process's descriptors, or one"),
     row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
     row("show map", "[[@<ver>] <map>]", Level::User, Action::Show(Kind::Map), "maps, or what is in one"),
     row("show pools", "[byname|bysize|byusage]", Level::User, Action::ShowPools, "memory pools"),
     row("show profiling", "", Level::User, Action::ShowProfiling, "time of tasks by kind, if it was measured"),
     row("show resolvers", "[<section>]", Level::User, Action::ShowResolvers, "what came of questions to name servers"),
+    row("show schema json", "", Level::User, Action::ShowSchema, "the schema of 'show info json' and 'show stat json'"),
     row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, used and idle"),
     row("show servers state", "[<backend>]", Level::User, Action::ShowServersState, "what is known of servers, one line each"),
     row("show sess", "[<id>|all|older <age>|frontend <fe>|backend <be>|server <bk>/<srv>]", Level::Operator, Action::ShowSessions, "streams at work, or all of one"),
     row("show startup-logs", "", Level::User, Action::ShowStartupLogs, "what was said of the files that are served"),
-    row("show stat", "[desc|json|no-maint|typed|up]*", Level::User, Action::ShowStat, "counters of frontends, servers and backends"),
+    row("show stat", "[domain {proxy|resolvers}] [desc|json|no-maint|typed|up]*", Level::User, Action::ShowStat, "counters of frontends, servers and backends"),
+    row("show tasks", "", Level::Operator, Action::ShowTasks, "tasks that wait for their turn"),
+    row("show threads", "", Level::Operator, Action::ShowThreads, "what each lane does"),
     row("show version", "", Level::User, Action::ShowVersion, "the program's version"),
     row("shutdown session", "<id>", Level::Admin, Action::ShutdownSession, "end a stream that 'show sess' shows"),
     row("shutdown sessions server", "<bk>/<srv>", Level::Admin, Action::ShutdownSessions, "end what a server serves"),
     row("user", "", Level::User, Action::Lower(Level::User), "lower this client's level to user"),
+    row("wait", "<delay> [srv-unused <bk>/<srv>]", Level::User, Action::Wait, "wait for so long, or until a server in maintenance serves nobody"),
     row("help", "[<command>]", Level::User, Action::Help, "all commands, or those that begin so"),
     row("prompt", "", Level::User, Action::Prompt, "keep the connection and ask for the next line, or stop that"),
     row("quit", "", Level::User, Action::Quit, "disconnect"),
@@ -241,6 +259,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::Clear(kind) => patterns::clear(call, kind).await,
         Action::ClearCounters { all } => limits::clear(call, all).await,
         Action::Commit(kind) => patterns::commit(call, kind).await,
+        Action::DebugMemory => inside::memory(call),
         Action::Delete(kind) => patterns::delete(call, kind).await,
         Action::DisableAgent => server::enable_agent(call, false),
         Action::EnableAgent => server::enable_agent(call, true),
@@ -277,6 +296,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::SetVariable => variables::set(call),
         Action::SetWeight => server::set_weight(call),
         Action::Show(kind) => patterns::show(call, kind).await?,
+        Action::ShowActivity => inside::activity(call),
         Action::ShowBackend => {
             call.reply.put("# name\n");
             for backend in &call.generation.backends {
@@ -303,6 +323,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         }
         Action::ShowContention => lanes::contention(call),
         Action::ShowEnv => env(call).await?,
+        Action::ShowDescriptors => descriptors::show(call).await?,
         Action::ShowErrors => errors::show(call).await?,
         Action::ShowEvents => events::show(call).await?,
         Action::ShowInfo => info::show(call),
@@ -311,10 +332,14 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::ShowProfiling => lanes::profiling(call),
         Action::ShowServersConn => state::connections(call).await?,
         Action::ShowResolvers => resolvers::show(call),
+        Action::ShowSchema => call.reply.put(&schema::text()),
         Action::ShowServersState => state::states(call).await?,
         Action::ShowSessions => sessions::show(call).await?,
         Action::ShowStartupLogs => call.reply.put(&call.generation.said),
         Action::ShowStat => stat::show(call).await?,
+        Action::ShowTasks => inside::tasks(call),
+        Action::ShowThreads => inside::threads(call).await?,
+        Action::Wait => wait::wait(call).await,
         Action::ShutdownSession => sessions::shutdown(call).await,
         Action::ShutdownSessions => server::shutdown_sessions(call),
         Action::ShowVersion => {

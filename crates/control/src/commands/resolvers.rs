@@ -17,44 +17,67 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     for section in wanted {
         let _ = writeln!(call.reply, "Resolvers section {}", section.name);
         for (server, counters) in section.servers.iter().zip(section.counters()) {
-            let Counters {
-                sent,
-                snd_error,
-                valid,
-                update,
-                cname,
-                cname_error,
-                any_err,
-                nx,
-                timeout,
-                refused,
-                other,
-                invalid,
-                too_big,
-                truncated,
-                outdated,
-            } = counters;
             let _ = writeln!(call.reply, " nameserver {}:", server.name);
-            for (name, count) in [
-                ("sent", sent),
-                ("snd_error", snd_error),
-                ("valid", valid),
-                ("update", update),
-                ("cname", cname),
-                ("cname_error", cname_error),
-                ("any_err", any_err),
-                ("nx", nx),
-                ("timeout", timeout),
-                ("refused", refused),
-                ("other", other),
-                ("invalid", invalid),
-                ("too_big", too_big),
-                ("truncated", truncated),
-                ("outdated", outdated),
-            ] {
+            for (name, count) in counts(counters) {
                 let name = format!("{name}:");
                 let _ = writeln!(call.reply, "  {name:<13}{count}");
             }
+        }
+    }
+}
+
+/// What is counted of a name server, by its names here.
+fn counts(counters: Counters) -> [(&'static str, u64); 15] {
+    let Counters {
+        sent,
+        snd_error,
+        valid,
+        update,
+        cname,
+        cname_error,
+        any_err,
+        nx,
+        timeout,
+        refused,
+        other,
+        invalid,
+        too_big,
+        truncated,
+        outdated,
+    } = counters;
+    [
+        ("sent", sent),
+        ("snd_error", snd_error),
+        ("valid", valid),
+        ("update", update),
+        ("cname", cname),
+        ("cname_error", cname_error),
+        ("any_err", any_err),
+        ("nx", nx),
+        ("timeout", timeout),
+        ("refused", refused),
+        ("other", other),
+        ("invalid", invalid),
+        ("too_big", too_big),
+        ("truncated", truncated),
+        ("outdated", outdated),
+    ]
+}
+
+/// `show stat domain resolvers`: a line for each name server.
+pub(super) fn table(call: &mut Call<'_, '_>) {
+    if let Some(word) = call.words.get(2) {
+        return call
+            .error(&format!("'{word}' is not known here: what is told of name servers has one form."));
+    }
+    // One name is another one here.
+    let names =
+        counts(Counters::default()).map(|(name, _)| if name == "snd_error" { "send_error" } else { name });
+    let _ = writeln!(call.reply, "# id,pid,{},", names.join(","));
+    for section in &call.generation.resolvers {
+        for (server, counters) in section.servers.iter().zip(section.counters()) {
+            let counts = counts(counters).map(|(_, count)| count.to_string());
+            let _ = writeln!(call.reply, "{},{},{},", server.name, section.name, counts.join(","));
         }
     }
 }

@@ -8,7 +8,7 @@ use manylane_proxy::generation::{Backend, Server};
 use manylane_proxy::{Cause, Local, NotRenamed};
 
 /// The server that `word` names as `backend/server`, by names or by numbers (`#1`). What is wrong is told.
-fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backend, &'g Server, Index)> {
+pub(super) fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backend, &'g Server, Index)> {
     let Some((backend, server)) = word.split_once('/') else {
         call.error("Require 'backend/server'.");
         return None;

@@ -10,7 +10,7 @@ use manylane_config::tree::Mode;
 use manylane_config::value::Unit;
 use manylane_expr::Timestamp;
 use manylane_net::Endpoint;
-use manylane_proxy::{AtWork, Cause, Cursor, Local, end_stream, slice};
+use manylane_proxy::{AtWork, Cause, Cursor, end_stream, slice};
 use manylane_sync::LaneId;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -51,9 +51,9 @@ fn number(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
 }
 
-/// Lanes that serve.
-fn lanes(call: &Call<'_, '_>) -> Vec<LaneId> {
-    Local::of(call.generation).map_or_else(Vec::new, |local| local.lane_ids())
+/// Lanes that there are: one that serves nothing has no streams.
+fn lanes() -> impl Iterator<Item = LaneId> {
+    manylane_sched::report().into_iter().map(|lane| lane.lane)
 }
 
 /// `show sess`
@@ -93,7 +93,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         },
     };
     let mut found = false;
-    for lane in lanes(call) {
+    for lane in lanes() {
         let mut from = Some(Cursor::default());
         while let Some(cursor) = from {
             let Some((seen, next)) = slice(lane, cursor).await else { break };
@@ -210,7 +210,7 @@ pub(super) async fn shutdown(call: &mut Call<'_, '_>) {
     let Some(number) = number(call.word(0)) else {
         return call.error("Session pointer expected (use 'show sess').");
     };
-    for lane in lanes(call) {
+    for lane in lanes() {
         if end_stream(lane, number, Cause::Killed).await {
             return;
         }

@@ -341,6 +341,11 @@ pub(crate) fn address(place: &ServerPlace) -> Option<String> {
     }
 }
 
+/// Streams that a server has at work.
+pub(super) fn streams_now(server: &Server) -> u64 {
+    Sums::of(&server.counts).now("streams", "streams_ended")
+}
+
 /// The line of a server.
 pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, server: &Server) -> Line {
     let mut line =
@@ -530,6 +535,18 @@ impl<'a> Wanted<'a> {
 }
 
 pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    match (call.word(0), call.word(1)) {
+        ("domain", "proxy") => call.words = &call.words[2..],
+        ("domain", "resolvers") => {
+            super::resolvers::table(call);
+            return Ok(());
+        }
+        ("domain", _) => {
+            call.error("Invalid statistics domain.");
+            return Ok(());
+        }
+        _ => {}
+    }
     let (wanted, words) = Wanted::read(call.words);
     let Some(form) = Form::read(call, words, &["typed", "json", "desc", "up", "no-maint"]) else {
         return Ok(());

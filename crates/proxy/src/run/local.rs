@@ -376,11 +376,6 @@ impl Local {
     }
 
     /// Lanes that serve the generation.
-    pub fn lane_ids(&self) -> Vec<LaneId> {
-        self.lane_ids.borrow().to_vec()
-    }
-
-    /// How many these are.
     pub(crate) fn lanes(&self) -> usize {
         self.lane_ids.borrow().len().max(1)
     }

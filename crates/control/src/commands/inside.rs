@@ -1,0 +1,107 @@
+//! What HAProxy tells of its inside, as far as there is something of that kind here: `show activity`, `show threads`, `show tasks`, `debug dev memstats`.
+
+use super::Call;
+use crate::reply::Gone;
+use manylane_sched::{Class, LaneReport};
+use std::fmt::Write;
+
+/// `show activity`: a line a counter, its sum, and behind it what each lane says, where there are several.
+pub(super) fn activity(call: &mut Call<'_, '_>) {
+    let lanes = manylane_sched::report();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let _ = writeln!(call.reply, "thread_id: 1 (1..{})", lanes.len());
+    let _ = writeln!(call.reply, "date_now: {}.{:06}", now.as_secs(), now.subsec_micros());
+    type Of = fn(&LaneReport) -> u64;
+    let counters: [(&str, Of); 13] = [
+        ("tasksw", LaneReport::polls),
+        ("tasksw_urgent", |lane| lane.polled[Class::Urgent as usize]),
+        ("tasksw_normal", |lane| lane.polled[Class::Normal as usize]),
+        ("tasksw_bulk", |lane| lane.polled[Class::Bulk as usize]),
+        ("tasksw_heavy", |lane| lane.polled[Class::Heavy as usize]),
+        ("loops", |lane| lane.rounds),
+        ("sleeps", |lane| lane.sleeps),
+        ("wake_tasks", |lane| lane.woken_remotely),
+        ("timers", |lane| lane.timers),
+        ("tasks_begun", |lane| lane.spawned),
+        ("tasks_ended", |lane| lane.completed),
+        ("accq_pushed", |lane| lane.arrived),
+        ("accq_full", |lane| lane.refused),
+    ];
+    for (name, of) in counters {
+        let each: Vec<u64> = lanes.iter().map(of).collect();
+        let _ = write!(call.reply, "{name}: {}", each.iter().sum::<u64>());
+        if each.len() > 1 {
+            let each: Vec<String> = each.iter().map(u64::to_string).collect();
+            let _ = write!(call.reply, " [ {} ]", each.join(" "));
+        }
+        call.reply.put("\n");
+    }
+}
+
+/// `show threads`: `*` stands before the lane that answers.
+pub(super) async fn threads(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let own = call.here.lane();
+    for (number, lane) in (1..).zip(manylane_sched::report()) {
+        let mark = if lane.lane == own { '*' } else { ' ' };
+        let active = u8::from(lane.running.is_some());
+        let _ = writeln!(
+            call.reply,
+            "{mark} Thread {number} : lane={} act={active} rq={} tasks={} loops={} sleeps={}",
+            lane.lane.index(),
+            lane.run_queue(),
+            lane.live,
+            lane.rounds,
+            lane.sleeps
+        );
+        let _ = writeln!(call.reply, "             curr_task={}", lane.running.unwrap_or("(none)"));
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// `show tasks`: those that wait for their turn, by class.
+pub(super) fn tasks(call: &mut Call<'_, '_>) {
+    let lanes = manylane_sched::report();
+    let of = |class: Class| lanes.iter().map(|lane| lane.queued[class as usize]).sum::<u64>();
+    let all: u64 = lanes.iter().map(LaneReport::run_queue).sum();
+    let _ = writeln!(call.reply, "Running tasks: {all} ({} threads)", lanes.len());
+    let _ = writeln!(call.reply, "  {:<10} {:>10} {:>6}", "class", "places", "%");
+    for (class, name) in
+        [(Class::Urgent, "urgent"), (Class::Normal, "normal"), (Class::Bulk, "bulk"), (Class::Heavy, "heavy")]
+    {
+        let places = of(class);
+        if places > 0 {
+            let _ = writeln!(
+                call.reply,
+                "  {name:<10} {places:>10} {:>5.1}%",
+                places as f64 * 100.0 / all as f64
+            );
+        }
+    }
+}
+
+/// `debug dev memstats`: types of memory, those with the most bytes first; with a word, those that have it in their names.
+pub(super) fn memory(call: &mut Call<'_, '_>) {
+    if !call.settings.expert {
+        return call.error("This command is for experts: 'expert-mode on' comes before it.");
+    }
+    let word = call.word(0).to_owned();
+    let mut all = manylane_stats::report_mem();
+    all.retain(|kind| kind.name.contains(&*word));
+    all.sort_by_key(|kind| (std::cmp::Reverse(kind.sum.live_bytes()), kind.name.clone()));
+    for kind in &all {
+        let sum = &kind.sum;
+        let _ = writeln!(
+            call.reply,
+            "{:<28} size: {:>12} live: {:>10} allocated: {:>14} calls: {:>12} freed: {:>14} calls: {:>12} lanes: {}",
+            kind.name.replace(' ', "_"),
+            sum.live_bytes(),
+            sum.live(),
+            sum.bytes_in,
+            sum.allocs,
+            sum.bytes_out,
+            sum.frees,
+            kind.lanes.len()
+        );
+    }
+}
