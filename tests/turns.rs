@@ -4,12 +4,13 @@
 
 mod common;
 
-use common::{DEFAULTS, Manylane, connect, fd, listener};
+use common::{DEFAULTS, Manylane, connect, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::sync::{Arc, Condvar, Mutex};
 
 /// The number that the next answer's body is.
 fn number(reader: &mut BufReader<TcpStream>) -> u64 {
@@ -56,5 +57,50 @@ fn who_pipelines_thousands_of_requests_does_not_keep_others_from_their_answer() 
     assert!(before < FLOOD as u64 / 10, "{before} requests of another client went before this one");
     for _ in 0..FLOOD {
         number(&mut readers[0]);
+    }
+}
+
+/// Each of two servers is at its limit and its queue is full: whoever comes waits for the first of them that has room.
+#[test]
+fn who_finds_every_queue_full_waits_and_keeps_nobody_from_their_answer() {
+    const CLIENTS: usize = 8;
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let opens = gate.clone();
+    let server = || {
+        let gate = gate.clone();
+        origin(move |mut stream| {
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            drop(gate.1.wait_while(gate.0.lock().unwrap(), |open| !*open).unwrap());
+            stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        })
+    };
+    for balance in ["uri", "source", "leastconn"] {
+        *opens.0.lock().unwrap() = false;
+        let (listening, address) = listener();
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\nglobal\n nbthread 1\nfrontend f\n bind {}\n default_backend b\n \
+             http-request return content-type text/plain lf-string %[queue(b)] if {{ path /waiting }}\n\
+             backend b\n balance {balance}\n option redispatch\n server s {} maxconn 1 maxqueue 1\n server t {} maxconn 1 maxqueue 1\n",
+            fd(&listening),
+            server(),
+            server(),
+        ));
+        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let request = format!("GET /{number} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            client.write_all(request.as_bytes()).unwrap();
+        }
+        let mut asks = connect(address);
+        let mut answers = BufReader::new(asks.try_clone().unwrap());
+        common::watch::until(|| {
+            asks.write_all(b"GET /waiting HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            number(&mut answers) == CLIENTS as u64 - 2
+        });
+        *opens.0.lock().unwrap() = true;
+        opens.1.notify_all();
+        for mut client in clients {
+            let answer = read_all(&mut client);
+            assert!(answer.contains(" 200 ") && answer.ends_with("ok"), "{balance}: {answer}");
+        }
     }
 }

@@ -211,9 +211,10 @@ impl<W: Waiter> Queue<W> {
             return Some(Ticket { server, line: number as u32, slot, user });
         }
         line.live -= 1;
-        line.free(slot);
+        line.free(slot); // with the waiter, which was never woken
+        line.sweep(); // else a queue that stays full keeps an entry for each that it refuses
         Self::publish(head, &mut line);
-        None // the waiter is dropped with its slot's next use: it was never woken
+        None
     }
 
     /// How many were taken out to be served so far (rule 5).
@@ -308,5 +309,33 @@ impl<W: Waiter> Queue<W> {
 impl<W> fmt::Debug for Queue<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("lines", &self.lines.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    struct Full;
+
+    impl Claims for Full {
+        fn add(&self) -> bool {
+            false
+        }
+
+        fn claim(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_full_keeps_nothing_of_those_that_it_refuses() {
+        let queue: Queue<Waker> = Queue::new(1);
+        for _ in 0..10_000 {
+            assert!(queue.enter(1, None, 7, Waker::noop().clone(), &Full).is_none());
+        }
+        let line = queue.lines[0].line.lock();
+        assert!(line.order.len() < 100 && line.slots.len() < 100, "{} entries", line.order.len());
     }
 }

@@ -85,7 +85,7 @@ impl Hold {
         let by_key = balancer.algorithm().goes_by_key();
         let patience = backend.timeouts.queue;
         let deadline = patience.map(|time| here.now() + time);
-        let mut tries = 0;
+        let (mut tries, mut refused) = (0, false);
         loop {
             let now = here.now();
             let input = Input { now, key: wanted.key, avoid: wanted.avoid };
@@ -113,8 +113,9 @@ impl Hold {
                             backend.servers[index.get()].counts.own().peak_waiting.raise(waiting);
                             ticket
                         }
-                        // Its queue is full: any other.
-                        Err(_) if wanted.server.is_some() || wanted.avoid != Some(index) => {
+                        // Its queue is full: another, once. Where that one's is full, too, whichever has room first: going on would be without end.
+                        Err(_) if !refused => {
+                            refused = true;
                             wanted = Wanted { server: None, avoid: Some(index), ..wanted };
                             continue;
                         }
