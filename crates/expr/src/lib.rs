@@ -39,9 +39,9 @@ pub use names::{
 };
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
 pub use pattern::{
-    Entries, Entry, LONG_STEPS, Looked, MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES, MAX_REGEX_BYTES,
-    MOST_REPLACED, MatchKind, NoVersion, NotAdded, Pair, Reference, References, Regex, SHORT_STEPS,
-    SHORT_TEXT, Snapshot, Summary, View, Which, given_up, split,
+    Entries, Entry, LONG_STEPS, LONGEST_LOOKING, Looked, MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES,
+    MAX_REGEX_BYTES, MOST_LOOKS, MOST_REPLACED, MatchKind, NoVersion, NotAdded, Pair, Reference, References,
+    Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, Which, given_up, split,
 };
 pub use place::{Direction, Places};
 pub use program::{Expression, MAX_CONVERTERS};

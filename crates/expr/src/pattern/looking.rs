@@ -17,6 +17,15 @@ pub const LONG_STEPS: usize = 128;
 /// Matches of one expression that `regsub` with `g` replaces in a text.
 pub const MOST_REPLACED: usize = 64;
 
+/// Places of an expression at which it looks around or back: what stands between two of them is a machine of its own.
+pub const MOST_LOOKS: usize = 16;
+
+/// Of those, up to so many cost what a step may; steps are shared out among more.
+const USUAL_LOOKS: usize = 4;
+
+/// Bytes of the text of such an expression.
+pub const LONGEST_LOOKING: usize = 4096;
+
 /// Instructions of one compiled expression.
 const MOST_INSTRUCTIONS: usize = 10_000;
 
@@ -33,6 +42,15 @@ pub fn given_up() -> u64 {
     count
 }
 
+/// How often a text looks around or back: `(?=`, `(?!`, `(?<=`, `(?<!`, `(?>`, `\1`, `\k<name>`. What is escaped or of a class may count, too.
+fn looks(text: &[u8]) -> usize {
+    let around =
+        text.windows(3).filter(|three| three.starts_with(b"(?") && b"=!<>".contains(&three[2])).count();
+    let back =
+        text.windows(2).filter(|two| two[0] == b'\\' && (two[1].is_ascii_digit() || b"gk".contains(&two[1])));
+    around + back.count()
+}
+
 /// A match was given up.
 pub(super) fn give_up() {
     #[cfg(not(loom))]
@@ -44,6 +62,8 @@ pub(super) fn give_up() {
 pub(crate) struct Looking {
     text: Box<str>,
     ignore_case: bool,
+    /// Places at which it looks around.
+    looks: usize,
     /// For who is no lane.
     own: Machine,
 }
@@ -72,12 +92,22 @@ impl Looking {
         if let Some((_, pair)) = escaped.into_iter().find(|(_, pair)| OTHERWISE.contains(&pair[1])) {
             return Err(format!("'\\{}' is not there; write the bytes as a class", char::from(pair[1])));
         }
-        Ok(Self { text: text.into(), ignore_case, own: Machine::new(text, ignore_case)? })
+        if text.contains("{,") {
+            return Err("'{,' has two meanings: write '{0,' or '\\{,'".to_owned());
+        }
+        let looks = looks(text.as_bytes());
+        if looks > MOST_LOOKS || text.len() > LONGEST_LOOKING {
+            return Err(format!(
+                "it looks around or back at {looks} places in {} bytes, and may at {MOST_LOOKS} in {LONGEST_LOOKING}",
+                text.len()
+            ));
+        }
+        Ok(Self { text: text.into(), ignore_case, looks, own: Machine::new(text, ignore_case, looks)? })
     }
 
     /// One more, for a lane.
     pub(crate) fn machine(&self) -> Option<Machine> {
-        Machine::new(&self.text, self.ignore_case).ok() // it was compiled before
+        Machine::new(&self.text, self.ignore_case, self.looks).ok() // it was compiled before
     }
 
     /// That of who is no lane: the state comes from a pool that threads share.
@@ -87,15 +117,16 @@ impl Looking {
 }
 
 impl Machine {
-    fn new(text: &str, ignore_case: bool) -> Result<Self, String> {
+    fn new(text: &str, ignore_case: bool, looks: usize) -> Result<Self, String> {
+        let share = looks.div_ceil(USUAL_LOOKS).max(1);
         let build = |steps: usize| {
             let mut builder = RegexBuilder::new(text);
             builder
                 .bytes_mode(BytesMode::Ascii)
                 .unicode_mode(false)
                 .case_insensitive(ignore_case)
-                .backtrack_limit(steps)
-                .delegate_size_limit(MAX_REGEX_BYTES)
+                .backtrack_limit(steps / share)
+                .delegate_size_limit(MAX_REGEX_BYTES / MOST_LOOKS)
                 .delegate_dfa_size_limit(MAX_MACHINE_BYTES)
                 .max_prog_size(MOST_INSTRUCTIONS);
             builder.build().map_err(|error| error.to_string())
@@ -163,7 +194,28 @@ mod tests {
         let refused = |text: &[u8]| Regex::new(text, false).unwrap_err();
         assert!(refused(br"(?!a)\h").contains(r"'\h' is not there"), "{}", refused(br"(?!a)\h"));
         assert!(Regex::new(br"(?!a)\\h", false).is_ok(), "the backslash is escaped");
+        assert!(refused("(?!a)".repeat(MOST_LOOKS + 1).as_bytes()).contains("17 places"));
+        assert!(refused(&[b"(?!a)".to_vec(), vec![b'b'; LONGEST_LOOKING]].concat()).contains("4101 bytes"));
+        assert!(refused(b"(?!b)a{,3}").contains("two meanings"));
         assert!(refused(b"(?!a").starts_with("this regular expression is refused: "));
+        // What stands in a class is plain, as in Perl's expressions, whichever engine it is.
+        for (text, matching) in [
+            ("^[[a]]$", "a]"),
+            ("^[a&&b]$", "&"),
+            ("^[^]a[]$", "b"),
+            ("^[[:digit:][]+$", "1[2"),
+            (r"^[\]a]$", "]"),
+            ("^[a~~b]$", "~"),
+        ] {
+            for looks in ["", "(?!x)"] {
+                assert!(
+                    Regex::new(format!("{looks}{text}").as_bytes(), false)
+                        .unwrap()
+                        .matches(matching.as_bytes()),
+                    "{text}"
+                );
+            }
+        }
         let angles = Regex::new(br"^\<(?!b)a\>$", false).unwrap();
         assert!(angles.matches(b"<a>") && !angles.matches(b"a"));
     }

@@ -29,7 +29,9 @@ pub(crate) mod value;
 mod work;
 
 pub use entry::{Entries, Entry};
-pub use looking::{LONG_STEPS, MOST_REPLACED, SHORT_STEPS, SHORT_TEXT, given_up};
+pub use looking::{
+    LONG_STEPS, LONGEST_LOOKING, MOST_LOOKS, MOST_REPLACED, SHORT_STEPS, SHORT_TEXT, given_up,
+};
 pub use reference::{
     Looked, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference, Snapshot, Summary, View,
     Which, split,

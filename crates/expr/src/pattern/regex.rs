@@ -5,7 +5,6 @@ use crate::scratch::{Scratch, Writer};
 use manylane_sync::Arc;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::{Input, meta, util::syntax};
-use std::borrow::Cow;
 
 /// Bytes that one compiled expression may take: a bound on what a line of a file can ask for.
 pub const MAX_REGEX_BYTES: usize = 4 << 20;
@@ -50,7 +49,7 @@ impl Regex {
 
     /// One machine for several expressions.
     pub(crate) fn any_of(texts: &[&[u8]], ignore_case: bool) -> Result<Self, String> {
-        let texts: Vec<Cow<'_, str>> = texts
+        let texts: Vec<String> = texts
             .iter()
             .map(|text| std::str::from_utf8(text).map(plain))
             .collect::<Result<_, _>>()
@@ -189,24 +188,44 @@ fn append(
     Some(len + added)
 }
 
-/// In Perl's expressions a backslash before `<` or `>` makes it a plain one; here it would be an end of a word.
-fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains("\\<") && !text.contains("\\>") {
-        return Cow::Borrowed(text);
-    }
+/// What Perl's expressions mean by a text, in the engines' words: a backslash before `<` or `>` makes it a plain one, not an end of a word, and in a class
+/// `[`, `&&` and `~~` are nothing special.
+fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(char) = rest.next() {
-        match (char, rest.clone().next()) {
-            ('\\', Some('<' | '>')) => {}
-            ('\\', Some(escaped)) => {
-                out.extend(['\\', escaped]);
-                rest.next();
+    let mut rest = text;
+    let mut in_class = false;
+    while let Some(char) = rest.chars().next() {
+        let mut taken = char.len_utf8();
+        match char {
+            '\\' => {
+                let escaped = rest[1..].chars().next();
+                taken += escaped.map_or(0, char::len_utf8);
+                let plain = matches!(escaped, Some('<' | '>'));
+                out.push_str(&rest[usize::from(plain)..taken]);
             }
-            _ => out.push(char),
+            '[' if !in_class => {
+                in_class = true;
+                // A bracket that comes first is one of the class.
+                taken += rest[1..].strip_prefix('^').map_or(0, |_| 1);
+                taken += usize::from(rest[taken..].starts_with(']'));
+                out.push_str(&rest[..taken]);
+            }
+            '[' => match rest.starts_with("[:").then(|| rest.find(":]")).flatten() {
+                Some(end) => {
+                    taken = end + 2;
+                    out.push_str(&rest[..taken]);
+                }
+                None => out.push_str("\\["),
+            },
+            '&' | '~' if in_class => out.extend(['\\', char]),
+            _ => {
+                in_class &= char != ']';
+                out.push(char);
+            }
         }
+        rest = &rest[taken..];
     }
-    Cow::Owned(out)
+    out
 }
 
 fn expand(
