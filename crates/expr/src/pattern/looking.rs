@@ -75,8 +75,11 @@ pub(crate) struct Machine {
     long: fancy_regex::Regex,
 }
 
-/// Escapes that mean another thing here than in Perl's expressions.
-const OTHERWISE: &[u8] = b"hHOyY";
+/// Escapes that mean another thing here than in Perl's expressions, or are not relied on: `\g` may call a group as a function.
+const OTHERWISE: &[u8] = b"hHOyYgGK";
+
+/// What is not relied on, likewise: conditions, recursion, functions, what is absent. Few use them, and HAProxy's manual does not.
+const UNUSUAL: &[&str] = &["(?(", "(?R", "(?&", "(?P>", "(?~", "{,"];
 
 impl Looking {
     /// Compiles an expression.
@@ -92,8 +95,8 @@ impl Looking {
         if let Some((_, pair)) = escaped.into_iter().find(|(_, pair)| OTHERWISE.contains(&pair[1])) {
             return Err(format!("'\\{}' is not there; write the bytes as a class", char::from(pair[1])));
         }
-        if text.contains("{,") {
-            return Err("'{,' has two meanings: write '{0,' or '\\{,'".to_owned());
+        if let Some(found) = UNUSUAL.iter().find(|unusual| text.contains(*unusual)) {
+            return Err(format!("'{found}' is not there; write it in another way"));
         }
         let looks = looks(text.as_bytes());
         if looks > MOST_LOOKS || text.len() > LONGEST_LOOKING {
@@ -189,6 +192,66 @@ mod tests {
         assert!(given_up() > before);
     }
 
+    /// Words of expressions, in any order.
+    const WORDS: &[&str] = &[
+        "(",
+        ")",
+        "(?=",
+        "(?!",
+        "(?<=",
+        "(?<!",
+        "(?>",
+        "(?:",
+        "(?<n>",
+        "\\1",
+        "\\2",
+        "\\k<n>",
+        "[",
+        "]",
+        "[^",
+        "a",
+        "b",
+        "ab",
+        ".",
+        "*",
+        "+",
+        "?",
+        "*?",
+        "++",
+        "{2}",
+        "{1,3}",
+        "{0}",
+        "|",
+        "^",
+        "$",
+        "\\b",
+        "\\w",
+        "\\d",
+        "\\Z",
+        "(?i)",
+        "(?s)",
+        "\\xff",
+        "\u{e9}",
+        "\\<",
+        "-",
+        "[:alpha:]",
+        "&&",
+    ];
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_compiles_can_be_tried(words in proptest::collection::vec(proptest::sample::select(WORDS), 1..14)) {
+            if let Ok(regex) = Regex::new(words.concat().as_bytes(), false) {
+                let mut lane = Lane::new(1);
+                for text in [&b""[..], b"ab", b"abcabcab\xff99 A", &[b'a'; 300]] {
+                    let matches = regex.is_match(text, &mut lane.scratch());
+                    proptest::prop_assert_eq!(matches, regex.matches(text));
+                    let _ = regex.replace(text, b"<\\1>", true, &mut lane.scratch());
+                }
+            }
+        }
+    }
+
     #[test]
     fn escapes_with_another_meaning_are_refused_by_name() {
         let refused = |text: &[u8]| Regex::new(text, false).unwrap_err();
@@ -196,7 +259,8 @@ mod tests {
         assert!(Regex::new(br"(?!a)\\h", false).is_ok(), "the backslash is escaped");
         assert!(refused("(?!a)".repeat(MOST_LOOKS + 1).as_bytes()).contains("17 places"));
         assert!(refused(&[b"(?!a)".to_vec(), vec![b'b'; LONGEST_LOOKING]].concat()).contains("4101 bytes"));
-        assert!(refused(b"(?!b)a{,3}").contains("two meanings"));
+        assert!(refused(b"(?!b)a{,3}").contains("'{,' is not there"));
+        assert!(refused(b"(a)(?!b)(?(1)c|d)").contains("'(?(' is not there"));
         assert!(refused(b"(?!a").starts_with("this regular expression is refused: "));
         // What stands in a class is plain, as in Perl's expressions, whichever engine it is.
         for (text, matching) in [
