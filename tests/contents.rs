@@ -162,3 +162,21 @@ fn a_buffered_body_is_whole_before_a_rule_looks() {
     let answer = read_all(&mut client);
     assert!(answer.ends_with("\r\n\r\na body 6 6"), "{answer}");
 }
+
+/// What is there is captured as soon as something is: the delay is for what is not there.
+#[test]
+fn a_capture_does_not_hold_up_the_rules_behind_it() {
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode tcp\nfrontend f\n bind {}\n tcp-request inspect-delay 1h\n \
+         tcp-request content capture req.payload(0,0) len 5\n tcp-request content reject if {{ req.proto_http }}\n \
+         tcp-request content accept if {{ req.len ge 3 }}\n default_backend b\nbackend b\n server s {}\n",
+        fd(&socket),
+        named("here"),
+    ));
+    for (text, answer) in [("GET / HTTP/1.0\r\n\r\n", ""), ("\x16bc", "here")] {
+        let mut client = connect(address);
+        client.write_all(text.as_bytes()).unwrap();
+        assert_eq!(read_all(&mut client), answer, "{text}");
+    }
+}

@@ -3,7 +3,8 @@
 use super::facts::{Facts, Moment};
 use super::set::set;
 use crate::generation::{ContentAction, Question, Rule, Setting};
-use manylane_expr::{Absent, Expression, VariableId, Verdict};
+use manylane_buf::Chain;
+use manylane_expr::{Absent, Direction, Expression, VariableId, Verdict};
 use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
 
@@ -81,7 +82,8 @@ pub(crate) fn content(
                     return Content::LookUp;
                 }
             }
-            ContentAction::Set(Setting::Capture(expression, _)) if may_change(facts, moment, expression) => {
+            // What is there is captured, as soon as there is something.
+            ContentAction::Set(Setting::Capture(expression, _)) if is_to_come(facts, moment, expression) => {
                 return Content::Wait;
             }
             // Other expressions do not wait: what is not there now is not set.
@@ -89,6 +91,23 @@ pub(crate) fn content(
         }
     }
     Content::Accept
+}
+
+/// Whether the first sample is still to come: there is none yet, or it is of no bytes at all.
+fn is_to_come(facts: &Facts<'_>, moment: Moment<'_>, expression: &Expression) -> bool {
+    let data = match moment.direction() {
+        Direction::Request => moment.request_data,
+        Direction::Response => moment.response_data,
+    };
+    let nothing = data.bytes.is_none_or(Chain::is_empty);
+    moment.may_grow
+        && facts.with(moment, |env, scratch| {
+            let mut scratch = scratch.reborrow();
+            match expression.eval(env, &mut scratch) {
+                Ok(sample) => sample.may_change && nothing,
+                Err(absent) => absent == Absent::NotYet,
+            }
+        })
 }
 
 /// Whether there may be another sample when more bytes are here.
