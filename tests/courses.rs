@@ -9,6 +9,7 @@ use common::{Folder, Manylane, check, connect, fd, listener, origin, read_all};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::time::Duration;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -307,4 +308,58 @@ fn aliases_of_http_are_refused_in_tcp_mode() {
             }
         }
     }
+}
+
+/// A server that reads up to these bytes, tells of that, and says nothing.
+fn told_of(last: &'static [u8]) -> (SocketAddr, mpsc::Receiver<()>) {
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |mut stream| {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(last) {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            bytes.extend(byte);
+        }
+        tell.send(()).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    (server, told)
+}
+
+#[test]
+fn a_bad_chunk_is_told_by_where_its_request_was() {
+    let (server, told) = told_of(b"abc\r\n");
+    let course = Course::new("http", "", &format!("server s {server}"));
+    let mut client =
+        course.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    told.recv_timeout(common::PATIENCE).unwrap();
+    client.write_all(b"x").unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let line = course.line();
+    assert_eq!((&*line["ts"], &*line["st"]), ("PH", "400"), "{line:?}");
+}
+
+#[test]
+fn who_resets_its_connection_gets_no_answer() {
+    let (server, told) = told_of(b"\r\n\r\n");
+    let course = Course::new("http", "", &format!("option abortonclose\n server s {server}"));
+    let client = course.send(GET);
+    told.recv_timeout(common::PATIENCE).unwrap();
+    common::reset(client);
+    let line = course.line();
+    assert_eq!((&*line["ts"], &*line["st"]), ("CD", "-1"), "{line:?}");
+}
+
+#[test]
+fn a_response_that_is_dropped_in_silence_is_told_like_a_request() {
+    let server = origin(|mut stream| {
+        stream.read_exact(&mut [0; 16]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let course = Course::new("http", "http-response silent-drop", &format!("server s {server}"));
+    let _client = course.send(GET);
+    let line = course.line();
+    assert_eq!((&*line["ts"], &*line["st"]), ("PR", "200"), "{line:?}");
 }

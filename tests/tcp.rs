@@ -255,3 +255,17 @@ fn without_lingering_servers_are_reset_where_clients_end() {
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Err(ErrorKind::ConnectionReset));
     assert_eq!(end_of(&mut client), Ok(()), "who is not told of that sees an end");
 }
+
+/// Checks of other programs connect and leave: that is no error for them to see.
+#[test]
+fn who_leaves_before_its_proxy_header_is_closed_and_not_reset() {
+    let (socket, address) = listener();
+    let config = format!("{DEFAULTS}listen l\n bind {} accept-proxy\n server s {}\n", fd(&socket), nobody());
+    let _program = Manylane::start(&config);
+    for (said, ended) in [("", Ok(())), ("PROXY x", Err(ErrorKind::ConnectionReset))] {
+        let mut client = connect(address);
+        client.write_all(said.as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(end_of(&mut client), ended, "{said:?}");
+    }
+}

@@ -228,7 +228,10 @@ impl Record {
             user: millis(active + self.handshake),
             bytes_read: self.down,
             bytes_uploaded: self.up,
-            status: self.status.map_or(-1, i64::from),
+            status: match (self.status, facts.frontend.mode) {
+                (None, Mode::Tcp) => 0, // there is none to come
+                (status, _) => status.map_or(-1, i64::from),
+            },
             termination: [cause, phase, self.cookies[0], self.cookies[1]],
             retries: self.retries.into(),
             redispatched: self.redispatched,

@@ -393,6 +393,12 @@ impl Alias {
             A::BackendPort => put_port(env.server.source, flags, usage, out),
             A::ServerIp => put_ip(env.server.destination, flags, usage, out),
             A::ServerPort => put_port(env.server.destination, flags, usage, out),
+            // Of what is no request nothing was captured.
+            A::RequestFields | A::ResponseFields | A::RequestFieldList | A::ResponseFieldList
+                if env.client.http_major > 0 && env.stream.request_line.is_none() =>
+            {
+                Some(())
+            }
             A::RequestFields => put_captures(env.stream.request_captures, out),
             A::ResponseFields => put_captures(env.stream.response_captures, out),
             A::RequestFieldList => put_capture_list(env.stream.request_captures, flags, out),

@@ -128,14 +128,18 @@ pub enum HeaderError {
     LineEnd,
     /// A line with other words than it should have.
     Line,
+    /// A line of another protocol than TCP4, TCP6 or UNKNOWN.
+    Protocol,
     /// Another version than 2 behind the signature of version 2.
     Version(u8),
     /// A command that is not defined.
     Command(u8),
     /// A family or a transport that is not defined, of a connection that is relayed.
     Family(u8),
-    /// A length that leaves no room for the addresses, or is more than is read.
+    /// A length that leaves no room for the addresses.
     Length(u16),
+    /// A length that is more than is read.
+    Long(u16),
     /// A vector that is longer than the header, or of another length than its type has.
     Tlv(u8),
     /// The checksum is another one.
@@ -155,15 +159,13 @@ impl fmt::Display for HeaderError {
             Self::Line => {
                 f.write_str("its line is not 'PROXY', TCP4, TCP6 or UNKNOWN, two addresses and two ports")
             }
+            Self::Protocol => f.write_str("its protocol is not TCP4, TCP6 or UNKNOWN"),
             Self::Version(version) => write!(f, "it has version {version}, and 1 and 2 are known"),
             Self::Command(command) => write!(f, "its command {command} is not defined"),
             Self::Family(family) => write!(f, "its family and transport {family:#04x} are not defined"),
-            Self::Length(length) => {
-                write!(
-                    f,
-                    "its length {length} does not fit its addresses, or is more than {} bytes",
-                    LONGEST_V2 - v2::FIXED
-                )
+            Self::Length(length) => write!(f, "its length {length} does not fit its addresses"),
+            Self::Long(length) => {
+                write!(f, "its length {length} is more than {} bytes", LONGEST_V2 - v2::FIXED)
             }
             Self::Tlv(kind) => write!(f, "its vector of type {kind:#04x} has a length that cannot be"),
             Self::Checksum => f.write_str("its checksum does not fit its bytes"),

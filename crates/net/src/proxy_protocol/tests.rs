@@ -52,7 +52,7 @@ fn lines_that_do_not_match_exactly_are_refused() {
         (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\n", HeaderError::LineEnd),
         (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\rx", HeaderError::LineEnd),
         (long.as_bytes(), HeaderError::LineEnd),
-        (b"PROXY TCP5 1.2.3.4 5.6.7.8 1 2\r\n", HeaderError::Line),
+        (b"PROXY TCP5 1.2.3.4 5.6.7.8 1 2\r\n", HeaderError::Protocol),
         (b"PROXY TCP4  1.2.3.4 5.6.7.8 1 2\r\n", HeaderError::Line),
         (b"PROXY TCP4 1.2.3.4 5.6.7.8 1\r\n", HeaderError::Line),
         (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2 \r\n", HeaderError::Line),
@@ -63,7 +63,8 @@ fn lines_that_do_not_match_exactly_are_refused() {
         (b"PROXY TCP4 ::1 ::1 1 2\r\n", HeaderError::Line),
         (b"PROXY TCP6 1.2.3.4 5.6.7.8 1 2\r\n", HeaderError::Line),
         (b"PROXY UNKNOWNX\r\n", HeaderError::Line),
-        (b"PROXY \r\n", HeaderError::Line),
+        (b"PROXY \r\n", HeaderError::Protocol),
+        (b"PROXY UDP4", HeaderError::Protocol),
         (b"PROXY TCP4 \xff 5.6.7.8 1 2\r\n", HeaderError::Line),
     ];
     for (bytes, expected) in cases {
@@ -123,7 +124,7 @@ fn binary_headers_with_undefined_or_impossible_parts_are_refused() {
     assert_eq!(with(&[(13, 0x13)]), HeaderError::Family(0x13));
     assert_eq!(with(&[(13, 0x21)]), HeaderError::Length(18), "no room for IPv6");
     assert_eq!(with(&[(15, 11)]), HeaderError::Length(11), "no room for IPv4");
-    assert_eq!(with(&[(14, 0xff)]), HeaderError::Length(0xff12), "more than is read");
+    assert_eq!(with(&[(14, 0xff)]), HeaderError::Long(0xff12), "more than is read");
     assert_eq!(with(&[(30, 4)]), HeaderError::Tlv(2), "a vector that is longer than the header");
     assert_eq!(with(&[(15, 14)]), HeaderError::Tlv(2), "half a vector");
     assert_eq!(with(&[(28, kind::CRC32C)]), HeaderError::Tlv(3), "a checksum of three bytes");

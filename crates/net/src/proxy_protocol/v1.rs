@@ -1,14 +1,23 @@
 //! Version 1: a line of text (2.1).
 
-use super::{Ends, Header, HeaderError, LONGEST_V1, Parsed, SHORTEST, Tlvs, Version, same_family};
+use super::{
+    Ends, Header, HeaderError, LONGEST_V1, Parsed, SHORTEST, Tlvs, Version, begins_alike, same_family,
+};
 use crate::address::Transport;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 
+/// What a line may be about.
+const PROTOCOLS: [&[u8]; 3] = [b"TCP4 ", b"TCP6 ", b"UNKNOWN"];
+
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
     let seen = &bytes[..bytes.len().min(LONGEST_V1)];
+    let line = seen.strip_prefix(SIGNATURE).unwrap_or_default();
+    if !PROTOCOLS.iter().any(|protocol| begins_alike(line, protocol)) {
+        return Err(HeaderError::Protocol);
+    }
     let Some(end) = seen.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
         let most = LONGEST_V1 - 2; // CR and LF have to follow
         return if seen.len() > most { Err(HeaderError::LineEnd) } else { Ok(incomplete(bytes)) };

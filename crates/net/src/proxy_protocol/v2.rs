@@ -32,7 +32,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
     let (relayed, length) = (fixed[12] & 0xf == 1, u16::from_be_bytes([high, low]));
     let total = FIXED + usize::from(length);
     if total > LONGEST_V2 {
-        return Err(HeaderError::Length(length));
+        return Err(HeaderError::Long(length));
     }
     // Of the sender's own connection, and of what it has no words for, nothing but the length counts.
     let told = if relayed { told(family)? } else { None };

@@ -51,8 +51,8 @@ impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
         work.poll(context).map(Ok)
     }
 
-    /// [`beside`](Self::beside), which also ends when the client leaves in this way, though nobody waits for it. What is wrong then is
-    /// that there is no [`Receiver`](Broken::Receiver).
+    /// [`beside`](Self::beside), which also ends when the client leaves in this way, though nobody waits for it: what is wrong then is
+    /// the [`Sender`](Broken::Sender) where its connection failed, and that there is no [`Receiver`](Broken::Receiver) where it has closed its side.
     pub(super) async fn while_there<W: Future>(
         &mut self,
         mut work: Pin<&mut W>,
@@ -79,7 +79,7 @@ impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
                     Ok(None) => watched.closed = true,
                     // Nothing is known of the client when there is no room for what it sends.
                     Err(error) if error.errno().is_none() => watched.unseen = true,
-                    Err(_) => return Poll::Ready(Err(Broken::Receiver)),
+                    Err(_) => return Poll::Ready(Err(Broken::Sender)),
                 }
             }
             if watched.closed && leaving == Some(Leaving::Closed) {

@@ -265,10 +265,16 @@ impl Session<'_> {
                 Ok(Verdict::Log) => self.log_now(),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {
-                    self.note(|record| record.ended = refused);
-                    if matches!(verdict, Verdict::Drop) {
+                    let dropped = matches!(verdict, Verdict::Drop);
+                    if dropped {
                         self.client.vanish();
                     }
+                    // Of whatever message, in HAProxy's lines.
+                    let phase = if dropped { Phase::Request } else { Phase::Headers };
+                    self.note(|record| {
+                        record.ended = Termination::new(Cause::Refused, phase);
+                        record.response = record.response.filter(|_| !dropped);
+                    });
                     return Err(Failed::Closed);
                 }
                 Ok(Verdict::Answer(end, answer)) => return Err(Failed::Ruled(end, answer)),

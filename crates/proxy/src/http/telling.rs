@@ -109,6 +109,7 @@ pub(super) fn termination(
             (Ok(()), None) if server_persists => (Cause::ServerLeft, Phase::Data),
             (Ok(()), _) => return Termination::NORMAL,
         },
+        Ok(Err(Broken::Framing(_))) => (Cause::Refused, Phase::Data),
         Ok(Err(_)) | Ok(Ok(Err(Broken::Receiver))) => (Cause::ClientLeft, Phase::Data),
         Ok(_) => (Cause::ServerLeft, Phase::Data),
         Err(cause) => (*cause, Phase::Data),

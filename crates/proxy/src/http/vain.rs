@@ -70,7 +70,7 @@ impl Session<'_> {
         match broken {
             Broken::Framing(found) => {
                 self.keep_request(&found, Some(vain.backend));
-                Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Data))
+                Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Headers))
             }
             Broken::Memory => no_memory(),
             // It may be that it has closed its side only.

@@ -137,7 +137,7 @@ fn strip_dotdot(path: &[u8], full: bool, out: &mut Writer<'_>) -> Result<(), NoT
         put(out, &[b"/", segment])?;
     }
     // Where the path ended with a step up, it ends with a slash.
-    if last_is_up && (full || skip == 0) || out.is_empty() {
+    if last_is_up || out.is_empty() {
         put(out, &[b"/"])?;
     }
     Ok(())
@@ -174,6 +174,7 @@ fn percent(
 /// Sorts the parameters of `query`, which begins with its question mark, by their names.
 fn sort(query: &[u8], out: &mut Writer<'_>) -> Result<(), NoTarget> {
     let Some(parameters) = query.strip_prefix(b"?") else { return Ok(()) };
+    let parameters = parameters.strip_suffix(b"&").unwrap_or(parameters); // behind which is nothing
     let mut all: [&[u8]; MOST_PARAMETERS] = [b""; MOST_PARAMETERS];
     let mut count = 0;
     for parameter in parameters.split(|&byte| byte == b'&') {
@@ -235,6 +236,8 @@ mod tests {
             (dotdot, "/foo/..", "/"),
             (dotdot, "/../bar/", "/../bar/"),
             (dotdot, "/bar/../../", "/../"),
+            (dotdot, "/..", "/../"),
+            (dotdot, "/bar/../..", "/../"),
             (dotdot, "/foo//../", "/foo/"),
             (dotdot, "/foo/%2E%2E/", "/foo/%2E%2E/"),
             (dotdot, "/a/../b?c=/../d", "/b?c=/../d"),
@@ -254,6 +257,9 @@ mod tests {
             (QuerySortByName, "/?aaa=3&a=1&aa=2", "/?a=1&aa=2&aaa=3"),
             (QuerySortByName, "/?a=3&b=4&a=1&b=5&a=2", "/?a=3&a=1&a=2&b=4&b=5"),
             (QuerySortByName, "/x", "/x"),
+            (QuerySortByName, "/?&", "/?"),
+            (QuerySortByName, "/?b&a&", "/?a&b"),
+            (QuerySortByName, "/?&b&a", "/?&a&b"),
         ] {
             assert_eq!(normal(how, from).as_deref(), Ok(to), "{how:?} {from}");
         }

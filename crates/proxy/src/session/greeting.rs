@@ -20,6 +20,8 @@ pub(super) enum NoGreeting {
     Late,
     /// What came is no header.
     NoHeader,
+    /// What came is a header of another protocol than TCP.
+    Unhandled,
     /// What came is a header that says what cannot be.
     Bad,
 }
@@ -33,6 +35,7 @@ impl NoGreeting {
             Self::Failed => "Connection error while waiting for PROXY protocol header",
             Self::Late => "Timeout while waiting for PROXY protocol header",
             Self::NoHeader => "Received something which does not look like a PROXY protocol header",
+            Self::Unhandled => "Received an unhandled protocol in the PROXY protocol header",
             Self::Bad => "Received an invalid PROXY protocol header",
         }
     }
@@ -54,7 +57,9 @@ async fn header(local: &Rc<Local>, client: &mut Client) -> Result<(), NoGreeting
         // A header is bounded, and `parse` refuses longer ones.
         let bytes = client.received.pull_up(length).map_err(|_| NoGreeting::Failed)?;
         let parsed = parse(bytes).map_err(|why| match why {
-            HeaderError::Signature => NoGreeting::NoHeader,
+            HeaderError::Signature | HeaderError::Version(_) => NoGreeting::NoHeader,
+            HeaderError::Protocol => NoGreeting::Unhandled,
+            HeaderError::Long(_) => NoGreeting::Truncated,
             _ => NoGreeting::Bad,
         });
         let complete = match parsed? {

@@ -191,7 +191,9 @@ async fn admit(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, clie
         && let Err(why) = greeting::read(local, frontend, client).await
     {
         count_in_front!(frontend, listener, request_errors);
-        client.reset_on_close();
+        if why != NoGreeting::Empty {
+            client.reset_on_close();
+        }
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
             let facts = Facts { local, frontend, listener, peers: client.peers(), greeting: client.greeting(), first_request: true, scopes, course: None };
             crate::log::refused(log, &facts, why.words());
