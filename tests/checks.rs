@@ -268,7 +268,43 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
     let line = log.wait("Server l/a is DOWN");
     let why = "reason: Layer7 invalid response, info: \"TCPCHK did not match content (regex) at step 4 comment: 'a noop'\"";
     assert!(line.contains(why), "{line}");
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "PROXY UNKNOWN\r\nNOOP\r\n");
+    let heard = told.recv_timeout(PATIENCE).unwrap();
+    let addresses = heard
+        .strip_prefix("PROXY TCP4 127.0.0.1 127.0.0.1 ")
+        .and_then(|rest| rest.strip_suffix("\r\nNOOP\r\n"));
+    assert!(addresses.is_some_and(|ports| ports.ends_with(&format!(" {}", talk.port()))), "{heard}");
+}
+
+/// A check is nobody's connection but its own, and says so; `pp2-never-send-local` is for servers that do not know that word.
+#[test]
+fn the_header_of_a_check_says_whose_it_is() {
+    for (global, command) in [("", 0x20), (" pp2-never-send-local\n", 0x21)] {
+        let (tell, told) = mpsc::channel();
+        let place = origin(move |mut stream| {
+            let mut fixed = [0; 16];
+            stream.read_exact(&mut fixed).unwrap();
+            let mut rest = vec![0; usize::from(fixed[15])];
+            stream.read_exact(&mut rest).unwrap();
+            let _ = tell.send((
+                fixed[12],
+                fixed[13],
+                rest,
+                stream.peer_addr().unwrap(),
+                stream.local_addr().unwrap(),
+            ));
+        });
+        let (web, _) = listener();
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode tcp\nglobal\n{global}listen l\n bind {}\n server s {place} check send-proxy-v2\n",
+            fd(&web)
+        ));
+        let (said, family, rest, from, to) = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(said, command, "{global}");
+        let ports = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+        let addresses = [&[127, 0, 0, 1, 127, 0, 0, 1][..], &ports].concat();
+        let expected = if command == 0x20 { (0, Vec::new()) } else { (0x11, addresses) };
+        assert_eq!((family, rest), expected, "{global}");
+    }
 }
 
 /// A server that says `hello`, and then the next of `answers` to each thing that it hears.

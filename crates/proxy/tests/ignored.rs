@@ -35,7 +35,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Global", "localpeer", Is("the reader has put it into the environment")),
     ("Global", "mworker_max_reloads", Told("Process", "mworker-max-reloads")),
     ("Global", "numa_cpu_mapping", Told("Process", "numa-cpu-mapping")),
-    ("Global", "pp2_never_send_local", Told("Process", "pp2-never-send-local")),
     ("Global", "profiling_memory", Told("Process", "profiling.memory")),
     ("Proxy", "explicit_defaults", Is("the reader has copied what they say")),
     ("Proxy", "guid", Is("a name in reports; the reader sees that there is one of each")),

@@ -16,11 +16,6 @@ const REFUSED: &[Row] = &[
     ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
     ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
     ("Process", "dns-accept-family", "'resolve-prefer' says which family a server's name is resolved to"),
-    (
-        "Process",
-        "pp2-never-send-local",
-        "headers of health checks say LOCAL, as the PROXY protocol asks; leave it out, or check without 'check-send-proxy'",
-    ),
     ("Process", "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides"),
     ("Statistics", "stats admin", PAGE),
     ("Statistics", "stats http-request", PAGE),

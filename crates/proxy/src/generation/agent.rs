@@ -120,6 +120,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             follows: given.is_none().then(|| Follows { site: server.site.clone(), port: Some(port.value) }),
             connect,
             header: None,
+            relays: false,
             pace: Pace { inter, fast: inter, down: inter, spread: process.spread_checks },
             patience: match time(Timeout::Check) {
                 Some(answer) => Patience::Parts { connect: time(Timeout::Connect).unwrap_or(inter).min(inter), answer },

@@ -36,6 +36,8 @@ pub struct ServerCheck {
     pub connect: ConnectOptions,
     /// What its connections begin with.
     pub header: Option<SendHeader>,
+    /// A header of version 2 says that it relays for somebody, which is itself: for servers that know nothing else.
+    pub relays: bool,
     /// When.
     pub pace: Pace,
     /// How long.
@@ -145,6 +147,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
                 Some(false) => None,
                 None => server.header.filter(|_| !elsewhere),
             },
+            relays: process.never_local,
             pace: Pace {
                 inter,
                 fast: time(fastinter).unwrap_or(inter),

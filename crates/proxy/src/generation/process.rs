@@ -68,6 +68,8 @@ pub struct Process {
     pub busy_polling: bool,
     /// `spread-checks`: per cent.
     pub spread_checks: u32,
+    /// `pp2-never-send-local`
+    pub never_local: bool,
     /// `tune.max-checks-per-thread`; 0 for no bound.
     pub max_checks: u32,
     /// `max-spread-checks`
@@ -295,7 +297,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         nosplice,
         numa_cpu_mapping: _,
         pidfile,
-        pp2_never_send_local: _, // of health checks
+        pp2_never_send_local,
         profiling_memory: _,
         profiling_tasks,
         quiet,
@@ -361,6 +363,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         hard_stop_after: hard_stop_after.map(|Set { value: HardStop { after }, .. }| after),
         grace: grace.map_or(Duration::ZERO, |set| set.value),
         spread_checks: spread_checks.map_or(0, |set| set.value),
+        never_local: is_on(pp2_never_send_local),
         max_spread_checks: max_spread_checks.map(|set| set.value).filter(|time| !time.is_zero()),
         busy_polling: is_on(busy_polling),
         no_splice: is_on(nosplice),

@@ -7,14 +7,16 @@ use crate::generation::{Backend, Patience, ServerCheck, operation};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
 use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Status, Verdict, agent};
-use manylane_io::Errno;
+use manylane_io::{Errno, SocketAddrAny, socket};
 use manylane_logs::Level;
-use manylane_net::proxy_protocol::{Emit, emit_v1, emit_v2};
+use manylane_net::proxy_protocol::{Emit, Ends, emit_v1, emit_v2};
 use manylane_net::{Connection, Connector, Endpoint, Step, TransferError};
 use manylane_sched::{Class, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::fmt::Write;
 use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -164,7 +166,7 @@ async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run:
                 match connector.connect(&local.io, &endpoint, None, Some(deadline(true))).await {
                     Ok(made) => {
                         if own {
-                            match here.timeout(deadline(true).since(here.now()), give(&made, &greeting(check))).await {
+                            match here.timeout(deadline(true).since(here.now()), give(&made, &greeting(check, &made))).await {
                                 Ok(Ok(())) => {}
                                 Ok(Err(why)) => return run.broke(why),
                                 Err(_) => return run.timed_out(),
@@ -199,18 +201,27 @@ async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run:
     }
 }
 
-/// What the connection begins with: the header of the PROXY protocol, which says that it is our own.
-fn greeting(check: &ServerCheck) -> Vec<u8> {
+/// What the connection begins with: the header of the PROXY protocol, which says that it is our own, where it has words for that.
+fn greeting(check: &ServerCheck, connection: &Connection) -> Vec<u8> {
     let mut bytes = Vec::new();
     match check.header {
         None => {}
         Some(how) if how.v2 => {
-            let own = Emit { ends: None, tlvs: &[], checksum: how.checksum };
-            emit_v2(&own, &mut bytes).expect("no addresses and a checksum are short");
+            let ends = ends(connection).filter(|_| check.relays);
+            let own = Emit { ends, tlvs: &[], checksum: how.checksum };
+            emit_v2(&own, &mut bytes).expect("addresses and a checksum are short");
         }
-        Some(_) => emit_v1(None, &mut bytes),
+        Some(_) => emit_v1(ends(connection).as_ref(), &mut bytes),
     }
     bytes
+}
+
+/// Between whom a connection is, where these have IP addresses.
+fn ends(connection: &Connection) -> Option<Ends<'static>> {
+    let stream = connection.stream()?;
+    let ip = |address: Result<SocketAddrAny, Errno>| address.ok().and_then(|address| SocketAddr::try_from(address).ok());
+    let (from, to) = (socket::local_address(stream.as_fd()), socket::peer_address(stream.as_fd()));
+    Some(Ends::tcp(ip(from)?, ip(to)?))
 }
 
 /// Hands over these bytes; else what is to be said.
