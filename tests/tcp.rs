@@ -221,9 +221,14 @@ fn three_and_the_end() -> (SocketAddr, mpsc::Receiver<Result<(), ErrorKind>>) {
 #[test]
 fn the_reset_of_a_client_is_one_for_the_server() {
     let (socket, address) = listener();
-    for options in ["", " option splice-request\n option splice-response\n"] {
+    let name = format!("reset-{}", std::process::id());
+    let chained = format!("listen outer\n bind {}\n server inner local@{name}\n", fd(&socket));
+    for (options, front) in
+        [("", ""), (" option splice-request\n option splice-response\n", ""), ("", &*chained)]
+    {
         let (server, told) = three_and_the_end();
-        let config = format!("{DEFAULTS}{options}listen l\n bind {}\n server s {server}\n", fd(&socket));
+        let bind = if front.is_empty() { fd(&socket) } else { format!("local@{name}") };
+        let config = format!("{DEFAULTS}{options}{front}listen l\n bind {bind}\n server s {server}\n");
         let _program = Manylane::start(&config);
         for ends_well in [false, true] {
             let mut client = connect(address);

@@ -12,7 +12,7 @@ pub enum Error {
     WouldBlock,
     /// `ECONNREFUSED`: nobody listens under the name, its backlog is full, or the datagram socket that was connected to is closed.
     ConnectionRefused,
-    /// `ECONNRESET`: the other datagram socket of a pair was closed. Reported once.
+    /// `ECONNRESET`: the other datagram socket of a pair was closed, or the peer gave up. Reported once.
     ConnectionReset,
     /// `EPIPE`: the other end is closed, or one side shut this direction down. No signal is raised.
     BrokenPipe,
@@ -82,7 +82,9 @@ impl fmt::Display for Error {
             Self::ConnectionRefused => {
                 f.write_str("connection refused: no socket listens under that name, or its backlog is full")
             }
-            Self::ConnectionReset => f.write_str("connection reset: the other datagram socket was closed"),
+            Self::ConnectionReset => f.write_str(
+                "connection reset: the other socket gave up, or was a datagram socket and is closed",
+            ),
             Self::BrokenPipe => {
                 f.write_str("broken pipe: the other end is closed, or this direction was shut down")
             }

@@ -64,7 +64,7 @@ const CLOSED: u8 = 1;
 const SHUT: u8 = 2;
 /// The sender closed, or shut its sending half.
 const ENDED: u8 = 4;
-/// The other one of two datagram sockets was closed; told once.
+/// The other one of two datagram sockets was closed, or the sender has [given up](crate::Socket::abort); told once.
 const RESET: u8 = 8;
 
 /// Bytes of a stream that are being added to and taken from.
@@ -877,7 +877,7 @@ impl Rcv {
         [self.readers.take(), self.writers.take()]
     }
 
-    /// The other one of two datagram sockets is gone.
+    /// The other one of two datagram sockets is gone, or the sender has given up.
     pub(crate) fn reset(&mut self) -> Option<Wakes> {
         self.flags |= RESET;
         self.readers.take()

@@ -47,7 +47,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::WouldBlock`] when the time is up; [`Error::NotConnected`] on a stream or seqpacket socket that never was connected;
-    /// [`Error::ConnectionReset`] when the other one of two datagram sockets was closed.
+    /// [`Error::ConnectionReset`] when the other one of two datagram sockets was closed, or the peer [gave up](Self::abort).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn recv(&self, buffer: &mut [u8]) -> Result<usize, Error> {

@@ -293,6 +293,19 @@ impl Socket {
         Ok(())
     }
 
+    /// Tells the peer of a stream or seqpacket socket that what it gets is not all: behind what was sent it receives
+    /// [`Error::ConnectionReset`], once. Nothing else changes until the socket is closed, and without a peer nothing at all.
+    pub fn abort(&self) {
+        if self.pcb().kind.is_connected_kind()
+            && let Some(peer) = self.peer()
+        {
+            let mut rcv = peer.rcv.lock();
+            let wakes = rcv.reset();
+            drop(rcv);
+            wake(wakes);
+        }
+    }
+
     /// Takes the socket apart if this is its last handle; handles that were queued in it go to `handles`. For loops that close many
     /// (rule 5 of the flight).
     pub(crate) fn close_into(self, handles: &mut Vec<Handle>) {

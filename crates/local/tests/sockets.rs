@@ -641,3 +641,23 @@ fn each_refusal_is_one_sentence_that_says_what_to_do() {
     client.connect(&taken).unwrap();
     is(client.connect(&taken), libc::EISCONN);
 }
+
+#[test]
+fn who_gives_up_is_told_behind_what_was_sent_and_once() {
+    for kind in CONNECTED {
+        let (a, b) = connected(kind);
+        a.send(b"begun").unwrap();
+        a.abort();
+        drop(a);
+        assert_eq!(received(&b), b"begun");
+        let mut buffer = [0; 8];
+        is(b.recv(&mut buffer), libc::ECONNRESET);
+        assert_eq!(b.recv(&mut buffer).unwrap(), 0, "then the end");
+        let lone = Socket::new(kind);
+        lone.abort(); // nobody is there to be told
+    }
+    let (a, b) = connected(Kind::Stream);
+    let waiting = std::thread::spawn(move || b.recv(&mut [0; 8]).map(drop));
+    a.abort();
+    assert_eq!(waiting.join().unwrap().unwrap_err().raw_os_error(), libc::ECONNRESET, "who waits is woken");
+}

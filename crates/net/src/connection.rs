@@ -203,11 +203,13 @@ impl Connection {
         }
     }
 
-    /// Dropping it resets it: the other side learns that what it got may not be all. Inside of the process, where there are no resets, it sees
-    /// an end.
+    /// Dropping it resets it: the other side learns that what it got may not be all.
     pub fn reset_on_close(&self) {
-        if let Self::Socket(stream) = self {
-            let _ = options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
+        match self {
+            Self::Socket(stream) => {
+                let _ = options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
+            }
+            Self::Local(local) => local.socket.abort(),
         }
     }
 
