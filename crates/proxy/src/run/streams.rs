@@ -21,7 +21,7 @@ use manylane_sched::{Class, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId, LockClass, Mutex};
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
@@ -156,12 +156,18 @@ impl Streams {
         }
     }
 
-    /// What `work` gives, unless somebody else ends the stream first.
-    pub(crate) async fn unless_ended<T>(&self, entry: u32, work: impl Future<Output = T>) -> Result<T, Cause> {
-        let mut work = pin!(work);
+    /// What `work` gives, unless somebody else ends the stream first; of no stream, where there is no entry. It is pinned by the caller: each
+    /// place that it is moved to has a room of its own in the session's memory.
+    pub(crate) async fn unless_ended<W: Future>(
+        &self,
+        entry: Option<u32>,
+        mut work: Pin<&mut W>,
+    ) -> Result<W::Output, Cause> {
         poll_fn(|context| match work.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => self.poll(entry, context.waker()).map_or(Poll::Pending, |cause| Poll::Ready(Err(cause))),
+            Poll::Pending => entry
+                .and_then(|entry| self.poll(entry, context.waker()))
+                .map_or(Poll::Pending, |cause| Poll::Ready(Err(cause))),
         })
         .await
     }

@@ -14,6 +14,7 @@ use manylane_net::{Connection, Endpoint, Served, Step};
 use manylane_sched::Time;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -342,7 +343,7 @@ async fn one(
     let deadline = backend.timeouts.connect.map(|time| local.here().now() + time);
     let connector = &local.connectors[server.number];
     let connecting = connector.connect_for(&local.io, &endpoint, served, deadline);
-    hold.unless_ended(connecting).await?.map_err(|error| match error.step() {
+    hold.unless_ended(pin!(connecting)).await?.map_err(|error| match error.step() {
         Step::Time => Cause::ServerSilent,
         Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory left
         _ => Cause::ServerLeft,

@@ -9,6 +9,7 @@ use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_sched::Time;
 use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -127,13 +128,8 @@ impl Hold {
             let entered = balancer.served_from_queue(queue);
             let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
             let place = Waiting { before, passed };
-            let waiting = balancer.wait(ticket);
-            let waiting = async {
-                match wanted.stream {
-                    Some(entry) => local.streams.unless_ended(entry, waiting).await,
-                    None => Ok(waiting.await),
-                }
-            };
+            let waiting = pin!(balancer.wait(ticket));
+            let waiting = local.streams.unless_ended(wanted.stream, waiting);
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             let turn = match deadline {
                 None => waiting.await,
@@ -176,11 +172,8 @@ impl Hold {
     }
 
     /// What `work` gives, unless somebody else ends the stream first.
-    pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Result<T, Cause> {
-        match self.entry {
-            Some(entry) => self.local.streams.unless_ended(entry, work).await,
-            None => Ok(work.await),
-        }
+    pub(crate) async fn unless_ended<W: Future>(&self, work: Pin<&mut W>) -> Result<W::Output, Cause> {
+        self.local.streams.unless_ended(self.entry, work).await
     }
 
     pub(crate) fn index(&self) -> Index {
