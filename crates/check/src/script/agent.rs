@@ -185,6 +185,16 @@ mod tests {
         assert_eq!(maxconn("7 "), Err("Trailing garbage in maxconn string"));
     }
 
+    /// HAProxy takes a line without an end as a whole one where the connection's end comes with it: that depends on who is faster.
+    #[test]
+    fn a_line_without_an_end_is_waited_for_and_then_passed_over() {
+        assert!(matches!(judge(b"up", false), Judgement::Wait));
+        let Judgement::Over(verdict) = judge(b"up", true) else { panic!("it is waited for more") };
+        assert_eq!((verdict.status, &*verdict.info), (Status::Checked, "Ignoring incomplete line from agent"));
+        let Judgement::Over(verdict) = judge(b"up\n", true) else { panic!("it is waited for more") };
+        assert_eq!((verdict.status, &*verdict.info), (Status::Checked, ""));
+    }
+
     proptest! {
         #[test]
         fn whatever_an_agent_says_only_whole_words_count(line in "[ ,#a-z0-9%:\t\u{e4}]{0,40}") {
