@@ -40,7 +40,8 @@ struct Zone {
     /// What stands beside answers.
     beside: Vec<(String, IpAddr)>,
     code: u8,
-    asked: usize,
+    /// How many questions have come, by name.
+    asked: HashMap<String, usize>,
 }
 
 pub struct Dns {
@@ -127,14 +128,24 @@ impl Dns {
         self.zone.lock().unwrap().code = code;
     }
 
-    /// How many questions have come.
-    pub fn asked(&self) -> usize {
-        self.zone.lock().unwrap().asked
+    /// Waits until who asks for that name has dealt with what is answered now: it asks anew when it has.
+    pub fn is_dealt_with(&self, name: &str) {
+        let asked = || self.zone.lock().unwrap().asked.get(name).copied().unwrap_or(0);
+        // One may be under way, and one name is asked for twice, for each family.
+        let enough = asked() + 4;
+        super::watch::until(|| asked() >= enough);
     }
 
     /// The addresses of a name from now on.
     pub fn addresses(&self, name: &str, all: &[&str]) {
+        let code = self.zone.lock().unwrap().code;
+        self.addresses_and_code(name, all, code);
+    }
+
+    /// Both at once: nobody is told the one without the other.
+    pub fn addresses_and_code(&self, name: &str, all: &[&str], code: u8) {
         let mut zone = self.zone.lock().unwrap();
+        zone.code = code;
         for kind in [1, 28] {
             zone.records.remove(&(name.to_owned(), kind));
         }
@@ -161,7 +172,6 @@ impl Dns {
 
 impl Zone {
     fn answers(&mut self, query: &[u8], tcp: bool) -> Vec<Vec<u8>> {
-        self.asked += 1;
         let (mut name, mut at) = (String::new(), 12);
         while query[at] != 0 {
             let label = &query[at + 1..at + 1 + usize::from(query[at])];
@@ -169,6 +179,7 @@ impl Zone {
             name += std::str::from_utf8(label).unwrap();
             at += 1 + label.len();
         }
+        *self.asked.entry(name.clone()).or_default() += 1;
         let question = &query[12..at + 5];
         let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
         let known = self.records.keys().any(|(own, _)| *own == name);
