@@ -16,7 +16,8 @@
 //! == cli columns NAME...     only these columns of tables are compared
 //! == cli lines WORD...       only lines that begin so, behind blanks, are compared
 //! == cli words WORD...       only words that begin so are compared, of lines that are not about who asks
-//! == differs answers|origin|log|cli|exit     why the two programs may differ there
+//! == differs answers|origin|log|cli|exit     why the two programs differ there, and how: lines '- ...' are haproxy's alone, lines
+//!                            '+ ...' Manylane's, as the test shows them
 //! ```
 //! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.
 //! Lines of messages are sent with CR LF behind each; a line that ends with a backslash is sent without. `\xHH`, `\r`, `\n`, `\t`, `\0`
@@ -77,6 +78,15 @@ pub enum Part {
     Exit,
 }
 
+/// A difference that is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Why it is there.
+    pub reason: String,
+    /// Lines that only one has, with `- ` before haproxy's and `+ ` before ours.
+    pub lines: Vec<String>,
+}
+
 /// One case.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -90,8 +100,8 @@ pub struct Case {
     pub origins: BTreeMap<String, Vec<Answer>>,
     /// What the client does.
     pub steps: Vec<Step>,
-    /// What may differ, and why.
-    pub differs: BTreeMap<Part, String>,
+    /// What differs, and why.
+    pub differs: BTreeMap<Part, Difference>,
 }
 
 impl Case {
@@ -163,10 +173,13 @@ impl Case {
                     "exit" => Part::Exit,
                     _ => return Err(format!("'{part}' is none of answers, origin, log, cli, exit")),
                 };
-                if body.trim().is_empty() {
+                let stated = |line: &&str| matches!(line.split(' ').next(), Some("-" | "+"));
+                let (lines, reason): (Vec<&str>, Vec<&str>) =
+                    body.trim().lines().partition(|line| stated(line));
+                if reason.is_empty() {
                     return Err("a reason is missing".into());
                 }
-                self.differs.insert(part, body.trim().to_owned());
+                self.differs.insert(part, Difference { reason: reason.join("\n"), lines: owned(&lines) });
             }
             _ => return Err("no such section".into()),
         }

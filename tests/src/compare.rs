@@ -30,6 +30,38 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
     }
 }
 
+/// Lines that one of two texts has alone, in their order: with `- ` before the first one's and `+ ` before the second one's. Blanks at their ends are
+/// shown as `\x20`, since nobody sees them otherwise.
+pub fn difference(first: &str, second: &str) -> Vec<String> {
+    let shown = |line: &str| {
+        let text = line.trim_end_matches(' ');
+        format!("{text}{}", r"\x20".repeat(line.len() - text.len()))
+    };
+    let lines = |text: &str| text.lines().map(shown).collect::<Vec<_>>();
+    let (first, second) = (lines(first), lines(second));
+    // How many lines the texts behind two places have in common at most.
+    let mut common = vec![vec![0_usize; second.len() + 1]; first.len() + 1];
+    for (a, one) in first.iter().enumerate().rev() {
+        for (b, other) in second.iter().enumerate().rev() {
+            common[a][b] =
+                if one == other { common[a + 1][b + 1] + 1 } else { common[a + 1][b].max(common[a][b + 1]) };
+        }
+    }
+    let (mut a, mut b, mut found) = (0, 0, Vec::new());
+    while a < first.len() || b < second.len() {
+        if a < first.len() && b < second.len() && first[a] == second[b] {
+            (a, b) = (a + 1, b + 1);
+        } else if a < first.len() && (b == second.len() || common[a + 1][b] >= common[a][b + 1]) {
+            found.push(format!("- {}", first[a]).trim_end().to_owned());
+            a += 1;
+        } else {
+            found.push(format!("+ {}", second[b]).trim_end().to_owned());
+            b += 1;
+        }
+    }
+    found
+}
+
 /// What programs say of themselves at their end, in words of their own.
 fn is_farewell(line: &str) -> bool {
     line.contains(" Proxy ") && line.contains(" stopped ")
@@ -186,6 +218,13 @@ fn timer(part: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_is_the_lines_that_one_has_alone() {
+        assert_eq!(difference("a\nb\nc\nd\n", "a\nc\nd \n\n"), ["- b", "- d", r"+ d\x20", "+"]);
+        assert!(difference("a\nb\n", "a\nb\n").is_empty());
+        assert_eq!(difference("", "a\n"), ["+ a"]);
+    }
 
     #[test]
     fn log_lines_lose_times_ports_and_durations_and_nothing_else() {

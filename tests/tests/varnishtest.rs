@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Scripts at the same time: they wait more than they compute.
 const TOGETHER: usize = 4;
 
+/// Fewer scripts are none: a folder that is not found, or a filter that has stayed.
+const FEWEST: usize = 60;
+
 /// Seconds that a script may take, on a busy machine.
 const LONGEST: &str = "60";
 
@@ -58,7 +61,7 @@ fn every_script_passes_here_and_with_haproxy() {
         return;
     }
     let (scripts, refused) = (scripts(), refused());
-    assert!(!scripts.is_empty());
+    assert!(scripts.len() >= FEWEST || std::env::var_os("CASE").is_some(), "{} scripts", scripts.len());
     let ours = Which::Manylane.path().unwrap();
     let theirs = Which::Haproxy.path();
     if theirs.is_none() {
