@@ -63,6 +63,7 @@ test: ## everything that must hold, within bounds: what CI runs
 	@scripts/setup test
 	@$(MAKE) --no-print-directory test-models test-budgets test-release test-drivers test-features test-debug
 	cargo xtask check
+	@scripts/not-shown
 
 test-debug: ## unit, property, stress and documentation tests, with lock ranks checked and freed memory poisoned
 	cargo test --workspace
