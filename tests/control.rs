@@ -235,7 +235,7 @@ fn a_client_that_is_silent_or_does_not_read_holds_nobody_up() {
 
 #[test]
 fn a_client_that_does_not_read_loses_its_place() {
-    let program = Controlled::new("level admin\n stats maxconn 1\n stats timeout 300ms");
+    let program = Controlled::new("level admin\n stats maxconn 1\n stats timeout 2s");
     let mut deaf = program.client();
     deaf.write_all(b"prompt\n").unwrap();
     deaf.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();

@@ -50,7 +50,7 @@ fn a_half_closed_connection_carries_the_other_direction_to_its_end() {
 fn a_server_that_refuses_is_left_for_another_at_the_last_try() {
     let (socket, address) = listener();
     let config = format!(
-        "{DEFAULTS} timeout connect 100ms\n retries 1\n option redispatch\n balance first\n\
+        "{DEFAULTS} retries 1\n option redispatch\n balance first\n\
          listen l\n bind {}\n server dead {}\n server alive {}\n",
         fd(&socket),
         nobody(),
@@ -90,13 +90,13 @@ fn a_backup_server_serves_when_no_other_may() {
 fn a_silent_client_is_closed_after_its_timeout() {
     let (socket, address) = listener();
     let config =
-        format!("{DEFAULTS} timeout client 100ms\nlisten l\n bind {}\n server s {}\n", fd(&socket), echo());
+        format!("{DEFAULTS} timeout client 2s\nlisten l\n bind {}\n server s {}\n", fd(&socket), echo());
     let _program = Manylane::start(&config);
+    let begun = std::time::Instant::now();
     let mut stream = connect(address);
     stream.write_all(b"hello").unwrap();
-    let begun = std::time::Instant::now();
     assert_eq!(read_all(&mut stream), "hello");
-    assert!(begun.elapsed().as_millis() >= 100);
+    assert!(begun.elapsed().as_secs() >= 2);
 }
 
 #[test]

@@ -51,8 +51,8 @@ fn start<F: Future<Output = ()> + Send + 'static>(kind: &'static TaskKind, task:
 }
 
 fn die() -> ! {
-    // The one that only waits is reported after 100 ms.
-    let limits = Limits { warn: Duration::from_millis(10), kill: Duration::from_millis(1500) };
+    // The one that only waits is reported after 100 ms. All lanes have to be there before the first one is given up.
+    let limits = Limits { warn: Duration::from_millis(10), kill: Duration::from_secs(3) };
     let _watchdog = Watchdog::start(limits, Prints).unwrap();
     start(&CIRCLING, async {
         turns_in_circles();

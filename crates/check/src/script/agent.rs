@@ -190,7 +190,10 @@ mod tests {
     fn a_line_without_an_end_is_waited_for_and_then_passed_over() {
         assert!(matches!(judge(b"up", false), Judgement::Wait));
         let Judgement::Over(verdict) = judge(b"up", true) else { panic!("it is waited for more") };
-        assert_eq!((verdict.status, &*verdict.info), (Status::Checked, "Ignoring incomplete line from agent"));
+        assert_eq!(
+            (verdict.status, &*verdict.info),
+            (Status::Checked, "Ignoring incomplete line from agent")
+        );
         let Judgement::Over(verdict) = judge(b"up\n", true) else { panic!("it is waited for more") };
         assert_eq!((verdict.status, &*verdict.info), (Status::Checked, ""));
     }
