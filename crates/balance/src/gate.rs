@@ -107,13 +107,17 @@ impl Gate {
         self.change(|c| (c.waiting > 0).then(|| Count { waiting: c.waiting - 1, ..c })).is_ok()
     }
 
-    /// Lets a request in. Gives how many are served with it.
+    /// Lets a request in. Gives how many are served with it, and whether others changed the word meanwhile.
     #[inline]
-    pub(crate) fn enter(&self) -> Option<u32> {
+    pub(crate) fn enter(&self) -> (Option<u32>, bool) {
         let limit = self.limit();
         let enters = |c: Count| c.waiting == 0 && c.served < limit;
-        let entered = self.change(|c| enters(c).then(|| Count { served: c.served + 1, waiting: 0 }));
-        entered.ok().map(|before| before.served + 1)
+        let mut looks = 0;
+        let entered = self.change(|c| {
+            looks += 1;
+            enters(c).then(|| Count { served: c.served + 1, waiting: 0 })
+        });
+        (entered.ok().map(|before| before.served + 1), looks > 1)
     }
 
     /// A request ended.
@@ -239,6 +243,8 @@ pub(crate) struct Entered {
     pub(crate) entered: bool,
     /// There was room when the server was marked as full, and somebody waits for any server: offer it.
     pub(crate) offer: bool,
+    /// Others entered or left at the same time.
+    pub(crate) crowded: bool,
 }
 
 impl Gates {
@@ -265,8 +271,12 @@ impl Gates {
     pub(crate) fn enter(&self, index: Index) -> Entered {
         let gate = self.of(index);
         match gate.enter() {
-            Some(served) if served < gate.limit() => Entered { entered: true, offer: false },
-            entered => Entered { entered: entered.is_some(), offer: self.mark_full(index) },
+            (Some(served), crowded) if served < gate.limit() => {
+                Entered { entered: true, offer: false, crowded }
+            }
+            (entered, crowded) => {
+                Entered { entered: entered.is_some(), offer: self.mark_full(index), crowded }
+            }
         }
     }
 

@@ -90,6 +90,8 @@ pub(crate) struct LaneState {
     pub(crate) turn: OwnedU64,
     /// When the lane adapted limits to the load last, in nanoseconds.
     pub(crate) adapted: OwnedU64,
+    /// Until when `first` spreads: see there.
+    pub(crate) crowded: OwnedU64,
     /// State of the lane's random numbers.
     random: OwnedU64,
     /// What algorithms by load need, else nothing.
@@ -116,6 +118,7 @@ impl LaneState {
             total: OwnedU64::new(0),
             turn: OwnedU64::new(0),
             adapted: OwnedU64::new(0),
+            crowded: OwnedU64::new(0),
             random: OwnedU64::new(
                 seed ^ (lane::current().index() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             ),

@@ -10,6 +10,7 @@ use manylane_sim::{Report, Simulation, Topology, Worker};
 use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::{Arc, Reader, relax};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 struct Backend {
     balancer: Balancer,
@@ -171,5 +172,54 @@ fn places_are_handed_over_when_all_lanes_queue_for_one_server() {
             },
         );
         assert!(report.operations == cores as u64 * 50, "{report}");
+    }
+}
+
+/// Every lane has up to nine requests at work.
+fn held(cores: usize, algorithm: Algorithm, servers: u32, maxconn: u32) -> Report {
+    Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
+        move || backend(algorithm, servers, maxconn),
+        move |backend, worker| {
+            let reader = Reader::new();
+            let b = &backend.balancer;
+            let held = RefCell::new(VecDeque::new());
+            let one = |n: u64| {
+                let now = Time::from_millis(1_000_000 + n / 100);
+                let index = loop {
+                    let picked = b.pick(&reader, &Input::new(now));
+                    if let Some(index) = picked.ok().filter(|&index| b.take(index, now).is_ok()) {
+                        break index;
+                    }
+                    relax(); // another lane was faster
+                };
+                let mut held = held.borrow_mut();
+                held.push_back(index);
+                if held.len() > 8 {
+                    held.pop_front().into_iter().for_each(|index| b.release(index));
+                }
+            };
+            one(0);
+            meet(backend, worker);
+            worker.measure(5, REQUESTS, one);
+        },
+    )
+}
+
+/// R-G2: neither do algorithms by load and order with limits collapse, whether servers are at their limits or far from it.
+#[test]
+fn with_requests_at_work_and_limits_64_cores_do_more_than_8() {
+    for algorithm in [Algorithm::First, Algorithm::LeastConn] {
+        for maxconn in [16, 1000] {
+            let rate = |cores| {
+                let report = held(cores, algorithm, 500, maxconn);
+                let each = each(&report, cores);
+                assert!(each <= 14.0, "{algorithm:?}, {cores} cores: {each} transfers\n{report}");
+                report.operations_per_second()
+            };
+            let (eight, many) = (rate(8), rate(64));
+            let rates =
+                format!("{algorithm:?} with maxconn {maxconn}: 8 cores {eight:.0}/s, 64 cores {many:.0}/s");
+            assert!(many > 1.8 * eight, "{rates}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The limit of a server now: `maxconn`, less while the backend is little loaded (`minconn`, `fullconn`) or the server is in slow start.
 
 use super::{Balancer, Full};
+use crate::algorithm::Algorithm;
 use crate::queue::Waiter;
 use crate::spec::Index;
 use manylane_sched::Time;
@@ -8,6 +9,9 @@ use manylane_sync::atomic::{Ordering, fence};
 
 /// How often a lane adapts the limits to the backend's load at most, in nanoseconds.
 const ADAPT_EVERY: u64 = 1_000_000;
+
+/// For how long a lane that met others at the first server with room goes by `first`'s wider choice, in nanoseconds.
+const SPREAD_FOR: u64 = 1_000_000;
 
 impl<W: Waiter> Balancer<W> {
     /// Lets a request in to a server with a limit.
@@ -21,7 +25,8 @@ impl<W: Waiter> Balancer<W> {
                 self.adapt(index, now);
             }
         }
-        if self.try_enter(index) || self.is_dynamic(index) && self.adapt(index, now) && self.try_enter(index)
+        if self.try_enter(index, now)
+            || self.is_dynamic(index) && self.adapt(index, now) && self.try_enter(index, now)
         {
             return Ok(());
         }
@@ -30,8 +35,11 @@ impl<W: Waiter> Balancer<W> {
 
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
-    fn try_enter(&self, index: Index) -> bool {
+    fn try_enter(&self, index: Index, now: Time) -> bool {
         let entered = self.core.gates.enter(index);
+        if entered.crowded && self.core.algorithm == Algorithm::First {
+            self.core.lanes.own().crowded.set(now.as_nanos() + SPREAD_FOR);
+        }
         if entered.offer {
             self.offer(index);
         }

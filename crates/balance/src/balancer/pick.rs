@@ -7,6 +7,7 @@ use crate::snapshot::{Prepared, Snapshot};
 use crate::spec::Index;
 use crate::{first, random, roundrobin};
 use manylane_expr::hash;
+use manylane_sched::Time;
 
 /// Turns that are looked at for one with room before the words of bits are.
 const TRIES: usize = 8;
@@ -67,7 +68,7 @@ pub(super) fn pick(
     };
     match picked {
         Some(server) => Ok(Index(server as u16)),
-        None => any(core, snapshot, lane, avoid),
+        None => any(core, snapshot, lane, avoid, now),
     }
 }
 
@@ -114,7 +115,7 @@ fn by_hash(
 }
 
 /// The first with room behind a random or the first place: for `first`, and for who met only full servers.
-fn any(core: &Core, snapshot: &Snapshot, lane: &LaneState, avoid: usize) -> Result<Index, NoPick> {
+fn any(core: &Core, snapshot: &Snapshot, lane: &LaneState, avoid: usize, now: Time) -> Result<Index, NoPick> {
     let servers = &core.servers;
     let from = match core.algorithm {
         Algorithm::First => 0,
@@ -125,7 +126,10 @@ fn any(core: &Core, snapshot: &Snapshot, lane: &LaneState, avoid: usize) -> Resu
         let index = servers.at_rank(rank);
         index.get() != avoid && has_room(core, snapshot, index.get())
     };
-    let found = first::pick(snapshot, full, from, good).or_else(|| first::pick(snapshot, full, 0, good));
+    let spread = core.algorithm == Algorithm::First && lane.crowded.get() > now.as_nanos();
+    let skip = if spread { manylane_sync::lane::current().index() % first::SPREAD } else { 0 };
+    let found =
+        first::pick(snapshot, full, from, skip, good).or_else(|| first::pick(snapshot, full, 0, 0, good));
     if let Some(rank) = found {
         return Ok(servers.at_rank(rank));
     }
