@@ -26,7 +26,7 @@ const USUAL_LOOKS: usize = 4;
 /// Bytes of the text of such an expression.
 pub const LONGEST_LOOKING: usize = 4096;
 
-/// Instructions of one compiled expression.
+/// Instructions of one compiled expression, and what its repetitions may be written out to: the engine writes them out before it counts.
 const MOST_INSTRUCTIONS: usize = 10_000;
 
 // Models have no statics; they do not match.
@@ -49,6 +49,45 @@ fn looks(text: &[u8]) -> usize {
     let back =
         text.windows(2).filter(|two| two[0] == b'\\' && (two[1].is_ascii_digit() || b"gk".contains(&two[1])));
     around + back.count()
+}
+
+/// How long a text is with its repetitions written out; at least, where it is no expression.
+fn written_out(text: &[u8]) -> u64 {
+    // What stands before the last item, and that item, which a repetition is of; the same of each open parenthesis.
+    let (mut before, mut item) = (0_u64, 0_u64);
+    let mut open: Vec<(u64, u64)> = Vec::new();
+    let mut rest = text;
+    while let [byte, tail @ ..] = rest {
+        rest = tail;
+        match byte {
+            b'{' => {
+                let end = tail
+                    .iter()
+                    .position(|byte| !byte.is_ascii_digit() && *byte != b',')
+                    .unwrap_or(tail.len());
+                let digit = |n: u64, digit: &u8| n.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+                let numbers =
+                    tail[..end].split(|byte| *byte == b',').map(|digits| digits.iter().fold(0, digit));
+                item = item.saturating_mul(numbers.max().unwrap_or(0).max(1));
+                rest = &tail[end..];
+            }
+            b'(' => open.push((std::mem::take(&mut before), std::mem::take(&mut item))),
+            b')' if !open.is_empty() => {
+                let inside = before.saturating_add(item).max(1);
+                let (outside, last) = open.pop().unwrap_or_default();
+                (before, item) = (outside.saturating_add(last), inside);
+            }
+            b'+' | b'*' | b'?' | b'}' => {}
+            _ => {
+                rest = if *byte == b'\\' { tail.get(1..).unwrap_or_default() } else { tail };
+                before = before.saturating_add(item);
+                item = 1;
+            }
+        }
+    }
+    open.iter().fold(before.saturating_add(item), |sum, (before, item)| {
+        sum.saturating_add(*before).saturating_add(*item)
+    })
 }
 
 /// A match was given up.
@@ -103,6 +142,11 @@ impl Looking {
             return Err(format!(
                 "it looks around or back at {looks} places in {} bytes, and may at {MOST_LOOKS} in {LONGEST_LOOKING}",
                 text.len()
+            ));
+        }
+        if written_out(text.as_bytes()) > MOST_INSTRUCTIONS as u64 {
+            return Err(format!(
+                "its repetitions are more than {MOST_INSTRUCTIONS} when they are written out"
             ));
         }
         Ok(Self { text: text.into(), ignore_case, looks, own: Machine::new(text, ignore_case, looks)? })
@@ -221,6 +265,7 @@ mod tests {
         "{2}",
         "{1,3}",
         "{0}",
+        "{4294967296}",
         "|",
         "^",
         "$",
@@ -261,6 +306,16 @@ mod tests {
         assert!(refused(&[b"(?!a)".to_vec(), vec![b'b'; LONGEST_LOOKING]].concat()).contains("4101 bytes"));
         assert!(refused(b"(?!b)a{,3}").contains("'{,' is not there"));
         assert!(refused(b"(a)(?!b)(?(1)c|d)").contains("'(?(' is not there"));
+        for text in [
+            r"(?!a)\Z{4294967296}",
+            r"(?!a)(?:(?:\Z{100}){100}){100}",
+            r"(?!a)\Z{200}{200}",
+            r"(?!a)(?:b\1{99999})",
+        ] {
+            assert!(refused(text.as_bytes()).contains("written out"), "{text}: {}", refused(text.as_bytes()));
+        }
+        let sizes = [&b"a{3}b"[..], b"(ab{2,4}){3}c", br"\{9(?:)", b"{{3})"].map(written_out);
+        assert_eq!(sizes, [4, 16, 3, 1]);
         assert!(refused(b"(?!a").starts_with("this regular expression is refused: "));
         // What stands in a class is plain, as in Perl's expressions, whichever engine it is.
         for (text, matching) in [
