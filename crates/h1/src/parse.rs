@@ -175,6 +175,16 @@ impl Progress {
     }
 }
 
+/// Whether the version that `text` begins with may go on as it stands: it is this program's own, or of a protocol that is only like HTTP, as relaxed
+/// parsers let pass.
+#[inline]
+fn is_own(text: &[u8], version: Version) -> bool {
+    match text.strip_prefix(version.h1_name()) {
+        Some(rest) => !rest.first().is_some_and(u8::is_ascii_digit),
+        None => !text.starts_with(b"HTTP/"),
+    }
+}
+
 /// What differs between requests and responses.
 trait Message {
     type Parsed;
@@ -302,7 +312,7 @@ impl RequestParser {
             Head::request(b"GET", target, Version::HTTP_09)
                 .map_err(|_| request_error((Problem::NoMemory, 0)))?
         } else {
-            let own = segment.get(line.target.end + 1..line.end - 2) == Some(line.version.h1_name());
+            let own = is_own(&segment[line.target.end + 1..line.end], line.version);
             let mut head = Head::parsed_request(segment, &line, fields, self.limits.room);
             if !own {
                 head.renew_line().map_err(|_| request_error((Problem::NoMemory, 0)))?;
@@ -373,7 +383,7 @@ impl ResponseParser {
         };
         let segment = take(input, end).map_err(response_error)?;
         self.progress = Progress::default();
-        let own = segment.starts_with(line.version.h1_name()) && segment.get(8) == Some(&b' ');
+        let own = is_own(&segment, line.version);
         let mut head = Head::parsed_response(segment, &line, fields, self.limits.room);
         let mut connection = seen.connection;
         if !own {

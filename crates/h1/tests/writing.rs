@@ -280,6 +280,7 @@ fn the_version_is_this_programs_own() {
         ("HTTP/1.9", "HTTP/1.1", Limits::default()),
         ("HTTP/1.10", "HTTP/1.1", relaxed),
         ("HTTP/01.00", "HTTP/1.0", relaxed),
+        ("RTSP/1.0", "RTSP/1.0", relaxed),
     ] {
         let (written, _) = request_written(&format!("GET /a {version}\r\nX: y\r\n\r\n"), limits);
         assert_eq!(written, format!("GET /a {own}\r\nX: y\r\n\r\n"));
