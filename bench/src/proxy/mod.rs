@@ -6,7 +6,7 @@
 //! accounts for it, divided by the requests; so what the load itself takes of the two processors is not charged to anybody. The table
 //! shows the median and the least of the rounds. Every response is checked: its status, and how long it is.
 //!
-//! System calls and instructions are counted in short passes of their own.
+//! System calls, instructions and calls of the global allocator are counted in short passes of their own.
 
 mod load;
 mod program;
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use usage::{CALLS, INSTRUCTIONS, Usage};
+use usage::{Allocator, CALLS, INSTRUCTIONS, Usage};
 
 /// What `proxy` takes.
 #[derive(Clone, Debug, Args)]
@@ -43,7 +43,7 @@ pub struct ProxyArguments {
     /// Only ours
     #[arg(long)]
     pub alone: bool,
-    /// Do not count system calls and instructions
+    /// Do not count system calls, instructions and allocations
     #[arg(long)]
     pub no_calls: bool,
 }
@@ -54,31 +54,48 @@ struct Contestant {
     /// It runs what the row is compared with.
     base: bool,
     program: Program,
+    /// Of each round, what the row is about.
     samples: Vec<f64>,
-    /// Of each round, what 999 of 1,000 requests do not exceed, in microseconds.
-    slowest: Vec<f64>,
+    rounds: Rounds,
     used: Usage,
     requests: u64,
-    last: Phase,
-    calls: Option<f64>,
-    /// Instructions of a request: the program's own, and the kernel's.
-    instructions: Option<(f64, f64)>,
+    /// Resident at the end of the last round, in bytes.
+    memory: u64,
+    counts: Counts,
 }
 
-/// The figures of one program in one row.
+/// What is seen from the clients' side, of each round.
+#[derive(Clone, Debug, Default)]
+struct Rounds {
+    /// Requests a second.
+    throughput: Vec<f64>,
+    /// What so many of 1,000 requests do not exceed, in microseconds: 500, 990 and 999.
+    latency: [Vec<f64>; 3],
+}
+
+/// Of a request, what passes of their own have counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    calls: Option<f64>,
+    /// Instructions: the program's own, and the kernel's.
+    instructions: Option<(f64, f64)>,
+    /// Calls of the global allocator that give memory.
+    allocations: Option<f64>,
+}
+
+/// The figures of one program in one row: medians of the rounds.
 #[derive(Clone, Debug)]
 struct Figures {
     kind: Kind,
     base: bool,
     median: f64,
     least: f64,
-    /// The median of the rounds' p99.9, in microseconds.
-    slowest: f64,
+    throughput: f64,
+    /// p50, p99 and p99.9, in microseconds.
+    latency: [f64; 3],
     user_share: f64,
-    calls: Option<f64>,
-    /// Instructions of a request: the program's own, and the kernel's.
-    instructions: Option<(f64, f64)>,
-    last: Phase,
+    memory: u64,
+    counts: Counts,
 }
 
 /// Runs the command.
@@ -176,18 +193,16 @@ fn measure(
             &folder,
         );
         let program = programs.start(kind, port, &text)?;
-        let (used, last) = (Usage::default(), Phase::default());
         contestants.push(Contestant {
             kind,
             base,
             program,
             samples: Vec::new(),
-            slowest: Vec::new(),
-            used,
+            rounds: Rounds::default(),
+            used: Usage::default(),
             requests: 0,
-            last,
-            calls: None,
-            instructions: None,
+            memory: 0,
+            counts: Counts::default(),
         });
     }
     let rounds = if scenario.unit == Unit::Idle { 1 } else { arguments.rounds };
@@ -213,7 +228,7 @@ fn measure(
 
 /// Who takes part: those of the row, and what they are compared with where that is not somebody else.
 fn contestants_of(scenario: &Scenario, alone: bool) -> Vec<(Kind, bool)> {
-    let base = !matches!(scenario.target, Target::Peers(..));
+    let base = matches!(scenario.target, Target::Own(..) | Target::Hop(..));
     let kinds = scenario.kinds.iter().copied().filter(|kind| kind.is_ours() || !alone);
     kinds.flat_map(|kind| [(kind, true), (kind, false)]).filter(|(_, is_base)| base || !is_base).collect()
 }
@@ -235,7 +250,7 @@ fn round(
         load.go(6_400, Pace::Closed)?;
         let before = processes.memory();
         load.open(traffic, to)?;
-        contestant.last = load.go(requests, Pace::Once)?;
+        load.go(requests, Pace::Once)?;
         std::thread::sleep(Duration::from_millis(1_500));
         let more = processes.memory().saturating_sub(before);
         contestant.samples.push(more as f64 / traffic.clients as f64);
@@ -256,16 +271,16 @@ fn round(
         Unit::Latency => f64::from(phase.percentile(99.0)),
         Unit::Request | Unit::Idle => used.nanos as f64 / 1e3 / requests as f64,
     });
-    contestant.slowest.push(f64::from(phase.percentile(99.9)));
+    contestant.rounds.add(&phase);
+    contestant.memory = processes.memory();
     contestant.used.nanos += used.nanos;
     contestant.used.user += used.user;
     contestant.used.system += used.system;
     contestant.requests += requests;
-    contestant.last = phase;
     Ok(())
 }
 
-/// Counts system calls and instructions of a request, in passes of their own because counting takes time.
+/// Counts system calls, instructions and allocations of a request, in passes of their own because counting takes time.
 fn calls(
     traffic: &Arc<Traffic>,
     requests: u64,
@@ -274,38 +289,53 @@ fn calls(
 ) -> Result<(), String> {
     load.open(traffic, contestant.program.address())?;
     load.go((requests / 10).max(traffic.clients as u64), Pace::Closed)?;
-    let each = |events| {
-        let Some(count) = contestant.program.processes().count(events) else { return Ok(None) };
+    let processes = contestant.program.processes();
+    let each = |events: &[String]| {
+        let Some(count) = processes.count(events) else { return Ok(None) };
         let phase = load.go(requests, Pace::Closed)?;
         let counts = count.end().unwrap_or_default();
         Ok::<_, String>(Some(
             counts.into_iter().map(|n| n as f64 / phase.requests as f64).collect::<Vec<_>>(),
         ))
     };
-    contestant.calls = each(CALLS)?.and_then(|counts| counts.first().copied());
-    contestant.instructions =
-        each(INSTRUCTIONS)?.and_then(|counts| Some((*counts.first()?, *counts.get(1)?)));
+    let named = |events: &[&str]| events.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let counts = &mut contestant.counts;
+    counts.calls = each(&named(CALLS))?.and_then(|counts| counts.first().copied());
+    counts.instructions =
+        each(&named(INSTRUCTIONS))?.and_then(|counts| Some((*counts.first()?, *counts.get(1)?)));
+    if let Some(allocator) = Allocator::of(&processes, contestant.kind.is_ours()) {
+        let counted = each(&allocator.events)?.filter(|counts| counts.len() == allocator.events.len());
+        counts.allocations = counted.map(|counts| counts.iter().sum());
+    }
     Ok(())
+}
+
+impl Rounds {
+    fn add(&mut self, phase: &Phase) {
+        self.throughput.push(phase.requests as f64 / phase.time.as_secs_f64());
+        for (latency, percent) in self.latency.iter_mut().zip([50.0, 99.0, 99.9]) {
+            latency.push(f64::from(phase.percentile(percent)));
+        }
+    }
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 impl Contestant {
     fn figures(self) -> Figures {
-        let sorted = |mut samples: Vec<f64>| {
-            samples.sort_by(f64::total_cmp);
-            samples
-        };
-        let median = |samples: &[f64]| samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN);
-        let (samples, slowest) = (sorted(self.samples), sorted(self.slowest));
         Figures {
             kind: self.kind,
             base: self.base,
-            median: median(&samples),
-            least: samples.first().copied().unwrap_or(f64::NAN),
-            slowest: median(&slowest),
+            least: self.samples.iter().copied().fold(f64::INFINITY, f64::min),
+            median: median(self.samples),
+            throughput: median(self.rounds.throughput),
+            latency: self.rounds.latency.map(median),
             user_share: self.used.user_share(),
-            calls: self.calls,
-            instructions: self.instructions,
-            last: self.last,
+            memory: self.memory,
+            counts: self.counts,
         }
     }
 }
@@ -319,13 +349,14 @@ fn verdict(
 ) -> Option<(f64, f64, String)> {
     let find =
         |kind: Kind, base: bool| all.iter().find(|figures| figures.kind == kind && figures.base == base);
+    let beside_peers = |most: f64| {
+        let peers = all.iter().filter(|figures| !figures.kind.is_ours());
+        let best = peers.min_by(|a, b| of(a).total_cmp(&of(b)))?;
+        Some((of(ours) / of(best), most, best.kind.to_string()))
+    };
     match scenario.target {
-        Target::Peers(epoll, uring) => {
-            let peers = all.iter().filter(|figures| !figures.kind.is_ours());
-            let best = peers.min_by(|a, b| of(a).total_cmp(&of(b)))?;
-            let most = if ours.kind == Kind::Uring { uring } else { epoll };
-            Some((of(ours) / of(best), most, best.kind.to_string()))
-        }
+        Target::Peers(epoll, uring) => beside_peers(if ours.kind == Kind::Uring { uring } else { epoll }),
+        Target::Shown => beside_peers(f64::INFINITY),
         Target::Own(most) => Some((of(ours) / of(find(ours.kind, true)?), most, "ours without".to_string())),
         Target::Hop(most) => {
             let hop = |kind| Some(of(find(kind, false)?) - of(find(kind, true)?));
@@ -334,8 +365,13 @@ fn verdict(
     }
 }
 
-fn met(ratio: f64, most: f64) -> &'static str {
-    if ratio <= most { "met" } else { "MISSED" }
+/// What a ratio is to be, and whether it is.
+fn met(ratio: f64, most: f64) -> String {
+    if most.is_infinite() {
+        "no target of its own".to_string()
+    } else {
+        format!("at most {most}: {}", if ratio <= most { "met" } else { "MISSED" })
+    }
 }
 
 fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
@@ -352,31 +388,34 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
         let _ =
             write!(text, "  {mark} {name:<26} median {:>8.3}  least {:>8.3}", figures.median, figures.least);
         if scenario.unit != Unit::Idle {
-            let last = &figures.last;
+            let [half, slow, slowest] = figures.latency;
             let _ = write!(
                 text,
-                "  user {:>2.0} %  {:>7.0}/s  p50 {} p99 {} p99.9 {} us",
+                "  user {:>2.0} %  {:>7.0}/s  p50 {half:.0} p99 {slow:.0} p99.9 {slowest:.0} us  {:.1} MiB",
                 figures.user_share * 100.0,
-                last.requests as f64 / last.time.as_secs_f64(),
-                last.percentile(50.0),
-                last.percentile(99.0),
-                last.percentile(99.9)
+                figures.throughput,
+                figures.memory as f64 / (1 << 20) as f64,
             );
         }
-        if scenario.unit == Unit::Latency {
-            let _ = write!(text, "  median of p99.9 {:.0}", figures.slowest);
+        if scenario.unit == Unit::Request {
+            let user = figures.median * figures.user_share;
+            let _ = write!(text, "  {user:.1} us user, {:.1} us system", figures.median - user);
         }
-        if let Some(calls) = figures.calls {
+        let Counts { calls, instructions, allocations } = figures.counts;
+        if let Some(calls) = calls {
             let _ = write!(text, "  calls {calls:.2}");
         }
-        if let Some((own, kernel)) = figures.instructions {
+        if let Some((own, kernel)) = instructions {
             let _ = write!(text, "  instructions {own:.0} own, {kernel:.0} kernel");
+        }
+        if let Some(allocations) = allocations {
+            let _ = write!(text, "  allocations {allocations:.3}");
         }
         if figures.kind.is_ours()
             && !figures.base
             && let Some((ratio, most, whom)) = verdict(scenario, all, figures, MEDIAN)
         {
-            let _ = write!(text, "  {ratio:.2} of {whom}, at most {most}: {}", met(ratio, most));
+            let _ = write!(text, "  {ratio:.2} of {whom}, {}", met(ratio, most));
         }
         text.push('\n');
     }
@@ -385,7 +424,7 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
 
 /// What most rows are about, and what the one with a fixed rate is about, too.
 const MEDIAN: fn(&Figures) -> f64 = |figures| figures.median;
-const SLOWEST: fn(&Figures) -> f64 = |figures| figures.slowest;
+const SLOWEST: fn(&Figures) -> f64 = |figures| figures.latency[2];
 
 /// The lines of the overview.
 fn lines(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
@@ -410,7 +449,7 @@ fn line(scenario: &Scenario, words: &str, host: f64, all: &[Figures], of: fn(&Fi
     for kind in [Kind::Epoll, Kind::Uring] {
         let _ = match find(kind).and_then(|ours| verdict(scenario, all, ours, of)) {
             Some((ratio, most, whom)) => {
-                write!(text, " {ratio:.2} of {whom}, at most {most}: {} |", met(ratio, most))
+                write!(text, " {ratio:.2} of {whom}, {} |", met(ratio, most))
             }
             None => write!(text, " – |"),
         };
@@ -450,17 +489,16 @@ mod tests {
     use super::*;
 
     fn figures(kind: Kind, base: bool, median: f64) -> Figures {
-        let last = Phase::default();
         Figures {
             kind,
             base,
             median,
             least: median,
-            slowest: 2.0 * median,
+            throughput: 1e6 / median,
+            latency: [median, median, 2.0 * median],
             user_share: 0.5,
-            calls: None,
-            instructions: None,
-            last,
+            memory: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -474,9 +512,9 @@ mod tests {
             figures(Kind::Epoll, false, 12.0),
         ];
         let (ratio, most, _) = verdict(find("hop"), &all, &all[3], MEDIAN).expect("both are there");
-        assert_eq!((ratio, met(ratio, most)), (0.2, "met"));
+        assert_eq!((ratio, met(ratio, most)), (0.2, "at most 0.25: met".to_string()));
         let (ratio, most, _) = verdict(find("log"), &all, &all[3], MEDIAN).expect("both are there");
-        assert_eq!((ratio, met(ratio, most)), (1.2, "MISSED"));
+        assert_eq!((ratio, met(ratio, most)), (1.2, "at most 1.1: MISSED".to_string()));
         let all = [
             figures(Kind::Nginx, false, 12.0),
             figures(Kind::Haproxy, false, 10.0),

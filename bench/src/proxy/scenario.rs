@@ -26,6 +26,8 @@ pub(crate) enum Target {
     Own(f64),
     /// What this takes more than the plainest configuration, at most so many times of what it takes more in haproxy.
     Hop(f64),
+    /// No bound is set: the ratio to the best peer is shown.
+    Shown,
 }
 
 /// How a configuration differs from the plainest one.
@@ -34,6 +36,8 @@ pub(crate) struct Shape {
     pub(crate) tcp: bool,
     /// `balance`, and how many servers; 0 for one server and the default.
     pub(crate) balance: Option<(&'static str, usize)>,
+    /// `maxconn` of each server.
+    pub(crate) places: Option<u32>,
     /// `option httplog` to a syslog server.
     pub(crate) log: bool,
     /// A second proxy behind the first one in the same process.
@@ -60,13 +64,14 @@ pub(crate) struct Scenario {
 const ALL: &[Kind] = &[Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring];
 const NOT_NGINX: &[Kind] = &[Kind::Haproxy, Kind::Epoll, Kind::Uring];
 /// The plainest one.
-pub(crate) const PLAIN: Shape = Shape { tcp: false, balance: None, log: false, hop: false, accepts: None };
+pub(crate) const PLAIN: Shape =
+    Shape { tcp: false, balance: None, places: None, log: false, hop: false, accepts: None };
 
 /// Requests a second of the scenario with a fixed rate.
 pub(crate) const RATE: f64 = 8_000.0;
 
-/// Idle connections: as many as a process with 20,000 descriptors can have, when each may need two.
-pub(crate) const IDLE: usize = 9_000;
+/// Idle connections.
+pub(crate) const IDLE: usize = 10_000;
 
 /// In the order of the table.
 pub(crate) static SCENARIOS: &[Scenario] = &[
@@ -112,6 +117,16 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         requests: 30_000,
     },
     Scenario {
+        name: "medium",
+        words: "keep-alive, 16 KiB answers",
+        unit: Unit::Request,
+        target: Target::Shown,
+        shape: PLAIN,
+        traffic: medium,
+        kinds: ALL,
+        requests: 20_000,
+    },
+    Scenario {
         name: "large",
         words: "1 MiB answers",
         unit: Unit::Gigabyte,
@@ -152,11 +167,32 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         requests: 2_000,
     },
     Scenario {
-        name: "first",
-        words: "balance first, 8 servers",
+        name: "first-1",
+        words: "balance first, 1 server with maxconn 64",
         unit: Unit::Request,
         target: Target::Own(1.05),
-        shape: Shape { balance: Some(("first", 8)), ..PLAIN },
+        shape: Shape { balance: Some(("first", 1)), places: Some(64), ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    // `first` fills a server before it goes to the next one, so it must be full at some time.
+    Scenario {
+        name: "first",
+        words: "balance first, 8 servers with maxconn 16",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { balance: Some(("first", 8)), places: Some(16), ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "first-500",
+        words: "balance first, 500 servers with maxconn 16",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { balance: Some(("first", 500)), places: Some(16), ..PLAIN },
         traffic: keep_alive,
         kinds: NOT_NGINX,
         requests: 30_000,
@@ -177,6 +213,17 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         unit: Unit::Request,
         target: Target::Own(1.05),
         shape: Shape { balance: Some(("leastconn", 500)), ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    // 48 of the 64 clients wait at any time.
+    Scenario {
+        name: "queue",
+        words: "maxconn queueing: 1 server with maxconn 16",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { balance: Some(("leastconn", 1)), places: Some(16), ..PLAIN },
         traffic: keep_alive,
         kinds: NOT_NGINX,
         requests: 30_000,
@@ -203,7 +250,7 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "idle",
-        words: "idle keep-alive connections, 9,000",
+        words: "idle keep-alive connections, 10,000",
         unit: Unit::Idle,
         target: Target::Peers(0.85, 0.85),
         shape: PLAIN,
@@ -256,6 +303,10 @@ fn fields() -> Traffic {
     };
     let request = Message::new(format!("{REQUEST}{}\r\n", more(13, "Request")), 0);
     Traffic { request, ..answered(response(&more(16, "Response"), 1024), 1024) }
+}
+
+fn medium() -> Traffic {
+    answered(response("", 16 << 10), 16 << 10)
 }
 
 fn large() -> Traffic {
@@ -324,16 +375,20 @@ impl Scenario {
 
     /// HAProxy's language, for haproxy and for ours.
     fn haproxy(&self, port: u16, origin: u16, logs: u16, inner: &str) -> String {
-        let Shape { tcp, balance, log, hop, accepts } = self.shape;
+        let Shape { tcp, balance, places, log, hop, accepts } = self.shape;
         // Each connection may need two descriptors, and with splicing another two, of which haproxy makes sure at its start.
         // A fifth of the descriptors that these need is for what is idle (`tune.pool-low-fd-ratio`): with many servers, a connection to each of
         // them on both threads.
         let most = match self.unit {
-            Unit::Idle => IDLE + 500,
+            Unit::Idle => IDLE + 200,
             _ if balance.is_some() => 4_000,
             _ => 2_000,
         };
         let mut text = format!("global\n    nbthread 2\n    maxconn {most}\n");
+        if self.unit == Unit::Idle {
+            // Two descriptors for each may be more than a process is allowed here. Idle ones need one.
+            text.push_str("    no strict-limits\n");
+        }
         if let Some(accepts) = accepts {
             let _ = writeln!(text, "    tune.maxaccept {accepts}");
         }
@@ -358,9 +413,8 @@ impl Scenario {
         }
         let (algorithm, servers) = balance.unwrap_or(("roundrobin", 1));
         let _ = writeln!(text, "\nbackend servers\n    balance {algorithm}");
+        let most = places.map(|places| format!(" maxconn {places}")).unwrap_or_default();
         for n in 0..servers {
-            // `first` fills a server before it goes to the next one, so it must be full at some time.
-            let most = if algorithm == "first" { " maxconn 16" } else { "" };
             let _ = writeln!(text, "    server s{n} 127.0.{}.{}:{origin}{most}", n / 250, n % 250 + 1);
         }
         text

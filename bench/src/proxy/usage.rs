@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -80,7 +81,8 @@ impl Processes {
     }
 
     /// Begins to count `events` of theirs, by their names in `perf stat`; none if the system does not let us.
-    pub(crate) fn count(&self, events: &'static [&'static str]) -> Option<Count> {
+    pub(crate) fn count<E: AsRef<str>>(&self, events: &[E]) -> Option<Count> {
+        let events: Vec<String> = events.iter().map(|event| event.as_ref().to_owned()).collect();
         let pids: Vec<String> = self.0.iter().map(u32::to_string).collect();
         let perf = Command::new("perf")
             .args(["stat", "-x,", "-e", &events.join(","), "-p", &pids.join(",")])
@@ -98,11 +100,59 @@ pub(crate) const CALLS: &[&str] = &["raw_syscalls:sys_enter"];
 /// What is counted of instructions: the program's own, and those of the kernel for it.
 pub(crate) const INSTRUCTIONS: &[&str] = &["instructions:u", "instructions:k"];
 
+/// Probes of the kernel at the functions of a program by which it gets memory from its global allocator. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    group: String,
+    /// The probes, as events of `perf stat`.
+    pub(crate) events: Vec<String>,
+}
+
+impl Allocator {
+    /// Where the program of `processes` enters it: ours is linked with its own, the peers use the C library's. None if the system does not
+    /// let us.
+    pub(crate) fn of(processes: &Processes, is_ours: bool) -> Option<Self> {
+        let pid = *processes.0.first()?;
+        let (path, functions): (PathBuf, &[&str]) = if is_ours {
+            (
+                fs::read_link(format!("/proc/{pid}/exe")).ok()?,
+                &["mi_malloc_aligned", "mi_zalloc_aligned", "mi_realloc_aligned"],
+            )
+        } else {
+            let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+            let library = maps.lines().find_map(|line| {
+                let path = line.split_whitespace().nth(5)?;
+                path.rsplit('/').next()?.starts_with("libc.so").then(|| PathBuf::from(path))
+            })?;
+            (library, &["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"])
+        };
+        let group = format!("manylane_bench_{}_{pid}", std::process::id());
+        let mut probes = Self { events: Vec::new(), group };
+        let mut perf = Command::new("perf");
+        perf.args(["probe", "-q", "-x"]).arg(path);
+        for (n, function) in functions.iter().enumerate() {
+            perf.arg("--add").arg(format!("{}:p{n}={function}", probes.group));
+            probes.events.push(format!("{}:p{n}", probes.group));
+        }
+        let added = perf.stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
+        added.success().then_some(probes)
+    }
+}
+
+impl Drop for Allocator {
+    fn drop(&mut self) {
+        let all = format!("{}:*", self.group);
+        let mut perf = Command::new("perf");
+        perf.args(["probe", "-q", "--del", &all]).stdout(Stdio::null()).stderr(Stdio::null());
+        let _ = perf.status(); // there may be none
+    }
+}
+
 /// A count under way.
 #[derive(Debug)]
 pub(crate) struct Count {
     perf: Child,
-    events: &'static [&'static str],
+    events: Vec<String>,
 }
 
 impl Count {
@@ -114,7 +164,7 @@ impl Count {
         self.perf.stderr.take()?.read_to_string(&mut text).ok()?;
         self.perf.wait().ok()?;
         let of =
-            |event: &&str| text.lines().find(|line| line.contains(*event))?.split(',').next()?.parse().ok();
+            |event: &String| text.lines().find(|line| line.contains(event))?.split(',').next()?.parse().ok();
         self.events.iter().map(of).collect()
     }
 }
