@@ -573,6 +573,95 @@ fn an_operator_waits_until_a_server_serves_nobody() {
     }
 }
 
+/// Connections to a frontend that is disabled are refused, those that it has go on, and it takes new ones when it is enabled; also after a reload.
+#[test]
+fn an_operator_closes_a_frontend_and_opens_it_again() {
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    // Nobody else has to do with this address, so that its ports are free.
+    let host = std::net::Ipv4Addr::from(0x7f40_0000 | std::process::id() & 0x3f_ffff);
+    let address = std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap();
+    let program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {address}\n default_backend back\n\
+         backend back\n server a {}\n",
+        socket.display(),
+        named("a"),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let ask = |client: &mut std::net::TcpStream| {
+        client.write_all(request).unwrap();
+        let mut bytes = [0; 4096];
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\na") {
+            let length = client.read(&mut bytes).unwrap();
+            assert!(length > 0, "it is closed: {}", String::from_utf8_lossy(&answer));
+            answer.extend(&bytes[..length]);
+        }
+    };
+    // Lanes act on it as soon as they come to it.
+    let waits_for = |what: &str, is_so: &dyn Fn() -> bool| {
+        let until = std::time::Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(std::time::Instant::now() < until, "{what}");
+            std::thread::yield_now();
+        }
+    };
+    let is_refused = || std::net::TcpStream::connect(program.address).is_err();
+    let status = |wanted: &str| {
+        let stat = program.ask("show stat front 1 -1");
+        assert!(stat.contains(&format!(",{wanted},")), "{wanted} in {stat}");
+    };
+    waits_for("the program has begun", &|| !is_refused());
+    let mut client = connect(program.address);
+    ask(&mut client);
+    for _ in 0..3 {
+        assert_eq!(program.ask("disable frontend front"), "\n");
+        status("PAUSED");
+        waits_for("connections are refused", &is_refused);
+        ask(&mut client);
+        assert_eq!(program.ask("disable frontend front"), "All sockets are already disabled.\n\n");
+        assert_eq!(program.ask("enable frontend front"), "\n");
+        status("OPEN");
+        waits_for("connections are taken", &|| !is_refused());
+        ask(&mut connect(program.address));
+    }
+    assert_eq!(program.ask("disable frontend front"), "\n");
+    waits_for("connections are refused", &is_refused);
+    let reloaded = program.ask("reload");
+    assert!(reloaded.contains("Reloaded: generation"), "{reloaded}");
+    status("PAUSED");
+    assert!(is_refused());
+    assert_eq!(program.ask("enable frontend front"), "\n");
+    waits_for("connections are taken", &|| !is_refused());
+    ask(&mut connect(program.address));
+    assert_eq!(program.ask("shutdown frontend front"), "\n");
+    status("STOP");
+    waits_for("connections are refused", &is_refused);
+    for (command, answer) in [
+        ("enable frontend front", "Frontend was previously shut down, cannot enable.\n\n"),
+        ("disable frontend front", "Frontend was previously shut down, cannot disable.\n\n"),
+        ("shutdown frontend front", "Frontend was already shut down.\n\n"),
+        ("enable frontend nope", "No such frontend.\n\n"),
+        ("enable frontend", "A frontend name is expected.\n\n"),
+    ] {
+        assert_eq!(program.ask(command), answer);
+    }
+    ask(&mut client);
+}
+
+/// A socket that was inherited may be others', too: who connects to it while its frontend is disabled waits, and is served when that is enabled.
+#[test]
+fn who_connects_to_an_inherited_socket_of_a_frontend_that_is_disabled_waits() {
+    let program = Controlled::new("level admin");
+    assert_eq!(program.ask("disable frontend front"), "\n");
+    let mut client = connect(program.address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    assert_eq!(program.ask("enable frontend front"), "\n");
+    assert!(common::read_all(&mut client).starts_with("HTTP/1.1 200 "));
+    assert_eq!(program.ask("shutdown frontend front"), "\n");
+}
+
 #[test]
 fn a_page_shows_what_the_commands_say() {
     let (web, address) = listener();

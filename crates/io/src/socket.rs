@@ -61,6 +61,14 @@ pub fn listen(socket: BorrowedFd<'_>, backlog: u32) -> Result<(), Errno> {
     rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))
 }
 
+/// Has a socket of TCP that listens refuse connections, until it [listens](listen) again.
+///
+/// # Errors
+/// The system's: `ENOTCONN` when it refuses them already.
+pub fn refuse(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::net::shutdown(socket, rustix::net::Shutdown::Read)
+}
+
 /// The address that `socket` is bound to; nothing for one that has none.
 ///
 /// # Errors

@@ -253,6 +253,16 @@ impl Bound {
         outcome.map_err(|errno| self.refused(Step::Listen, errno))
     }
 
+    /// Has it refuse connections, until its [backlog is set](Self::set_backlog) again, where the system can: that is a socket of TCP. At others who connects
+    /// waits. Acceptors of it fail. A socket whose port the system chose would listen at another one then.
+    pub fn refuse(&self) {
+        if let Inner::System { socket, .. } = &self.socket
+            && socket::local_address(socket.as_fd()).is_ok_and(|address| SocketAddr::try_from(address).is_ok())
+        {
+            let _ = socket::refuse(socket.as_fd()); // it does already: another lane was faster
+        }
+    }
+
     /// Accepts connections on the lane of `io`. Each lane that shall do so has one of its own.
     ///
     /// # Errors

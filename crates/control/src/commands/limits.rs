@@ -1,8 +1,9 @@
 //! Limits that are changed at run time, and counters that begin anew.
 
 use super::Call;
-use manylane_proxy::Places;
 use manylane_proxy::counts::{BackendCounts, FrontendCounts, ListenerCounts, ServerCounts};
+use manylane_proxy::generation::GateState;
+use manylane_proxy::{Local, Places};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::Arc;
 
@@ -124,4 +125,26 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
         }
     }
     done.enter().await;
+}
+
+/// `disable frontend`, `enable frontend`, `shutdown frontend`
+pub(super) fn set_gate(call: &mut Call<'_, '_>, to: GateState) {
+    let word = call.word(0).to_owned();
+    if word.is_empty() {
+        return call.error("A frontend name is expected.");
+    }
+    let id = word.strip_prefix('#').and_then(|id| id.parse::<u32>().ok());
+    let known = call.generation.frontends.iter().find(|own| *own.name == *word || Some(own.id) == id);
+    let Some(frontend) = known else { return call.error("No such frontend.") };
+    let Some(local) = Local::of(call.generation) else { return call.error(super::server::REPLACED) };
+    match (manylane_proxy::set_gate(&local, frontend, to), to) {
+        (GateState::Shut, GateState::Shut) => call.error("Frontend was already shut down."),
+        (GateState::Shut, GateState::Open) => call.error("Frontend was previously shut down, cannot enable."),
+        (GateState::Shut, GateState::Paused) => {
+            call.error("Frontend was previously shut down, cannot disable.")
+        }
+        (GateState::Open, GateState::Open) => call.error("All sockets are already enabled."),
+        (GateState::Paused, GateState::Paused) => call.error("All sockets are already disabled."),
+        _ => {}
+    }
 }

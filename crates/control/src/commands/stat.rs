@@ -9,7 +9,7 @@ use manylane_check::{Health, Report, Status, Verdict};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_proxy::Generation;
-use manylane_proxy::generation::{Backend, Frontend, Listener, Server, ServerPlace};
+use manylane_proxy::generation::{Backend, Frontend, GateState, Listener, Server, ServerPlace};
 use manylane_proxy::pace::{Counted, Figures, Paced};
 use manylane_sched::Time;
 use std::collections::{HashMap, HashSet};
@@ -192,7 +192,12 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     for unused in [Column::CompIn, Column::CompOut, Column::CompByp, Column::CompRsp] {
         line.count(unused, 0); // nothing is compressed
     }
-    line.set(Column::Status, Text("OPEN".into()));
+    let status = match frontend.gate.state() {
+        GateState::Open => "OPEN",
+        GateState::Paused => "PAUSED",
+        GateState::Shut => "STOP",
+    };
+    line.set(Column::Status, Text(status.into()));
     let denied = sums.get("connections_denied") + sums.get("sessions_denied");
     line.count(Column::Stot, sums.get("connections").saturating_sub(denied));
     sums.fill(

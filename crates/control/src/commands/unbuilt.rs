@@ -21,9 +21,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("del server", SERVERS),
     ("del ssl", TLS),
     ("disable dynamic-cookie", COOKIES),
-    ("disable frontend", FRONTENDS),
     ("enable dynamic-cookie", COOKIES),
-    ("enable frontend", FRONTENDS),
     ("mcli-debug-mode", "there is no master process"),
     ("new ssl", TLS),
     ("set anon", "answers are not made anonymous"),
@@ -41,7 +39,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show table", TABLES),
     ("show tls-keys", TLS),
     ("show trace", "traces are not built"),
-    ("shutdown frontend", FRONTENDS),
     ("trace", "traces are not built"),
 ];
 
@@ -50,7 +47,6 @@ const TLS: &str = "TLS is not built yet";
 const SERVERS: &str = "servers are set by the file only, so far";
 const TABLES: &str = "stick tables are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
-const FRONTENDS: &str = "frontends are not changed at run time yet";
 
 /// Why a command is refused, in a sentence; `None` for one that is not HAProxy's.
 pub(super) fn reason(words: &[String]) -> Option<String> {

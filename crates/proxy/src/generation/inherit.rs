@@ -29,6 +29,7 @@ impl Generation {
         for frontend in &mut self.frontends {
             let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode) else { continue };
             frontend.counts = was.counts.clone();
+            frontend.gate = was.gate.clone();
             frontend.invalid = was.invalid.clone();
             share(&mut frontend.places, &was.places, &mut self.bounds);
             let mut heirs = vec![false; was.listeners.len()];

@@ -7,6 +7,7 @@
 mod agent;
 mod balance;
 pub(crate) mod bell;
+mod gate;
 mod bind;
 mod checks;
 mod cpu_choice;
@@ -32,6 +33,7 @@ mod state_file;
 mod stats_page;
 mod variables;
 
+pub use gate::{Gate, GateState};
 pub use agent::{Aim, Aims};
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};

@@ -1,5 +1,6 @@
 //! `frontend`, `backend` and `listen`.
 
+use super::gate::Gate;
 use super::agent;
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
@@ -66,6 +67,8 @@ pub struct Frontend {
     pub common: Common,
     /// What happened.
     pub counts: Arc<FrontendStats>,
+    /// Whether it takes connections.
+    pub gate: Arc<Gate>,
     /// The last request that broke the protocol.
     pub invalid: Arc<LastInvalid>,
 }
@@ -365,6 +368,7 @@ fn one<'c>(
             rate: Rate::new(settings.rate_limit.map_or(0, |set| set.value)),
             common,
             counts: Arc::default(),
+            gate: Arc::default(),
             invalid: Arc::default(),
         });
     }

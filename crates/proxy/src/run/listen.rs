@@ -1,10 +1,10 @@
 //! From listeners to sessions: binding, accepting within `maxconn`, giving to the least loaded lane.
 
 use super::local::Local;
-use crate::generation::{Frontend, Generation, Listener, Owner, has_lanes};
+use crate::generation::{Frontend, GateState, Generation, Listener, Owner, has_lanes};
 use crate::places::Places;
 use crate::session::Session;
-use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, ListenOptions, listen_sharded};
+use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, ListenOptions, Rest, listen_sharded};
 use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 static ACCEPT: TaskKind = TaskKind::new("accept");
+static GATES: TaskKind = TaskKind::new("news of gates");
 static HOUSEKEEPING: TaskKind = TaskKind::new("housekeeping");
 static PACE: TaskKind = TaskKind::new("pace");
 pub(super) static SESSION: TaskKind = TaskKind::new("session");
@@ -311,7 +312,13 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     }
     super::checks::start(local, lanes)?;
     super::names::start(local, lanes)?;
-    for listener in bound.iter() {
+    *local.bound.borrow_mut() = Arc::downgrade(bound);
+    for (which, listener) in bound.iter().enumerate() {
+        // A gate that was closed before this generation began.
+        let closed = local.generation.frontends[listener.frontend].gate.state() != GateState::Open;
+        if closed && lanes.first() == Some(&local.here().lane()) {
+            refuse(&local.generation, listener);
+        }
         let Listener { lanes: wanted, groups, .. } = &local.generation.frontends[listener.frontend].listeners[listener.listener];
         let mut chosen: Vec<LaneId> = match wanted {
             Some(some) => some.iter().filter_map(|&n| lanes.get(n)).copied().collect(),
@@ -335,48 +342,91 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
             true => number % among == place,
             false => *number == place % listener.sockets.len(),
         });
-        for (_, socket) in own_sockets {
+        for (number, socket) in own_sockets {
             let acceptor = socket.acceptor(&local.io).map_err(|error| error.to_string())?;
             let balance = match local.generation.process.spreads_connections {
                 true => Balance::new(chosen.clone()),
                 false => Balance::new([own]),
             };
-            let task = accepting(local.clone(), acceptor, balance, listener.frontend, listener.listener, bound.clone());
+            let task = accepting(local.clone(), acceptor, balance, (which, number), bound.clone());
             local.here().spawn(&ACCEPT, Class::Urgent, task).map_err(|error| error.to_string())?;
         }
     }
     Ok(())
 }
 
-/// Accepts until the lane stops. The last lane that drops `bound` closes the sockets.
+/// What comes of waiting for a connection.
+enum Next {
+    Came(Incoming),
+    /// The listener is of no use as it is.
+    Failed,
+    /// The frontend's gate is another than it was.
+    Gate,
+    Stops,
+}
+
+/// Accepts until the lane stops, from the socket of that number of the listener at that place in `bound`. The last lane that drops `bound` closes the
+/// sockets.
 async fn accepting(
     local: Rc<Local>,
     acceptor: Acceptor,
     balance: Balance,
-    frontend: usize,
-    listener: usize,
+    (which, number): (usize, usize),
     bound: Arc<Vec<BoundListener>>,
 ) {
     local.begun();
+    let BoundListener { frontend, listener, sockets, .. } = &bound[which];
+    let (frontend, listener, socket) = (*frontend, *listener, &sockets[number]);
     let generation = &local.generation;
+    let gate = &generation.frontends[frontend].gate;
+    let mut seen = gate.seen();
+    let mut acceptor = Some(acceptor);
     loop {
+        if seen.state() != GateState::Open {
+            // Who connected before is served.
+            if let Some(acceptor) = acceptor.take() {
+                for incoming in acceptor.close().await.unwrap_or_default() {
+                    let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
+                    give(&local, &balance, incoming, ticket);
+                }
+            }
+        }
         let next = {
-            let mut next = pin!(acceptor.accept());
+            let mut next = pin!(async {
+                match &acceptor {
+                    Some(acceptor) => acceptor.accept().await,
+                    None => std::future::pending().await,
+                }
+            });
             let mut stopping = local.stopping.waiter();
             poll_fn(|context| match stopping.poll(context) {
-                Poll::Ready(()) => Poll::Ready(None),
-                Poll::Pending => next.as_mut().poll(context).map(Some),
+                Poll::Ready(()) => Poll::Ready(Next::Stops),
+                Poll::Pending if gate.seen() != seen => Poll::Ready(Next::Gate), // who changes it wakes this task
+                Poll::Pending => next.as_mut().poll(context).map(|came| came.map_or(Next::Failed, Next::Came)),
             })
             .await
         };
         match next {
-            Some(Ok(incoming)) => {
+            Next::Came(incoming) => {
                 let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
                 give(&local, &balance, incoming, ticket);
             }
-            Some(Err(_)) => break, // the listener itself is of no use any more
-            None => {
-                for incoming in acceptor.close().await.unwrap_or_default() {
+            Next::Failed if gate.seen() == seen => break, // by itself: it is of no use any more
+            Next::Failed | Next::Gate => {
+                seen = gate.seen();
+                if seen.state() == GateState::Open {
+                    acceptor = socket.acceptor(&local.io).ok();
+                    if acceptor.is_none() {
+                        break;
+                    }
+                }
+            }
+            Next::Stops => {
+                let rest = match acceptor.take() {
+                    Some(acceptor) => acceptor.close().await.unwrap_or_default(),
+                    None => Rest::default(),
+                };
+                for incoming in rest {
                     let (heir, frontend, listener) = local.heir_or_self(frontend, listener);
                     let ticket = Ticket::enter(local.here(), heir.generation.clone(), frontend, listener).await;
                     give(&heir, &balance, incoming, ticket);
@@ -387,6 +437,40 @@ async fn accepting(
     }
     drop(bound);
     local.ended();
+}
+
+/// Has a frontend's sockets refuse connections, as far as they can.
+fn refuse(generation: &Generation, bound: &BoundListener) {
+    // What was inherited may be others', too: at that who connects waits. The system forgets a port that it chose itself.
+    let endpoint = &generation.frontends[bound.frontend].listeners[bound.listener].endpoint;
+    if matches!(endpoint, Endpoint::Ip(address) if address.port() != 0) {
+        bound.sockets.iter().for_each(Bound::refuse);
+    }
+}
+
+/// Opens or closes a frontend's gate, unless it was shut, and tells the lanes. What it was before. To be called on the first lane only: no two of
+/// these are at work at once.
+pub fn set_gate(local: &Local, frontend: &Frontend, to: GateState) -> GateState {
+    let bound = local.bound.borrow().upgrade();
+    let own = || bound.iter().flat_map(|bound| bound.iter()).filter(|bound| bound.frontend == frontend.number);
+    // Who finds the gate open finds sockets that listen; one that fails because it does not any more finds the gate closed.
+    if to == GateState::Open && frontend.gate.state() == GateState::Paused {
+        for bound in own() {
+            let _ = bound.sockets.iter().try_for_each(|socket| socket.set_backlog(bound.made.options.backlog));
+        }
+    }
+    let before = frontend.gate.set(to);
+    if before == GateState::Open && to != GateState::Open {
+        own().for_each(|bound| refuse(&local.generation, bound));
+    }
+    for lane in manylane_sched::report() {
+        let make = |here: Here| async move {
+            here.wake_kind(&ACCEPT);
+        };
+        // A lane that has ended accepts nothing.
+        let _ = Remote::new(lane.lane).spawn_with(&GATES, Class::Urgent, make);
+    }
+    before
 }
 
 /// Has a connection served on the least loaded lane, or the one that connected if that is one of ours. It is closed if there is no memory for its task, or that lane just ended.

@@ -2,6 +2,7 @@
 
 use super::event::Event;
 use super::idle::Idle;
+use super::listen::BoundListener;
 use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::places::Places;
@@ -21,7 +22,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct Local {
     pub(super) asked: Cell<usize>,
     /// Lanes that serve the generation.
     pub(super) lane_ids: RefCell<Box<[LaneId]>>,
+    /// What those who accept have, as long as any of them does.
+    pub(super) bound: RefCell<Weak<Vec<BoundListener>>>,
     /// Health checks that it makes at once.
     pub(super) checks: Places,
     /// Its streams that are with servers.
@@ -195,6 +198,7 @@ impl Local {
             lane_ids: RefCell::default(),
             streams: Streams::default(),
             stopping: Event::default(),
+            bound: RefCell::default(),
             reader,
             memory: RefCell::new(manylane_expr::Lane::new(seed)),
             scopes: Spare::default(),
