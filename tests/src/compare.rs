@@ -31,11 +31,17 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
 }
 
 /// Lines that one of two texts has alone, in their order: with `- ` before the first one's and `+ ` before the second one's. Blanks at their ends are
-/// shown as `\x20`, since nobody sees them otherwise.
+/// shown as `\x20`, and so are bytes that no text has, since nobody sees them otherwise.
 pub fn difference(first: &str, second: &str) -> Vec<String> {
     let shown = |line: &str| {
-        let text = line.trim_end_matches(' ');
-        format!("{text}{}", r"\x20".repeat(line.len() - text.len()))
+        let (mut text, blanks) = (String::new(), line.len() - line.trim_end_matches(' ').len());
+        for letter in line.trim_end_matches(' ').chars() {
+            match letter.is_control() {
+                true => text += &format!(r"\x{:02x}", u32::from(letter)),
+                false => text.push(letter),
+            }
+        }
+        text + &r"\x20".repeat(blanks)
     };
     let lines = |text: &str| text.lines().map(shown).collect::<Vec<_>>();
     let (first, second) = (lines(first), lines(second));
@@ -223,7 +229,7 @@ mod tests {
     fn a_difference_is_the_lines_that_one_has_alone() {
         assert_eq!(difference("a\nb\nc\nd\n", "a\nc\nd \n\n"), ["- b", "- d", r"+ d\x20", "+"]);
         assert!(difference("a\nb\n", "a\nb\n").is_empty());
-        assert_eq!(difference("", "a\n"), ["+ a"]);
+        assert_eq!(difference("", "a\0\n"), [r"+ a\x00"]);
     }
 
     #[test]
