@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{command, connect, nobody, read_all};
+use common::{command, connect, free, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Write};
@@ -19,14 +19,19 @@ fn get(address: SocketAddr, path: &str) -> String {
 
 #[test]
 fn the_demo_balances_shows_and_ends_cleanly() {
-    let (web, page) = (nobody(), nobody());
-    let mut program = command()
-        .args(["demo", &web.port().to_string(), &page.port().to_string()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
-    assert!(said.any(|line| line.unwrap().contains("Ctrl-C ends it")), "it greets when it is ready");
+    // Again where somebody else was given one of the ports meanwhile.
+    let begin = |_| {
+        let (web, page) = (free(), free());
+        let mut program = command()
+            .args(["demo", &web.port().to_string(), &page.port().to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+        let greets = said.any(|line| line.unwrap().contains("Ctrl-C ends it"));
+        if greets { Some((program, said, web, page)) } else { program.wait().map(|_| None).unwrap() }
+    };
+    let (mut program, mut said, web, page) = (0..20).find_map(begin).expect("it greets when it is ready");
     let served: std::collections::BTreeSet<String> =
         (0..8).map(|_| get(web, "/hello").rsplit("\r\n").next().unwrap().to_owned()).collect();
     assert_eq!(
@@ -48,7 +53,7 @@ fn the_demo_balances_shows_and_ends_cleanly() {
 fn a_port_that_is_taken_is_told_with_a_way_out() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let outcome = command().args(["demo", &port, &nobody().port().to_string()]).output().unwrap();
+    let outcome = command().args(["demo", &port, &free().port().to_string()]).output().unwrap();
     assert_eq!(outcome.status.code(), Some(1));
     let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
     assert!(said.contains(&port) && said.contains("manylane demo 18080 18404"), "{said}");

@@ -7,7 +7,7 @@
 mod common;
 
 use common::watch::Syslog;
-use common::{DEFAULTS, Folder, Manylane, fd, listener, nobody, origin};
+use common::{DEFAULTS, Folder, Manylane, fd, free, listener, origin};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn listens(path: &Path) {
 /// A server for one test. It takes no port 0: so it gets one that is free, and another one if somebody was faster.
 fn iperf3_server() -> (Running, u16) {
     for _ in 0..20 {
-        let port = nobody().port();
+        let port = free().port();
         let mut command = Command::new("iperf3");
         command.args([
             "--server",

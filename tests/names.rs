@@ -600,10 +600,7 @@ impl Dnsmasq {
 fn a_real_name_server_is_believed() {
     let (log, folder) = (Syslog::new(), Folder::new());
     let socket = folder.0.join("cli");
-    // An address of this process alone, so that nobody takes the port meanwhile that the system just gave.
-    let [_, a, b, c] = std::process::id().to_be_bytes();
-    let at =
-        TcpListener::bind((std::net::Ipv4Addr::new(127, 128 | a, b, c), 0)).unwrap().local_addr().unwrap();
+    let at = TcpListener::bind((common::own_ip(), 0)).unwrap().local_addr().unwrap();
     let many: String = (1..200).map(|n| format!("host-record=many.test,127.9.0.{n}\n")).collect();
     let first = format!(
         "host-record=a.test,127.0.0.21\nsrv-host=_s._tcp.test,a.test,8001,1,512\ncname=c.test,a.test\n{many}"

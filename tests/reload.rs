@@ -565,7 +565,7 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
 /// A ring's lines outlive a reload, which may change its size, and those that its server has not had wait for it while it is away: each comes once.
 #[test]
 fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
-    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let collector = TcpListener::bind((common::own_ip(), 0)).unwrap();
     let place = collector.local_addr().unwrap();
     let proxies = |size: &str| {
         format!(

@@ -9,7 +9,7 @@ pub mod dns;
 pub mod watch;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -57,9 +57,26 @@ pub fn fd(listener: &TcpListener) -> String {
     format!("fd@{}", listener.as_raw_fd())
 }
 
-/// An address where nobody listens.
+/// An address where nobody listens: it is bound for as long as the test runs, so that the system gives it to nobody else, another test for example.
 pub fn nobody() -> SocketAddr {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let socket = TcpListener::from(socket); // in name: it never listens
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    address
+}
+
+/// An address for a program that binds it itself. Who gets an address from the system meanwhile may get this one.
+pub fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// An address where no other process listens, so that a port of it can be left and taken again.
+pub fn own_ip() -> Ipv4Addr {
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 128 | a, b, c)
 }
 
 /// A connection that gives up.

@@ -11,7 +11,7 @@ use manylane_logs::{
 use manylane_sched::{BlockingPool, Config, Here, Lane};
 use manylane_sync::Arc;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::time::Duration;
 
@@ -300,7 +300,9 @@ fn lines_longer_than_a_cluster_arrive_whole_and_too_long_ones_are_lost_alone() {
 /// What a ring's server cannot take waits in the ring, as long as that has it.
 #[test]
 fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Of an address where nobody else listens, so that nobody is given the port meanwhile.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let listener = TcpListener::bind(SocketAddr::from(([127, 128 | a, b, c], 0))).unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let ring = Arc::new(Ring::new("r", "", MIN_RING));

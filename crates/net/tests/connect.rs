@@ -429,7 +429,10 @@ fn a_deadline_ends_the_attempt() {
 
 #[test]
 fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Of an address where nobody else listens.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let closed =
+        TcpListener::bind(SocketAddr::from(([127, 128 | a, b, c], 0))).unwrap().local_addr().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let open = listener.local_addr().unwrap();
     let folder = Folder::new();
