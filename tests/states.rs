@@ -99,8 +99,8 @@ fn what_cannot_be_tracked_is_said_with_its_place() {
             "server a 127.0.0.1:1 track b\n server b 127.0.0.1:1 track l/a",
             "server 'l/b' tracks 'l/a', which tracks it in turn",
         ),
-        ("server a 127.0.0.1:1 track x/y", "server 'l/a' tracks 'x/y', and there is no such backend"),
-        ("server a 127.0.0.1:1 track l/y", "server 'l/a' tracks 'l/y', and there is no such server"),
+        ("server a 127.0.0.1:1 track x/y", "unable to find server 'x/y' required for tracking"),
+        ("server a 127.0.0.1:1 track l/y", "unable to find server 'l/y' required for tracking"),
         (
             "server a 127.0.0.1:1 track b\n server b 127.0.0.1:1",
             "tracks 'l/b', which is not checked: put 'check' there",
