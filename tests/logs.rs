@@ -8,6 +8,7 @@ use common::watch::{ask, until};
 use common::{DEFAULTS, Folder, Manylane, connect, echo, fd, listener, nobody, origin, read_all};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
@@ -444,4 +445,66 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
     rest.clear();
     ask("show events lines -x").read_to_string(&mut rest).unwrap();
     assert!(rest.starts_with("unknown option"), "{rest}");
+}
+
+/// Rounds of all lanes.
+fn rounds(control: &std::path::Path) -> u64 {
+    let table = ask(control, "show lanes");
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let at = rows.clone().find_map(|row| row.iter().position(|word| *word == "rounds")).unwrap() - 1; // behind a `#`
+    rows.filter_map(|row| row.get(at)?.parse::<u64>().ok()).sum()
+}
+
+/// Targets that take nothing more: a local socket, a server of a stream, a pipe. Lanes rest beside them, and generations that were replaced leave nothing.
+#[test]
+fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_that_are_gone() {
+    let folder = common::Folder::new();
+    let (full, control) = (folder.0.join("full"), folder.0.join("control"));
+    let _unread = std::os::unix::net::UnixDatagram::bind(&full).unwrap();
+    let stream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (_reader, pipe) = std::io::pipe().unwrap();
+    nix::fcntl::fcntl(&pipe, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+    let silent = origin(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let (web, address) = listener();
+    let program = Manylane::start_ready(&format!(
+        "global\n nbthread 1\n stats socket {} level admin\n{DEFAULTS} mode http\n retries 0\n timeout server 1s\nfrontend f\n bind {}\n log {} len 2000 local0\n \
+         log tcp@{} len 2000 local0\n log fd@{} len 2000 local0\n log-format \"%HP\"\n http-request return status 200 unless {{ path /silent }}\n \
+         default_backend b\nbackend b\n server s {silent}\n",
+        control.display(),
+        fd(&web),
+        full.display(),
+        stream.local_addr().unwrap(),
+        pipe.as_raw_fd(),
+    ));
+    let request = format!("GET /{} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "x".repeat(1000));
+    let flood = || {
+        for _ in 0..2 {
+            let mut client = connect(address);
+            for _ in 0..100 {
+                client.write_all(request.as_bytes()).unwrap();
+                let mut answer = BufReader::new(&client);
+                let mut line = String::new();
+                while line != "\r\n" {
+                    line.clear();
+                    assert!(answer.read_line(&mut line).unwrap() > 0);
+                }
+            }
+        }
+    };
+    flood();
+    let (began, before) = (std::time::Instant::now(), rounds(&control));
+    let mut waits = connect(address);
+    waits.write_all(b"GET /silent HTTP/1.0\r\n\r\n").unwrap();
+    assert!(read_all(&mut waits).starts_with("HTTP/1.1 504 ")); // a second later
+    let more = rounds(&control) - before;
+    assert!(more < 200 + 200 * began.elapsed().as_secs(), "{more} rounds in {:?}", began.elapsed());
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", program.pid())).unwrap().count();
+    let at_work = descriptors();
+    for _ in 0..4 {
+        assert!(ask(&control, "reload").contains("Reloaded: generation"));
+        flood();
+    }
+    until(|| descriptors() <= at_work);
 }

@@ -2,6 +2,8 @@
 #![cfg(not(any(loom, manylane_sim)))] // its sockets are io's, which has none there
 
 mod clock;
+mod datagrams;
+mod descriptor;
 mod lane;
 mod line;
 mod outbox;

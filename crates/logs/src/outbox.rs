@@ -48,6 +48,10 @@ pub(crate) struct Outbox {
     /// The other batch, while it is not on its way.
     spare: RefCell<Batch>,
     waker: Cell<Option<Waker>>,
+    /// The same task, for when the outbox is closed while a batch is on its way.
+    closing: Cell<Option<Waker>>,
+    /// Lines of the batch on its way of which it is not known yet what becomes of them.
+    under_way: Cell<usize>,
     /// Whether a task sends.
     served: Cell<bool>,
     closed: Cell<bool>,
@@ -62,6 +66,8 @@ impl Outbox {
             filling: RefCell::new(Batch::new()),
             spare: RefCell::new(Batch::new()),
             waker: Cell::new(None),
+            closing: Cell::new(None),
+            under_way: Cell::new(0),
             served: Cell::new(false),
             closed: Cell::new(false),
             number: Cell::new(0),
@@ -132,7 +138,7 @@ impl Outbox {
 
     pub(crate) fn close(&self) {
         self.closed.set(true);
-        if let Some(waker) = self.waker.take() {
+        for waker in [self.waker.take(), self.closing.take()].into_iter().flatten() {
             waker.wake();
         }
     }
@@ -141,12 +147,26 @@ impl Outbox {
         self.closed.get()
     }
 
+    /// Waits until it is closed.
+    pub(crate) async fn closed(&self) {
+        poll_fn(|context| {
+            if self.is_closed() {
+                return Poll::Ready(());
+            }
+            let waiting = self.closing.take().filter(|waker| waker.will_wake(context.waker()));
+            self.closing.set(Some(waiting.unwrap_or_else(|| context.waker().clone())));
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Waits for lines and takes them; `None` when the outbox is closed and empty.
     pub(crate) async fn next(&self) -> Option<Batch> {
         poll_fn(|context| {
             if self.waiting() > 0 {
-                let spare = self.spare.take();
-                return Poll::Ready(Some(self.filling.replace(spare)));
+                let batch = self.filling.replace(self.spare.take());
+                self.under_way.set(batch.ends.len());
+                return Poll::Ready(Some(batch));
             }
             if self.is_closed() {
                 return Poll::Ready(None);
@@ -157,13 +177,23 @@ impl Outbox {
         .await
     }
 
-    /// The batch is sent but for `lost` lines.
-    pub(crate) fn done(&self, mut batch: Batch, lost: usize) {
-        let own = self.target.counts().own();
-        own.sent.add((batch.ends.len() - lost) as u64);
-        own.lost.add(lost as u64);
+    /// So many more lines of the batch on its way are sent.
+    pub(crate) fn sent(&self, lines: usize) {
+        self.target.counts().own().sent.add(lines as u64);
+        self.under_way.set(self.under_way.get().saturating_sub(lines));
+    }
+
+    /// The batch is done with. Its lines that were not sent are lost.
+    pub(crate) fn done(&self, mut batch: Batch) {
+        self.lose(self.under_way.take());
         batch.clear();
         self.spare.replace(batch);
+    }
+
+    /// Nobody sends any more: what is on its way is lost, and what waits.
+    pub(crate) fn give_up(&self) {
+        self.lose(self.under_way.take() + self.waiting());
+        self.filling.borrow_mut().clear();
     }
 }
 

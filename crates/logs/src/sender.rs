@@ -1,17 +1,20 @@
 //! The task that sends one outbox's batches, each in as few calls as there can be.
 
+use crate::datagrams::Link;
+use crate::descriptor::{Descriptor, Written};
 use crate::outbox::{Batch, Outbox};
 use crate::target::{Target, Way};
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
-use manylane_io::{Datagrams, Io, Stream, tcp_socket};
+use manylane_io::{Io, Stream, tcp_socket};
 use manylane_sched::{BlockingPool, Class, Here, TaskKind};
 use manylane_sync::{Arc, Mutex};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, socket_with};
-use std::fs::File;
-use std::io::Write;
+use std::future::poll_fn;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 static SENDER: TaskKind = TaskKind::new("log sender");
@@ -19,35 +22,58 @@ static SENDER: TaskKind = TaskKind::new("log sender");
 /// How long a target that could not be reached is left alone. Lines wait meanwhile, as far as there is room.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
+/// How long it is tried to send what waits for a target whose generation was replaced. What is left then is lost, else each reload would leave a task, its
+/// batch and its descriptor with a target that nobody reads.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Naps between two tries to write to a pipe that is full: the first after one that took something, and the longest.
+const NAPS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+
 /// Starts the task that sends an outbox's batches until that is closed and empty. Servers of streams have a kind of their own: what it takes to connect, and to
 /// wait for no longer than is allowed, is no part of the others' tasks. Whether there was room for it.
 pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<BlockingPool>) -> bool {
-    let (outbox, io) = (outbox.clone(), io.clone());
+    let (own, outbox, io, pool) = (outbox.clone(), outbox.clone(), io.clone(), pool.clone());
     let started = match outbox.target.way {
-        Way::Tcp(_) | Way::UnixStream(_) => here.spawn(&SENDER, Class::Normal, to_server(outbox, here, io)),
-        _ => here.spawn(&SENDER, Class::Normal, to_others(outbox, io, pool.clone())),
+        Way::Tcp(_) | Way::UnixStream(_) => {
+            let sending = move || to_server(outbox, here, io);
+            here.spawn(&SENDER, Class::Normal, until_farewell(own, here, sending))
+        }
+        _ => {
+            let sending = move || to_others(outbox, here, io, pool);
+            here.spawn(&SENDER, Class::Normal, until_farewell(own, here, sending))
+        }
     };
     started.is_ok()
 }
 
-async fn to_others(outbox: Rc<Outbox>, io: Io, pool: Arc<BlockingPool>) {
-    let mut datagrams = None;
+/// Sends, but no longer than for [`FAREWELL`] when the outbox is closed. The future that sends is made here, since one that is handed over has a second place in
+/// the task.
+async fn until_farewell<F: Future<Output = ()>>(outbox: Rc<Outbox>, here: Here, sending: impl FnOnce() -> F) {
+    let mut sending = pin!(sending());
+    let mut late = pin!(async {
+        outbox.closed().await;
+        here.sleep(FAREWELL).await;
+    });
+    let all = poll_fn(|context| match sending.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(true),
+        Poll::Pending => late.as_mut().poll(context).map(|()| false),
+    });
+    if !all.await {
+        outbox.give_up();
+    }
+}
+
+async fn to_others(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPool>) {
+    let mut link = Link::default();
     while let Some(mut batch) = outbox.next().await {
-        let sent = match &outbox.target.way {
-            Way::Datagrams(address) => {
-                let open = || socket(address.address_family(), SocketType::DGRAM);
-                send_datagrams(&mut datagrams, open, Some(address), &batch, &io).await
-            }
-            Way::Connected(fd) => {
-                let open = || fd.try_clone().map_err(|_| Errno::MFILE);
-                send_datagrams(&mut datagrams, open, None, &batch, &io).await
-            }
-            Way::File(file) => write(file, &mut batch, &pool).await,
-            Way::Ring(ring) => Some(ring.put(&batch)),
-            Way::Tcp(_) | Way::UnixStream(_) => None, // they are `to_server`'s
-        };
-        let lines = batch.ends.len();
-        outbox.done(batch, lines - sent.unwrap_or(0));
+        match &outbox.target.way {
+            Way::Datagrams(address) => link.send_to(address, &batch, &outbox, here, &io).await,
+            Way::Connected(fd) => link.send(fd, &batch, &outbox, &io).await,
+            Way::Descriptor(descriptor) => batch = write(descriptor, batch, &outbox, here, &pool).await,
+            Way::Ring(ring) => outbox.sent(ring.put(&batch)),
+            Way::Tcp(_) | Way::UnixStream(_) => {} // they are `to_server`'s
+        }
+        outbox.done(batch);
     }
 }
 
@@ -55,8 +81,8 @@ async fn to_server(outbox: Rc<Outbox>, here: Here, io: Io) {
     let mut stream = None;
     while let Some(batch) = outbox.next().await {
         let sent = send_to_server(&mut stream, &outbox.target, &batch, here, &io).await;
-        let lines = batch.ends.len();
-        outbox.done(batch, lines - sent.unwrap_or(0));
+        outbox.sent(sent.unwrap_or(0));
+        outbox.done(batch);
         if sent.is_none() && stream.take().is_none() && !outbox.is_closed() {
             here.sleep(RETRY).await;
         }
@@ -70,7 +96,7 @@ async fn to_server(outbox: Rc<Outbox>, here: Here, io: Io) {
 /// Longer than anybody waits.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(366 * 86_400);
 
-fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
+pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
     socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
@@ -85,7 +111,7 @@ pub(crate) fn server(way: &Way) -> Option<(OwnedFd, SocketAddrAny)> {
     }
 }
 
-/// As [`send_datagrams`]; `None`: there is no connection, or it is of no more use.
+/// Lines that were sent; `None`: there is no connection, or it is of no more use.
 async fn send_to_server(
     stream: &mut Option<Stream>,
     target: &Target,
@@ -105,30 +131,6 @@ async fn send_to_server(
         .flatten()
 }
 
-/// Lines that were sent; none when the target cannot be reached. One that is too long for its way is left out alone.
-async fn send_datagrams(
-    socket: &mut Option<Datagrams>,
-    open: impl FnOnce() -> Result<OwnedFd, Errno>,
-    to: Option<&SocketAddrAny>,
-    batch: &Batch,
-    io: &Io,
-) -> Option<usize> {
-    if socket.is_none() {
-        *socket = io.datagrams(open().ok()?).ok();
-    }
-    let socket = socket.as_ref()?;
-    let (mut sent, mut from) = (0, 0);
-    while from < batch.ends.len() {
-        match socket.send_pieces((&batch.bytes, &batch.ends, from), to).await {
-            Ok(some) => (sent, from) = (sent + some, from + some),
-            Err(error) if error.errno() == Some(Errno::MSGSIZE) => from += 1,
-            // Nobody is there: the rest would meet the same.
-            Err(_) => return Some(sent),
-        }
-    }
-    Some(sent)
-}
-
 /// As above; `None`: the connection is of no more use.
 async fn send_stream(stream: &Stream, batch: &Batch) -> Option<usize> {
     let mut chain = Chain::new();
@@ -139,15 +141,32 @@ async fn send_stream(stream: &Stream, batch: &Batch) -> Option<usize> {
     Some(batch.ends.len())
 }
 
-/// As above. The lane goes on meanwhile: a thread that may block writes.
-async fn write(file: &Arc<Mutex<File>>, batch: &mut Batch, pool: &BlockingPool) -> Option<usize> {
-    let file = file.clone();
-    let bytes = std::mem::take(&mut batch.bytes);
-    let job = pool.run(move || {
-        let written = file.lock().write_all(&bytes);
-        (bytes, written.is_ok())
-    });
-    let (bytes, written) = job.ok()?.await;
-    batch.bytes = bytes;
-    written.then_some(batch.ends.len())
+/// Writes a batch, and gives it back. The lane goes on meanwhile: a thread that may block writes. One that would block gives its thread back: there are few
+/// of them, for all that blocks.
+async fn write(
+    descriptor: &Arc<Mutex<Descriptor>>,
+    batch: Batch,
+    outbox: &Outbox,
+    here: Here,
+    pool: &BlockingPool,
+) -> Batch {
+    let (mut batch, mut from, mut nap) = (batch, 0, NAPS.0);
+    loop {
+        let own = descriptor.clone();
+        let job = pool.run(move || {
+            let written = own.lock().write(&batch, from);
+            (batch, written)
+        });
+        let Ok(job) = job else { return Batch::default() };
+        let (back, written) = job.await;
+        batch = back;
+        let Ok(Written { lines, is_full }) = written else { return batch };
+        outbox.sent(lines);
+        from += lines;
+        if !is_full {
+            return batch;
+        }
+        nap = if lines > 0 { NAPS.0 } else { (nap * 2).min(NAPS.1) };
+        here.sleep(nap).await;
+    }
 }

@@ -1,12 +1,12 @@
 //! Where lines go, and which.
 
+use crate::descriptor::Descriptor;
 use crate::line::{Facility, Format, Level};
 use crate::ring::Ring;
 use manylane_stats::{CounterGroup, counters};
 use manylane_sync::{Arc, LockClass, Mutex};
 use rustix::net::{SocketAddrAny, SocketAddrUnix, SocketType, sockopt};
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ pub const MIN_LENGTH: usize = 80;
 /// The longest `len`.
 pub const MAX_LENGTH: usize = 65_535;
 
-static FILE: LockClass = LockClass::new("log file", 70);
+static DESCRIPTOR: LockClass = LockClass::new("log file", 70);
 
 /// How lines are told apart on a stream (RFC 6587).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -190,7 +190,7 @@ pub(crate) enum Way {
     /// A local connection of each lane.
     UnixStream(SocketAddrUnix),
     /// Written by threads that may block, one batch at a time.
-    File(Arc<Mutex<File>>),
+    Descriptor(Arc<Mutex<Descriptor>>),
     /// Kept.
     Ring(Arc<Ring>),
 }
@@ -230,7 +230,10 @@ impl Target {
             }
             Sink::Descriptor(fd) => match sockopt::socket_type(&fd) {
                 Ok(SocketType::DGRAM) => (Way::Connected(fd), None),
-                _ => (Way::File(Arc::new(Mutex::new(&FILE, File::from(fd)))), Some(Framing::Lines)),
+                _ => {
+                    let descriptor = Mutex::new(&DESCRIPTOR, Descriptor::new(fd));
+                    (Way::Descriptor(Arc::new(descriptor)), Some(Framing::Lines))
+                }
             },
         };
         Ok(Self {

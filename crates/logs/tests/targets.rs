@@ -2,78 +2,19 @@
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::*;
 use jiff::tz::TimeZone;
-use manylane_io::{Choice, Driver, Io, Kind};
+use manylane_io::{Choice, Driver, Kind};
 use manylane_logs::{
-    Facility, Format, Framing, LaneLogs, Level, Line, MIN_RING, MOST_LINES, Patience, Ring, RingServer, Sink,
-    Target, TargetSpec,
+    Framing, LaneLogs, MIN_RING, MOST_LINES, Patience, Ring, RingServer, Sink, Target, TargetSpec,
 };
-use manylane_sched::{BlockingPool, Config, Here, Lane};
+use manylane_sched::{BlockingPool, Config, Lane};
 use manylane_sync::Arc;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener};
-use std::time::Duration;
-
-fn spec(sink: Sink) -> TargetSpec {
-    TargetSpec {
-        sink,
-        format: Format::Short,
-        length: 1024,
-        facility: Facility::new(16).unwrap(),
-        level: Level::Debug,
-        min_level: Level::Emerg,
-        sample: None,
-        patience: Patience::default(),
-    }
-}
-
-fn line(text: &[u8]) -> Line<'_> {
-    Line { level: Level::Info, tag: b"t", pid: 1, host: b"", structured: b"", time: Duration::ZERO, text }
-}
-
-/// Runs `body` on a lane of its own that logs to `target`.
-fn on_lane<F: Future<Output = ()> + 'static>(
-    spec: TargetSpec,
-    body: impl FnOnce(Here, LaneLogs, Arc<Target>) -> F,
-) -> Arc<Target> {
-    let target = Arc::new(Target::new(spec).unwrap());
-    let mut lane = Lane::new(Config::new()).unwrap();
-    let here = lane.here();
-    let mut driver = Driver::new(here, Choice::Only(Kind::Epoll)).unwrap();
-    let io: Io = driver.io();
-    let logs = LaneLogs::new(here, io, Arc::new(BlockingPool::default()), TimeZone::UTC, [target.clone()]);
-    lane.block_on(&mut driver, body(here, logs, target.clone())).unwrap();
-    target
-}
-
-fn counts(target: &Target) -> (u64, u64) {
-    let counts = target.counts().read_cheap();
-    (counts[0], counts[1])
-}
-
-/// Until so many lines were sent or lost.
-async fn until(here: Here, target: &Target, lines: u64) {
-    while counts(target).0 + counts(target).1 < lines {
-        here.yield_now().await;
-    }
-}
-
-/// Logs `count` numbered lines and waits for their end.
-fn log_numbers(spec: TargetSpec, count: u64) -> Arc<Target> {
-    on_lane(spec, move |here, logs, target| async move {
-        for n in 0..count {
-            logs.log(0, &line(format!("line {n}").as_bytes()));
-        }
-        until(here, &target, count).await;
-    })
-}
-
-fn folder(name: &str) -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("manylane-logs-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
 
 #[test]
 fn each_line_is_a_datagram_over_udp() {

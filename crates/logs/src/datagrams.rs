@@ -1,0 +1,120 @@
+//! Lines as datagrams.
+//!
+//! # Local sockets
+//! A local socket is full when its owner does not read, and only a socket that is *connected* to it is told when there is room again: one that names the address
+//! with each datagram is always told that it may send, and would try for ever. So these are connected. What stands behind a path may be another socket in the
+//! meantime, while somebody still holds the one before: a connection is used for no longer than [`RETRY`].
+
+use crate::outbox::{Batch, Outbox};
+use crate::sender::{RETRY, socket};
+use manylane_io::{Datagrams, Io};
+use manylane_sched::{Here, Time};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketType, connect};
+use std::os::fd::OwnedFd;
+
+/// A lane's socket for a target.
+#[derive(Default)]
+pub(crate) struct Link {
+    socket: Option<Datagrams>,
+    /// When a local one was connected.
+    since: Option<Time>,
+}
+
+/// What became of the lines that were tried.
+enum Tried {
+    /// So many more are done with.
+    Done(usize),
+    /// Nobody is there, or there is no socket.
+    Nobody,
+}
+
+impl Link {
+    /// Sends a batch. When nobody is there the rest of it is lost: it would meet the same.
+    pub(crate) async fn send_to(
+        &mut self,
+        address: &SocketAddrAny,
+        batch: &Batch,
+        outbox: &Outbox,
+        here: Here,
+        io: &Io,
+    ) {
+        if address.address_family() != AddressFamily::UNIX {
+            let open = || socket(address.address_family(), SocketType::DGRAM);
+            return self.send_all(open, Some(address), batch, outbox, io).await;
+        }
+        if self.since.is_some_and(|since| here.now().since(since) >= RETRY) {
+            self.socket = None;
+        }
+        let mut from = 0;
+        while from < batch.ends.len() {
+            let fresh = self.socket.is_none();
+            if fresh {
+                self.socket = local(address).ok().and_then(|fd| io.datagrams(fd).ok());
+                self.since = Some(here.now());
+            }
+            match here.timeout(RETRY, self.send_some(None, batch, from, outbox)).await {
+                Ok(Tried::Done(lines)) => from += lines,
+                Ok(Tried::Nobody) => {
+                    self.socket = None;
+                    if fresh {
+                        return;
+                    }
+                }
+                // It is full. Perhaps it is not the one of this path any more.
+                Err(_) => self.socket = None,
+            }
+        }
+    }
+
+    /// Sends a batch by duplicates of a socket that is connected.
+    pub(crate) async fn send(&mut self, fd: &OwnedFd, batch: &Batch, outbox: &Outbox, io: &Io) {
+        self.send_all(|| fd.try_clone().map_err(|_| Errno::MFILE), None, batch, outbox, io).await;
+    }
+
+    async fn send_all(
+        &mut self,
+        open: impl FnOnce() -> Result<OwnedFd, Errno>,
+        to: Option<&SocketAddrAny>,
+        batch: &Batch,
+        outbox: &Outbox,
+        io: &Io,
+    ) {
+        if self.socket.is_none() {
+            self.socket = open().ok().and_then(|fd| io.datagrams(fd).ok());
+        }
+        let mut from = 0;
+        while from < batch.ends.len() {
+            match self.send_some(to, batch, from, outbox).await {
+                Tried::Done(lines) => from += lines,
+                Tried::Nobody => return,
+            }
+        }
+    }
+
+    /// Sends lines from the one of number `from` on. One that is too long for its way is left out alone.
+    async fn send_some(
+        &self,
+        to: Option<&SocketAddrAny>,
+        batch: &Batch,
+        from: usize,
+        outbox: &Outbox,
+    ) -> Tried {
+        let Some(socket) = &self.socket else { return Tried::Nobody };
+        match socket.send_pieces((&batch.bytes, &batch.ends, from), to).await {
+            Ok(lines) => {
+                outbox.sent(lines);
+                Tried::Done(lines)
+            }
+            Err(error) if error.errno() == Some(Errno::MSGSIZE) => Tried::Done(1),
+            Err(_) => Tried::Nobody,
+        }
+    }
+}
+
+/// A socket that is connected to a local one.
+fn local(address: &SocketAddrAny) -> Result<OwnedFd, Errno> {
+    let socket = socket(AddressFamily::UNIX, SocketType::DGRAM)?;
+    connect(&socket, address)?;
+    Ok(socket)
+}

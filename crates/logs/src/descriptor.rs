@@ -1,0 +1,139 @@
+//! A descriptor that is written to: a pipe, a terminal, a file, a stream.
+//!
+//! Nothing is set about it, since others may share it: a shell's terminal that does not block any more stays so when we are gone. So it is asked whether there is
+//! room, and pipes and streams are told with each call not to block, as far as the system knows that (for pipes Linux 6.4 does). Where it does not, no more is
+//! written at once than a pipe with room is sure to take. Whole lines of so many bytes are written with one call in any case: a pipe takes them together or not
+//! at all, so that lines of several writers, generations of a configuration among them, do not mix.
+
+use crate::outbox::Batch;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+/// Bytes that a pipe takes without blocking when it says that there is room (`PIPE_BUF`).
+const SURE: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    fd: OwnedFd,
+    kind: Kind,
+    /// The rest of a line of which something is written.
+    rest: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It blocks for no longer than a disk does.
+    File,
+    /// It may be full, and can be told not to block.
+    Told,
+    /// It may be full.
+    Asked,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Whole lines, one of which a rest may be owed that the next call writes first.
+    pub(crate) lines: usize,
+    /// There was no room for more.
+    pub(crate) is_full: bool,
+}
+
+impl Descriptor {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        let kind = match fstat(&fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::RegularFile) => Kind::File,
+            Ok(FileType::Fifo | FileType::Socket) => Kind::Told,
+            _ => Kind::Asked,
+        };
+        Self { fd, kind, rest: Vec::new() }
+    }
+
+    /// Writes lines from the one of number `from` on until there is no room.
+    pub(crate) fn write(&mut self, batch: &Batch, from: usize) -> Result<Written, Errno> {
+        let written = self.write_some(batch, from);
+        if written.is_err() {
+            self.rest.clear();
+        }
+        written
+    }
+
+    fn write_some(&mut self, batch: &Batch, from: usize) -> Result<Written, Errno> {
+        let mut next = from;
+        loop {
+            if !self.put_rest()? {
+                return Ok(Written { lines: next - from, is_full: true });
+            }
+            let start = if next == 0 { 0 } else { batch.ends[next - 1] };
+            let fits = match self.kind {
+                Kind::File => batch.ends.len(),
+                Kind::Told | Kind::Asked => batch.ends.partition_point(|end| *end <= start + SURE),
+            };
+            if next == batch.ends.len() {
+                return Ok(Written { lines: next - from, is_full: false });
+            }
+            let end = batch.ends[fits.max(next + 1) - 1];
+            let Some(some) = self.put(&batch.bytes[start..end])? else {
+                return Ok(Written { lines: next - from, is_full: true });
+            };
+            next = batch.ends.partition_point(|end| *end <= start + some);
+            let whole = if next == 0 { 0 } else { batch.ends[next - 1] };
+            if start + some > whole {
+                self.rest.extend_from_slice(&batch.bytes[start + some..batch.ends[next]]);
+                next += 1;
+            }
+        }
+    }
+
+    /// Writes what is owed of a line. Whether that is all of it.
+    fn put_rest(&mut self) -> Result<bool, Errno> {
+        while !self.rest.is_empty() {
+            let mut rest = std::mem::take(&mut self.rest);
+            let some = self.put(&rest)?;
+            rest.drain(..some.unwrap_or(0));
+            self.rest = rest;
+            if some.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// One call; `None`: there is no room. Waits for a disk, and for nobody else.
+    fn put(&mut self, bytes: &[u8]) -> Result<Option<usize>, Errno> {
+        loop {
+            let written = match self.kind {
+                Kind::File => write(&self.fd, bytes),
+                Kind::Told => {
+                    match pwritev2(&self.fd, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
+                        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                            self.kind = Kind::Asked;
+                            continue;
+                        }
+                        written => written,
+                    }
+                }
+                Kind::Asked => match self.has_room() {
+                    Ok(true) => write(&self.fd, &bytes[..bytes.len().min(SURE)]),
+                    Ok(false) => Err(Errno::AGAIN),
+                    Err(errno) => Err(errno),
+                },
+            };
+            match written {
+                Ok(0) => return Err(Errno::IO),
+                Ok(some) => return Ok(Some(some)),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    fn has_room(&self) -> Result<bool, Errno> {
+        let mut asked = [PollFd::new(&self.fd, PollFlags::OUT)];
+        Ok(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
+    }
+}

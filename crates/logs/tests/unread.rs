@@ -1,0 +1,282 @@
+//! Targets that nobody reads: they cost no rounds of the lane, and what waits for them ends when their generation does.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use manylane_io::{Io, Kind};
+use manylane_logs::{Framing, LaneLogs, Sink, Target};
+use manylane_sync::Arc;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::time::Duration;
+
+/// Times that a lane waits for another thread. Who is woken in vain with each of them shows it by as many calls.
+const ROUNDS: u64 = 1000;
+
+/// Calls of this lane that write.
+fn writes() -> u64 {
+    let own = manylane_sync::lane::current();
+    manylane_io::report().iter().find(|report| report.lane == own).unwrap().writes
+}
+
+/// Has the lane wait for another thread again and again, and tells how many calls others of its tasks made to write meanwhile.
+async fn writes_of_others(io: &Io) -> u64 {
+    let (own, others) = UnixDatagram::pair().unwrap();
+    let echo = std::thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            let length = others.recv(&mut [0; 16]).unwrap();
+            others.send(&[b'x'; 16][..length]).unwrap();
+        }
+    });
+    let own = io.datagrams(own).unwrap();
+    let (mut received, before) = (Vec::new(), writes());
+    for _ in 0..ROUNDS {
+        assert_eq!(own.send_pieces((b"x", &[1], 0), None).await.unwrap(), 1);
+        own.recv_batch(&mut received).await.unwrap();
+        received.clear();
+    }
+    let calls = writes() - before - ROUNDS;
+    echo.join().unwrap();
+    calls
+}
+
+/// A local socket of this name, which is full, or has room for one line.
+fn full(path: &std::path::Path, has_room: bool) -> UnixDatagram {
+    let server = UnixDatagram::bind(path).unwrap();
+    let filler = UnixDatagram::unbound().unwrap();
+    filler.set_nonblocking(true).unwrap();
+    while filler.send_to(b"filled", path).is_ok() {}
+    if has_room {
+        server.recv(&mut [0; 16]).unwrap();
+    }
+    server
+}
+
+fn target(sink: Sink) -> Arc<Target> {
+    Arc::new(Target::new(spec(sink)).unwrap())
+}
+
+async fn lines_go_when_it_is_read(io: Io, logs: LaneLogs, target: Arc<Target>, server: UnixDatagram) {
+    for n in 0..3 {
+        logs.log(0, &line(format!("{n}").as_bytes()));
+    }
+    until(io.here(), &target, 1).await; // for which there was room
+    let calls = writes_of_others(&io).await;
+    assert!(calls < ROUNDS / 2, "{}: {calls} tries within {ROUNDS} rounds", io.kind());
+    assert_eq!(counts(&target), (1, 0));
+    server.set_nonblocking(true).unwrap();
+    let (mut lines, mut bytes) = (VecDeque::new(), [0; 16]);
+    while lines.len() < 3 {
+        match server.recv(&mut bytes) {
+            Ok(length) if bytes[..length] != *b"filled" => lines.push_back(bytes[..length].to_vec()),
+            Ok(_) => {}
+            Err(_) => io.here().yield_now().await,
+        }
+    }
+    assert_eq!(lines, [b"<6>0\n", b"<6>1\n", b"<6>2\n"]);
+    until(io.here(), &target, 3).await;
+    assert_eq!(counts(&target), (3, 0));
+}
+
+#[test]
+fn a_local_socket_that_is_full_is_waited_for_and_not_tried_again_and_again() {
+    let folder = folder("full");
+    for kind in drivers() {
+        let path = folder.join(kind.to_string());
+        let (server, target) = (full(&path, true), target(Sink::Unix(path)));
+        on_driver(kind, [target.clone()], |io, logs| lines_go_when_it_is_read(io, logs, target, server));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Somebody still holds the socket that was there before, and does not read it.
+#[test]
+fn a_socket_that_is_made_anew_gets_what_waits_for_the_one_before() {
+    let folder = folder("anew");
+    for kind in drivers() {
+        let path = folder.join(kind.to_string());
+        let (before, target) = (full(&path, false), target(Sink::Unix(path.clone())));
+        on_driver(kind, [target.clone()], |io, logs| async move {
+            logs.log(0, &line(b"waits"));
+            while logs.waiting(0) > 0 {
+                io.here().yield_now().await;
+            }
+            std::fs::remove_file(&path).unwrap();
+            let server = UnixDatagram::bind(&path).unwrap();
+            until(io.here(), &target, 1).await;
+            assert_eq!(counts(&target), (1, 0));
+            let mut bytes = [0; 16];
+            let length = server.recv(&mut bytes).unwrap();
+            assert_eq!(bytes[..length], *b"<6>waits\n");
+            drop(before);
+        });
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A daemon that begins anew: its socket is another one, and the first line goes there.
+#[test]
+fn a_daemon_that_is_restarted_gets_the_next_line() {
+    let folder = folder("restarted");
+    for kind in drivers() {
+        let path = folder.join(kind.to_string());
+        let (server, target) = (UnixDatagram::bind(&path).unwrap(), target(Sink::Unix(path.clone())));
+        on_driver(kind, [target.clone()], |io, logs| async move {
+            logs.log(0, &line(b"one"));
+            until(io.here(), &target, 1).await;
+            drop(server);
+            std::fs::remove_file(&path).unwrap();
+            let server = UnixDatagram::bind(&path).unwrap();
+            logs.log(0, &line(b"two"));
+            until(io.here(), &target, 2).await;
+            assert_eq!(counts(&target), (2, 0));
+            let mut bytes = [0; 16];
+            let length = server.recv(&mut bytes).unwrap();
+            assert_eq!(bytes[..length], *b"<6>two\n");
+        });
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A socket that is connected to a port where nobody listens: the system tells of each datagram that was refused.
+#[test]
+fn a_port_that_is_closed_loses_lines_by_count_and_no_rounds() {
+    for kind in drivers() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // Held, so that nobody gets the port, by a socket that hears nobody but itself.
+        let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let nobody = deaf.local_addr().unwrap();
+        deaf.connect(nobody).unwrap();
+        socket.connect(nobody).unwrap();
+        let targets = [target(Sink::Descriptor(socket.into())), target(Sink::Udp(nobody))];
+        on_driver(kind, targets.clone(), |io, logs| async move {
+            for n in 1..=100 {
+                for (at, target) in targets.iter().enumerate() {
+                    logs.log(at, &line(b"in vain"));
+                    until(io.here(), target, n).await;
+                }
+            }
+            let calls = writes_of_others(&io).await;
+            assert!(calls < ROUNDS / 2, "{kind}: {calls} tries within {ROUNDS} rounds");
+            let (sent, lost) = counts(&targets[0]);
+            assert!(sent + lost == 100 && lost > 0, "{sent} sent, {lost} lost");
+        });
+    }
+}
+
+/// Targets of all kinds that take no more.
+struct Unread {
+    targets: Vec<Arc<Target>>,
+    /// What holds them open.
+    ends: Vec<OwnedFd>,
+}
+
+impl Unread {
+    fn new(folder: &std::path::Path, kind: Kind) -> Self {
+        let path = |name| folder.join(format!("{kind}-{name}"));
+        let local = full(&path("log"), false);
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = UnixListener::bind(path("stream")).unwrap();
+        let (reader, pipe) = std::io::pipe().unwrap();
+        let (peer, own) = UnixDatagram::pair().unwrap();
+        let sinks = [
+            Sink::Unix(path("log")),
+            Sink::Tcp(tcp.local_addr().unwrap(), Framing::Lines),
+            Sink::UnixStream(path("stream"), Framing::Lines),
+            Sink::Descriptor(pipe.into()),
+            Sink::Descriptor(own.into()),
+        ];
+        let ends = vec![local.into(), tcp.into(), stream.into(), reader.into(), peer.into()];
+        Self { targets: sinks.map(target).into(), ends }
+    }
+}
+
+/// Logs until none of the targets takes any more, and ends.
+async fn given_up(io: Io, logs: LaneLogs, targets: Vec<Arc<Target>>) {
+    let text = [b'x'; 1000];
+    let mut logged = 0;
+    while targets.iter().any(|target| counts(target).1 == 0) {
+        for at in 0..targets.len() {
+            logs.log(at, &line(&text));
+        }
+        logged += 1;
+        io.here().yield_now().await;
+    }
+    assert!(io.open() > 0);
+    let calls = writes_of_others(&io).await;
+    assert!(calls < ROUNDS / 2, "{}: {calls} tries within {ROUNDS} rounds", io.kind());
+    drop(logs);
+    while io.open() > 0 {
+        io.here().sleep(Duration::from_millis(20)).await;
+    }
+    for target in &targets {
+        let (sent, lost) = counts(target);
+        assert_eq!(sent + lost, logged, "{target:?}");
+    }
+}
+
+#[test]
+fn what_waits_for_targets_that_are_not_read_is_given_up_when_their_generation_has_ended() {
+    let folder = folder("given-up");
+    let threads: Vec<_> = drivers()
+        .map(|kind| {
+            let unread = Unread::new(&folder, kind);
+            std::thread::spawn(move || {
+                let targets = unread.targets.clone();
+                on_driver(kind, targets.clone(), |io, logs| given_up(io, logs, targets));
+                // Nobody but this test holds them: no job of the blocking pool either.
+                let Unread { targets, ends } = unread;
+                assert!(targets.iter().all(|target| Arc::strong_count(target) == 1), "{kind}");
+                drop(ends);
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A pipe that nobody reads holds no thread: the pool has one, and it is free for others.
+#[test]
+fn a_pipe_that_is_full_leaves_the_blocking_pool_to_others_and_is_written_to_when_it_is_read() {
+    use jiff::tz::TimeZone;
+    use manylane_io::{Choice, Driver};
+    use manylane_sched::{BlockingPool, Config, Lane};
+    let (mut reader, pipe) = std::io::pipe().unwrap();
+    let mut filler = pipe.try_clone().unwrap();
+    let target = target(Sink::Descriptor(pipe.into()));
+    let mut lane = Lane::new(Config::new()).unwrap();
+    let mut driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).unwrap();
+    let pool = Arc::new(BlockingPool::new(1, 16));
+    let io = driver.io();
+    let logs = LaneLogs::new(lane.here(), io.clone(), pool.clone(), TimeZone::UTC, [target.clone()]);
+    // By pages, so that it is full to the last byte.
+    let capacity = 65_536;
+    filler.write_all(&vec![b'f'; capacity]).unwrap();
+    lane.block_on(&mut driver, async move {
+        let long = vec![b'y'; 1021];
+        for text in [&b"one"[..], b"two", &long] {
+            logs.log(0, &line(text));
+        }
+        while logs.waiting(0) > 0 {
+            io.here().yield_now().await;
+        }
+        for _ in 0..100 {
+            pool.run(|| ()).unwrap().await; // behind the lines' own
+        }
+        assert_eq!(counts(&target), (0, 0));
+        let mut bytes = vec![0; capacity];
+        reader.read_exact(&mut bytes).unwrap();
+        until(io.here(), &target, 3).await;
+        assert_eq!(counts(&target), (3, 0));
+        drop((logs, filler));
+        let mut bytes = vec![0; 2 * 7 + 1024 + 1];
+        reader.read_exact(&mut bytes).unwrap();
+        assert!(bytes.starts_with(b"<6>one\n<6>two\n<6>yyy") && bytes.ends_with(b"y\n"));
+    })
+    .unwrap();
+}
