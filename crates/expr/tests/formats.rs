@@ -63,6 +63,13 @@ fn captures_stand_between_braces_and_their_marks_are_encoded() {
     static CAPTURES: [Option<&[u8]>; 3] = [Some(b"a|b\""), None, Some(b"c\n")];
     world.stream.request_captures = &CAPTURES;
     assert_eq!(world.format("x %hr %hs y", Use::Log), "x {a#7Cb#22||c#0A} y");
+    assert_eq!(world.format("%{+Q}hr%{+Q}hs.", Use::Log), "\"{a#7Cb#22||c#0A}\".");
+    static MARKED: [Option<&[u8]>; 1] = [Some(b"a]\\\"")];
+    world.stream.response_captures = &MARKED;
+    let expected = r#"{a]\#22} {a\]\\#22} "{a\]\\#22}" a\]\\#22"#;
+    let written = world.format("%hs %{+E}hs %{+E,+Q}hs %{+E}hsl", Use::Log); // with each backslash twice
+    assert_eq!(written.replace(r"\\", r"\"), expected);
+    world.stream.response_captures = &[];
     assert_eq!(world.format("%hrl", Use::Log), "a#7Cb#22 - c#0A");
     assert_eq!(world.format("%{+Q}hrl", Use::Log), "\"a#7Cb#22\" \"\" \"c#0A\"");
     assert_eq!(world.format("%[capture.req.hdr(0)]", Use::Log), "a|b\"");

@@ -399,8 +399,8 @@ impl Alias {
             {
                 Some(())
             }
-            A::RequestFields => put_captures(env.stream.request_captures, out),
-            A::ResponseFields => put_captures(env.stream.response_captures, out),
+            A::RequestFields => put_captures(env.stream.request_captures, flags, out),
+            A::ResponseFields => put_captures(env.stream.response_captures, flags, out),
             A::RequestFieldList => put_capture_list(env.stream.request_captures, flags, out),
             A::ResponseFieldList => put_capture_list(env.stream.response_captures, flags, out),
             A::Termination => out.put(&log.termination[..2]),
@@ -489,21 +489,27 @@ fn put_encoded(parts: &[&[u8]], flags: Flags, out: &mut Writer<'_>) -> Option<()
     Some(())
 }
 
-fn put_field(value: &[u8], out: &mut Writer<'_>) -> Option<()> {
+/// What was captured, without the marks of a list of captures.
+fn put_field(value: &[u8], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
+    let is_marked = |byte| flags.escape && matches!(byte, b'\\' | b']');
     out.put_mapped(
         value,
-        |byte| !matches!(byte, b'"' | b'#' | b'{' | b'|' | b'}' | 0..32 | 127..),
-        |byte, out| put_code(b'#', byte, out),
+        |byte| !matches!(byte, b'"' | b'#' | b'{' | b'|' | b'}' | 0..32 | 127..) && !is_marked(byte),
+        |byte, out| if is_marked(byte) { out.put(&[b'\\', byte]) } else { put_code(b'#', byte, out) },
     )
 }
 
 /// `{one|two}`; nothing when nothing is captured by configuration.
-fn put_captures(captures: &[Option<&[u8]>], out: &mut Writer<'_>) -> Option<()> {
-    for (index, capture) in captures.iter().enumerate() {
-        out.push(if index == 0 { b'{' } else { b'|' })?;
-        put_field(capture.unwrap_or_default(), out)?;
+fn put_captures(captures: &[Option<&[u8]>], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
+    if captures.is_empty() {
+        return Some(());
     }
-    if captures.is_empty() { Some(()) } else { out.push(b'}') }
+    let (open, close): (&[u8], &[u8]) = if flags.quote { (b"\"{", b"}\"") } else { (b"{", b"}") };
+    for (index, capture) in captures.iter().enumerate() {
+        out.put(if index == 0 { open } else { b"|" })?;
+        put_field(capture.unwrap_or_default(), flags, out)?;
+    }
+    out.put(close)
 }
 
 /// Each in its own words, `-` for one that was not there.
@@ -516,7 +522,7 @@ fn put_capture_list(captures: &[Option<&[u8]>], flags: Flags, out: &mut Writer<'
             out.push(b'"')?;
         }
         match capture {
-            Some(value) => put_field(value, out)?,
+            Some(value) => put_field(value, flags, out)?,
             None if flags.quote => {}
             None => out.push(b'-')?,
         }
