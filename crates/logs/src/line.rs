@@ -124,7 +124,7 @@ fn or_nil(text: &[u8]) -> &[u8] {
 }
 
 impl Line<'_> {
-    /// Appends the line as `format` writes it, cut to `length` bytes, without an end of line. A line is one line: ends of lines within its text
+    /// Appends the line as `format` writes it, cut to `length` bytes, without an end of line; structured data is left out where it would be cut. A line is one line: ends of lines within its text
     /// are written as spaces, so that no text forges a second one.
     pub(crate) fn write(
         &self,
@@ -172,7 +172,9 @@ impl Line<'_> {
                 into.push(b' ');
                 number(into, self.pid);
                 into.extend_from_slice(b" - ");
-                into.extend_from_slice(or_nil(self.structured));
+                // Whole or not at all: who reads the line could not tell where cut data ends.
+                let fits = into.len() - begin + self.structured.len() < length;
+                into.extend_from_slice(or_nil(if fits { self.structured } else { b"" }));
                 into.push(b' ');
             }
             Format::Timed | Format::Iso => {
@@ -238,6 +240,15 @@ mod tests {
     fn a_line_is_cut_to_its_length_and_stays_one_line() {
         assert_eq!(written(LINE, Format::Local, 38), "<134>Nov 21 07:24:06 mytag[13868]: GET");
         assert_eq!(written(LINE, Format::Local, 10), "<134>Nov 2");
+        let structured = Line { structured: b"[a@1 b=\"c\"]", ..LINE };
+        let header = "<134>1 2026-11-21T07:24:06.270201+00:00 - mytag 13868 - ";
+        for (length, rest) in [(67, "- GET /abc"), (68, "[a@1 b=\"c\"] "), (69, "[a@1 b=\"c\"] G"), (55, "")]
+        {
+            assert_eq!(
+                written(structured, Format::Rfc5424, length),
+                format!("{header}{rest}")[..length.min(header.len() + rest.len())]
+            );
+        }
         let forged = Line { text: b"a\n<0>b\r\0c", ..LINE };
         assert_eq!(written(forged, Format::Raw, 1024), "a <0>b  c");
     }

@@ -92,7 +92,8 @@ pub struct TargetSpec {
     pub sink: Sink,
     /// `format`
     pub format: Format,
-    /// `len`: bytes of a line, [`MIN_LENGTH`] to [`MAX_LENGTH`]; 1024 is usual.
+    /// `len`: bytes of a line, [`MIN_LENGTH`] to [`MAX_LENGTH`]; 1024 is usual. As in HAProxy the end of line is one of them where the line is raw or goes to a
+    /// descriptor that is written to, and comes on top elsewhere.
     pub length: usize,
     /// Where it comes from.
     pub facility: Facility,
@@ -236,11 +237,12 @@ impl Target {
                 }
             },
         };
+        let counts_end = spec.format == Format::Raw || matches!(way, Way::Descriptor(_));
         Ok(Self {
             way,
             framing,
             format: spec.format,
-            length: spec.length,
+            length: spec.length - usize::from(counts_end),
             facility: spec.facility,
             level: spec.level,
             min_level: spec.min_level,
@@ -253,6 +255,11 @@ impl Target {
     /// What became of its lines, on all lanes.
     pub fn counts(&self) -> &CounterGroup<Counts> {
         &self.counts
+    }
+
+    /// Bytes of a line at most, without its end.
+    pub fn length(&self) -> usize {
+        self.length
     }
 
     /// The level that a line is sent with; `None`: it is left out.

@@ -238,6 +238,29 @@ fn lines_longer_than_a_cluster_arrive_whole_and_too_long_ones_are_lost_alone() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// As HAProxy counts: the end of a raw line, and of one to a descriptor that is written to, is one of the `len` bytes.
+#[test]
+fn lines_are_cut_to_their_length() {
+    use manylane_logs::Format;
+    let text = [b'z'; 200];
+    for (format, length) in [(Format::Raw, 80), (Format::Short, 81)] {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sink = Sink::Udp(server.local_addr().unwrap());
+        on_lane(TargetSpec { length: 80, format, ..spec(sink) }, move |here, logs, target| async move {
+            logs.log(0, &line(&text));
+            until(here, &target, 1).await;
+        });
+        assert_eq!(server.recv(&mut [0; 300]).unwrap(), length, "{format:?}");
+        let (mut read, write) = std::io::pipe().unwrap();
+        let spec = TargetSpec { length: 80, format, ..spec(Sink::Descriptor(write.into())) };
+        on_lane(spec, move |here, logs, target| async move {
+            logs.log(0, &line(&text));
+            until(here, &target, 1).await;
+        });
+        assert_eq!(read.read(&mut [0; 300]).unwrap(), 80, "{format:?}");
+    }
+}
+
 /// What a ring's server cannot take waits in the ring, as long as that has it.
 #[test]
 fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {

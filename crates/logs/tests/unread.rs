@@ -274,7 +274,7 @@ fn a_pipe_that_is_full_leaves_the_blocking_pool_to_others_and_is_written_to_when
         until(io.here(), &target, 3).await;
         assert_eq!(counts(&target), (3, 0));
         drop((logs, filler));
-        let mut bytes = vec![0; 2 * 7 + 1024 + 1];
+        let mut bytes = vec![0; 2 * 7 + 1024]; // with the ends of lines
         reader.read_exact(&mut bytes).unwrap();
         assert!(bytes.starts_with(b"<6>one\n<6>two\n<6>yyy") && bytes.ends_with(b"y\n"));
     })

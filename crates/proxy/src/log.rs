@@ -1,6 +1,6 @@
 //! Log lines: what is remembered of a stream, and the line at its end.
 
-use crate::generation::{Backend, FrontendLog, Server};
+use crate::generation::{Backend, FrontendLog, Generation, Server};
 use crate::rules::{Facts, LogLevel, Moment};
 use crate::server::{NotReached, Pains};
 use crate::session;
@@ -12,8 +12,23 @@ use manylane_logs::{Level, Line};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Bytes of a line's text at most; targets cut it to their own length.
-const LONGEST: usize = 8192;
+/// Where a lane writes a line, before its targets cut it to their own lengths: as long as the longest of them. Of the lane and not of the lane's scratch, in which
+/// what a line says is evaluated.
+#[derive(Debug)]
+pub(crate) struct Room {
+    text: Box<[u8]>,
+    structured: Box<[u8]>,
+}
+
+impl Room {
+    pub(crate) fn new(generation: &Generation) -> Self {
+        let longest = generation.logs.targets.iter().map(|target| target.length()).max().unwrap_or(0);
+        let mut logs = generation.frontends.iter().filter_map(|frontend| frontend.log.as_ref());
+        let structured = if logs.any(|log| log.structured.is_some()) { longest } else { 0 };
+        let room = |bytes| vec![0; bytes].into_boxed_slice();
+        Self { text: room(longest), structured: room(structured) }
+    }
+}
 
 /// What a stream's line will say.
 #[derive(Debug)]
@@ -61,7 +76,8 @@ pub(crate) fn refused(log: &FrontendLog, facts: &Facts<'_>, why: &str) {
         None => facts.listener.id.to_string(),
     };
     facts.with(Moment::default(), |env, scratch| {
-        let mut writer = Writer::new(scratch.take(LONGEST));
+        let mut room = facts.local.room.borrow_mut();
+        let mut writer = Writer::new(&mut room.text);
         log.refused.write(env, scratch, &mut writer);
         let _ = writer.print(format_args!("/{place}: {why}")); // what does not fit is cut
         send(log, facts, level, writer.written(), b"");
@@ -71,17 +87,14 @@ pub(crate) fn refused(log: &FrontendLog, facts: &Facts<'_>, why: &str) {
 /// Writes a line of `format` with its structured data, to all targets of a frontend.
 fn say(log: &FrontendLog, facts: &Facts<'_>, moment: Moment<'_>, level: Level, format: &Format) {
     facts.with(moment, |env, scratch| {
-        // In the lane's scratch, which needs no zeroes. What does not fit is cut.
-        let mut structured = Writer::new(match log.structured {
-            Some(_) => scratch.take(LONGEST),
-            None => &mut [],
-        });
+        let Room { text, structured } = &mut *facts.local.room.borrow_mut();
+        let mut structured = Writer::new(structured);
         if let Some(format) = &log.structured {
             format.write(env, scratch, &mut structured);
         }
-        let mut text = Writer::new(scratch.take(LONGEST));
+        let mut text = Writer::new(text); // what does not fit is cut
         format.write(env, scratch, &mut text);
-        send(log, facts, level, text.written(), structured.written());
+        send(log, facts, level, text.written(), structured.into_written().unwrap_or_default());
     });
 }
 

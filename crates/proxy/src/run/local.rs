@@ -7,6 +7,7 @@ use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::places::Places;
 use crate::generation::{Generation, set_now};
+use crate::log::Room;
 use crate::rules::Spare;
 use crate::termination::Cause;
 use manylane_balance::Shelf;
@@ -54,6 +55,8 @@ pub struct Local {
     pub(crate) pid: u32,
     /// Lines on their way.
     pub(crate) logs: LaneLogs,
+    /// Where lines are written.
+    pub(crate) room: RefCell<Room>,
     /// Where expressions write.
     pub(crate) memory: RefCell<manylane_expr::Lane>,
     /// What requests leave behind for their logs, between two requests.
@@ -188,6 +191,7 @@ impl Local {
         let local = Rc::new(Self {
             pid: std::process::id(),
             logs,
+            room: RefCell::new(Room::new(&generation)),
             io,
             checks: Places::new(generation.process.max_checks),
             generation,
