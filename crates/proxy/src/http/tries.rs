@@ -14,6 +14,7 @@ use manylane_buf::Chain;
 use manylane_h1::Request;
 use manylane_http::Method;
 use manylane_net::Packets;
+use std::pin::pin;
 
 /// What is left to try.
 #[derive(Clone, Copy)]
@@ -150,7 +151,7 @@ impl Session<'_> {
         };
         let attempt = match at_once {
             Ok(attempt) => Ok(attempt),
-            Err(hold) => server::connect(local, backend, &mut self.client, wanted, tried, hold, shelf).await,
+            Err(hold) => pin!(server::connect(local, backend, &mut self.client, wanted, tried, hold, shelf)).await,
         };
         let Attempt { connection, hold, reused, pains } = match attempt {
             Ok(attempt) => attempt,

@@ -14,7 +14,7 @@ use manylane_net::{Connection, Endpoint, Served, Step};
 use manylane_sched::Time;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -179,7 +179,8 @@ pub(crate) async fn connect(
     shelf: impl FnMut(&Hold, &Client) -> Shelved,
 ) -> Result<Attempt, NotReached> {
     let (mut server, mut pains) = (None, Pains::new(local.here().now()));
-    let outcome = tries(local, backend, client, wanted, tried, hold, shelf, &mut server, &mut pains).await;
+    // Pinned where they are made, here and below: a future that is given by value stands in its receiver several times, and is copied each time.
+    let outcome = pin!(tries(local, backend, client, wanted, tried, hold, shelf, &mut server, &mut pains)).await;
     (pains.retries, pains.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
         Ok((connection, hold, reused)) => Ok(Attempt { connection, hold, reused, pains }),
@@ -206,7 +207,7 @@ async fn tries(
     let mut hold = match hold {
         Some(hold) => hold,
         None => {
-            let entering = enter(local, backend, client, tried.wanted(wanted, backend), pains).await;
+            let entering = pin!(enter(local, backend, client, tried.wanted(wanted, backend), pains)).await;
             pains.queued = here.now().since(pains.since);
             entering?
         }
@@ -237,8 +238,8 @@ async fn tries(
             namespace: namespace.as_deref(),
         };
         let to = client.destination_of(server);
-        let trying = one(local, backend, &hold, served, to);
-        let cause = match waiting(backend, client, trying).await? {
+        let connected = waiting(backend, client, pin!(one(local, backend, &hold, served, to))).await?;
+        let cause = match connected {
             Ok(connection) => {
                 observe(local, backend, hold.index(), Seen::Connected);
                 counts.connects.add(1);
@@ -260,12 +261,12 @@ async fn tries(
         let elsewhere = tried.again(backend, hold.index(), wanted.persistent);
         if elsewhere {
             drop(hold);
-            hold = enter(local, backend, client, tried.wanted(wanted, backend), pains).await?;
+            hold = pin!(enter(local, backend, client, tried.wanted(wanted, backend), pains)).await?;
         }
         if cause == Cause::ServerLeft && tried.last == Some(hold.index()) {
             // It was quick to refuse: time to come back.
             let pause = backend.timeouts.connect.unwrap_or(TURN_AROUND).min(TURN_AROUND);
-            waiting(backend, client, here.sleep(pause)).await?;
+            waiting(backend, client, pin!(here.sleep(pause))).await?;
         }
     }
 }
@@ -299,7 +300,7 @@ async fn enter(
     wanted: Wanted<'_>,
     pains: &mut Pains,
 ) -> Result<Hold, Termination> {
-    let entering = Hold::enter(local, backend, wanted, pains);
+    let entering = pin!(Hold::enter(local, backend, wanted, pains));
     let outcome = if backend.common.abort_on_close {
         let left = Termination::new(Cause::ClientLeft, Phase::Queue);
         unless_left(client, entering).await.map_err(|_| left)?
@@ -314,7 +315,7 @@ async fn enter(
 }
 
 /// Something that the client may end by leaving.
-async fn waiting<T>(backend: &Backend, client: &mut Client, work: impl Future<Output = T>) -> Result<T, Termination> {
+async fn waiting<W: Future>(backend: &Backend, client: &mut Client, work: Pin<&mut W>) -> Result<W::Output, Termination> {
     if !backend.common.abort_on_close {
         return Ok(work.await);
     }

@@ -129,13 +129,13 @@ impl Hold {
             let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
             let place = Waiting { before, passed };
             let waiting = pin!(balancer.wait(ticket));
-            let waiting = local.streams.unless_ended(wanted.stream, waiting);
+            let waiting = pin!(local.streams.unless_ended(wanted.stream, waiting));
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             let turn = match deadline {
                 None => waiting.await,
                 Some(deadline) => {
                     let left = deadline.since(now);
-                    here.timeout(left, waiting).await.map_err(|_| NoPlace::Time)?
+                    pin!(here.timeout(left, waiting)).await.map_err(|_| NoPlace::Time)?
                 }
             };
             match turn.map_err(NoPlace::Ended)? {
