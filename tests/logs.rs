@@ -507,4 +507,8 @@ fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_th
         flood();
     }
     until(|| descriptors() <= at_work);
+    // What generations that are gone have lost is counted still.
+    let info = ask(&control, "show info");
+    let lost = info.lines().find_map(|line| line.strip_prefix("DroppedLogs: ")).unwrap();
+    assert!(lost.parse::<u64>().unwrap() >= 100, "{lost}");
 }

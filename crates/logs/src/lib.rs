@@ -19,4 +19,5 @@ pub use ring::{MAX_RING, MIN_RING, RING_OVERHEAD, RING_PART, Ring, RingRead, Rin
 pub use ring_server::RingServer;
 pub use target::{
     BadTarget, Counts, Framing, MAX_LENGTH, MIN_LENGTH, Patience, Sample, Sink, Target, TargetSpec,
+    lost_lines,
 };

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::line::Line;
-use crate::target::{Framing, Sample, Target};
+use crate::target::{Framing, Sample, Target, lose};
 use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -121,7 +121,7 @@ impl Outbox {
 
     /// Counts lines as lost.
     pub(crate) fn lose(&self, lines: usize) {
-        self.target.counts().own().lost.add(lines as u64);
+        lose(self.target.counts(), lines as u64);
     }
 
     /// There is no task after all: what waits is lost.

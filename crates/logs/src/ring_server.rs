@@ -9,7 +9,7 @@
 
 use crate::ring::{Ring, RingReader};
 use crate::sender::{FOR_EVER, RETRY, server};
-use crate::target::{BadTarget, Counts, Framing, Patience, Sink, Way};
+use crate::target::{BadTarget, Counts, Framing, Patience, Sink, Way, lose};
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
 use manylane_io::{Io, Stream};
 use manylane_sched::{Class, Here, TaskKind};
@@ -167,7 +167,7 @@ impl RingServer {
                     stream = None;
                     continue;
                 }
-                self.counts.own().lost.add(part.fill(&mut reader, self.framing));
+                lose(&self.counts, part.fill(&mut reader, self.framing));
             }
             let fresh = stream.is_none();
             if fresh {

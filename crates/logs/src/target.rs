@@ -164,6 +164,28 @@ counters! {
     }
 }
 
+/// Lines of all targets and servers of rings, since the process began: targets come and go with configurations.
+static LOST: CounterGroup<Lost> = CounterGroup::new();
+
+counters! {
+    struct Lost {
+        lines,
+    }
+}
+
+/// Lines that were lost since the process began, whatever became of their targets since.
+pub fn lost_lines() -> u64 {
+    LOST.read_cheap_one(|lost| &lost.lines)
+}
+
+/// Counts lines as lost, of a target and of the process.
+pub(crate) fn lose(counts: &CounterGroup<Counts>, lines: u64) {
+    if lines > 0 {
+        counts.own().lost.add(lines);
+        LOST.own().lines.add(lines);
+    }
+}
+
 /// A target of a configuration's generation, for all lanes.
 #[derive(Debug)]
 pub struct Target {

@@ -97,12 +97,7 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str) -> Opt
             let bound = frontends.iter().map(|frontend| frontend.listeners.len()).sum::<usize>();
             Number32((bound + generation.process.stats_sockets.len()) as u64)
         }
-        "DroppedLogs" => {
-            let logs = &generation.logs;
-            let targets = logs.targets.iter().map(|target| target.counts());
-            let all = targets.chain(logs.ring_servers.iter().map(|server| server.counts()));
-            Number32(all.map(|counts| counts.read_cheap_one(|counts| &counts.lost)).sum())
-        }
+        "DroppedLogs" => Number32(manylane_logs::lost_lines()),
         "TotalBytesOut" => Number64(counted(|counts| &counts.bytes_out)),
         "PoolAlloc_bytes" => Number64(allocated()),
         "PoolUsed_bytes" => Number64(used()),
