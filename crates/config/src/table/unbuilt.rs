@@ -16,7 +16,6 @@ const REFUSED: &[Row] = &[
     ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
     ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
     ("Process", "dns-accept-family", "'resolve-prefer' says which family a server's name is resolved to"),
-    ("Process", "tune.disable-zero-copy-forwarding", "bytes are never copied between both sides"),
     ("Statistics", "stats admin", PAGE),
     ("Statistics", "stats http-request", PAGE),
 ];
@@ -33,6 +32,7 @@ const IDLE: &[Row] = &[
         "mworker-max-reloads",
         "a new process takes over from the old one, which then serves to its end: there is no master to end it",
     ),
+    ("Process", "tune.disable-zero-copy-forwarding", COPIES),
     ("Process", "tune.disable-fast-forward", "bytes are forwarded in one way only"),
     ("Server options", "non-stick", "there are no stick tables"),
     ("Server options", "shard", "only 'peers' sections use it, and those are refused"),
