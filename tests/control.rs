@@ -650,6 +650,43 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
     ask(&mut client);
 }
 
+/// What was disabled under another name, or has another backlog meanwhile, is what the file says.
+#[test]
+fn a_reload_gives_the_sockets_of_a_disabled_frontend_to_whose_they_are_now() {
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let host = std::net::Ipv4Addr::from(0x7f40_0000 | std::process::id() & 0x3f_ffff);
+    let address = std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap();
+    let file = |name: &str, backlog: u32| {
+        format!(
+            "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend {name}\n bind {address} backlog {backlog}\n \
+             http-request return content-type text/plain string a\n",
+            socket.display(),
+        )
+    };
+    let config = folder.file("reloaded", &file("front", 10));
+    let program = Manylane::start_as("", |command| {
+        command.arg("-f").arg(&config);
+    });
+    let program = Controlled { _folder: folder, program, address, socket: socket.clone() };
+    let is_refused = || std::net::TcpStream::connect(address).is_err();
+    common::watch::until(|| !is_refused());
+    let reload = |text: String| {
+        std::fs::write(&config, text).unwrap();
+        let reloaded = program.ask("reload");
+        assert!(reloaded.contains("Reloaded: generation"), "{reloaded}");
+    };
+    assert_eq!(program.ask("disable frontend front"), "\n");
+    common::watch::until(is_refused);
+    reload(file("front", 20));
+    assert!(is_refused());
+    reload(file("other", 20));
+    common::watch::until(|| !is_refused());
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(common::read_all(&mut client).ends_with("\r\n\r\na"));
+}
+
 /// A socket that was inherited may be others', too: who connects to it while its frontend is disabled waits, and is served when that is enabled.
 #[test]
 fn who_connects_to_an_inherited_socket_of_a_frontend_that_is_disabled_waits() {

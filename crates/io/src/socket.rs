@@ -61,12 +61,21 @@ pub fn listen(socket: BorrowedFd<'_>, backlog: u32) -> Result<(), Errno> {
     rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))
 }
 
-/// Has a socket of TCP that listens refuse connections, until it [listens](listen) again.
+/// Has a socket of TCP that listens refuse connections, until it [listens](listen) again. One that does not listen is left alone: shut down once
+/// more, it would hand its end on to each connection that it accepts when it listens again.
 ///
 /// # Errors
-/// The system's: `ENOTCONN` when it refuses them already.
+/// The system's.
 pub fn refuse(socket: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::net::shutdown(socket, rustix::net::Shutdown::Read)
+    if listens(socket)? { rustix::net::shutdown(socket, rustix::net::Shutdown::Read) } else { Ok(()) }
+}
+
+/// Whether `socket` takes connections.
+///
+/// # Errors
+/// The system's.
+pub fn listens(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+    rustix::net::sockopt::socket_acceptconn(socket)
 }
 
 /// The address that `socket` is bound to; nothing for one that has none.

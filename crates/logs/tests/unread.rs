@@ -255,7 +255,7 @@ fn a_pipe_that_is_full_leaves_the_blocking_pool_to_others_and_is_written_to_when
     let io = driver.io();
     let logs = LaneLogs::new(lane.here(), io.clone(), pool.clone(), TimeZone::UTC, [target.clone()]);
     // By pages, so that it is full to the last byte.
-    let capacity = 65_536;
+    let capacity = rustix::pipe::fcntl_getpipe_size(&filler).unwrap();
     filler.write_all(&vec![b'f'; capacity]).unwrap();
     lane.block_on(&mut driver, async move {
         let long = vec![b'y'; 1021];

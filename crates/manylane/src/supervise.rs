@@ -372,12 +372,13 @@ impl Supervisor {
         self.numbers += 1;
         let generation = Arc::new(generation);
         let Beside { bound, backlogs, .. } = listeners;
+        manylane_proxy::listen_again(&generation, &bound);
         let fresh = Serving { number: self.numbers, generation: generation.clone(), bound: Arc::new(bound) };
         let before = std::mem::replace(&mut self.serving, fresh);
         self.begin(Some(&before.generation));
         let effects = Box::new(move || {
             generation.take_effect();
-            backlogs.take_effect();
+            backlogs.take_effect(&generation);
         });
         self.reloading = Reloading::Begins { before, effects, said, accepting: 0 };
     }

@@ -253,13 +253,21 @@ impl Bound {
         outcome.map_err(|errno| self.refused(Step::Listen, errno))
     }
 
+    /// Whether it takes connections: not after [`refuse`](Self::refuse).
+    pub fn listens(&self) -> bool {
+        match &self.socket {
+            Inner::System { socket, .. } => socket::listens(socket.as_fd()).unwrap_or(true),
+            Inner::Passage(_) | Inner::Local(_) => true,
+        }
+    }
+
     /// Has it refuse connections, until its [backlog is set](Self::set_backlog) again, where the system can: that is a socket of TCP. At others who connects
     /// waits. Acceptors of it fail. A socket whose port the system chose would listen at another one then.
     pub fn refuse(&self) {
         if let Inner::System { socket, .. } = &self.socket
             && socket::local_address(socket.as_fd()).is_ok_and(|address| SocketAddr::try_from(address).is_ok())
         {
-            let _ = socket::refuse(socket.as_fd()); // it does already: another lane was faster
+            let _ = socket::refuse(socket.as_fd()); // what goes wrong here leaves connections waiting
         }
     }
 

@@ -202,7 +202,9 @@ impl Index {
             }),
             (Table::Reg { all, each }, value) => value.bytes().is_some_and(|text| {
                 all.iter().any(|part| match &part.machine {
-                    Some(any) if part.is_whole() => any.is_match(text, scratch),
+                    // It finds those that are gone, too: what it does not find is not there.
+                    Some(any) if !any.is_match(text, scratch) => false,
+                    Some(_) if part.is_whole() => true,
                     _ => expression(each, part, text, scratch).is_some(),
                 })
             }),

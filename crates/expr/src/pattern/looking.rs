@@ -51,6 +51,39 @@ fn looks(text: &[u8]) -> usize {
     around + back.count()
 }
 
+/// Whether steps that look around may be thrown away uncounted: inside of another look-around or of `(?>`, and by possessive quantifiers.
+fn hides_steps(text: &[u8]) -> bool {
+    let mut open: Vec<bool> = Vec::new(); // whether each open parenthesis throws steps away
+    let (mut looks, mut possessive) = (false, false);
+    let mut rest = text;
+    while let [byte, tail @ ..] = rest {
+        let starts = |with: &[&[u8]]| with.iter().any(|with| rest.starts_with(with));
+        let around = starts(&[b"(?=", b"(?!", b"(?<=", b"(?<!"]);
+        let back =
+            *byte == b'\\' && tail.first().is_some_and(|byte| byte.is_ascii_digit() || b"gk".contains(byte));
+        if (around || back) && open.contains(&true) {
+            return true;
+        }
+        looks |= around || back;
+        match byte {
+            b'(' => open.push(around || starts(&[b"(?>"])),
+            b')' => drop(open.pop()),
+            b'*' | b'+' | b'?' | b'}' => possessive |= tail.first() == Some(&b'+'),
+            _ => {}
+        }
+        rest = match byte {
+            b'\\' => tail.get(1..).unwrap_or_default(),
+            b'[' => {
+                let first = tail.iter().take(2).position(|byte| *byte != b'^').unwrap_or(0) + 1;
+                let end = tail.iter().skip(first).position(|byte| *byte == b']').map_or(0, |end| first + end);
+                &tail[end..]
+            }
+            _ => tail,
+        };
+    }
+    looks && possessive
+}
+
 /// How long a text is with its repetitions written out; at least, where it is no expression.
 fn written_out(text: &[u8]) -> u64 {
     // What stands before the last item, and that item, which a repetition is of; the same of each open parenthesis.
@@ -144,6 +177,11 @@ impl Looking {
                 text.len()
             ));
         }
+        if hides_steps(text.as_bytes()) {
+            return Err("it looks around inside of another look-around or of '(?>', or beside a possessive quantifier, where its steps cannot be \
+                        bounded; write it in another way"
+                .to_owned());
+        }
         if written_out(text.as_bytes()) > MOST_INSTRUCTIONS as u64 {
             return Err(format!(
                 "its repetitions are more than {MOST_INSTRUCTIONS} when they are written out"
@@ -220,6 +258,26 @@ mod tests {
         let anchored = Regex::new(br"^\.+/user/(?!0)[0-9]+$", false).unwrap();
         assert!(anchored.is_match(&long, &mut lane.scratch()));
         assert!(anchored.matches(&long));
+    }
+
+    #[test]
+    fn what_would_throw_its_steps_away_is_refused() {
+        for text in [
+            "(?>(?:(?=.*z)a)*)b",
+            "(?=(?:(?=.*z)a)*b)c",
+            "(?:(?=.*z)a)*+b",
+            "(a)(?>\\1)b",
+            "(?>[)](?!x)a)",
+            "(?>[^])](?!x)a)",
+        ] {
+            let error = Looking::new(text, false).unwrap_err();
+            assert!(error.contains("its steps cannot be bounded"), "{text}: {error}");
+        }
+        for text in
+            ["^/(?!a)b", "^/(?>a+)b", "^/c++d", "(?:(?!x).)*y", "^(?=.*a)(?=.*b)", "[(?>](?!a)", "(?>a)(?!b)"]
+        {
+            assert!(Looking::new(text, false).is_ok(), "{text}");
+        }
     }
 
     #[test]

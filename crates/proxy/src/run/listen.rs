@@ -102,16 +102,27 @@ pub struct Beside {
     pub backlogs: Backlogs,
 }
 
-/// What becomes of the backlogs of sockets.
+/// What becomes of the backlogs of sockets, each with its frontend's number.
 #[derive(Debug)]
-pub struct Backlogs(Vec<(Arc<[Bound]>, u32)>);
+pub struct Backlogs(Vec<(usize, Arc<[Bound]>, u32)>);
 
 impl Backlogs {
-    /// The generation serves: they are what it says.
-    pub fn take_effect(&self) {
-        for (sockets, backlog) in &self.0 {
+    /// The generation serves: they are what it says. To set one is to listen, so that of a frontend that is disabled waits until it is enabled.
+    pub fn take_effect(&self, generation: &Generation) {
+        let is_open = |frontend: usize| generation.frontends[frontend].gate.state() == GateState::Open;
+        for (_, sockets, backlog) in self.0.iter().filter(|(frontend, ..)| is_open(*frontend)) {
             // Where it cannot be changed, it is what it was: nobody who connects is lost by that.
             let _ = sockets.iter().try_for_each(|socket| socket.set_backlog(*backlog));
+        }
+    }
+}
+
+/// Sockets that were taken over from a frontend that was disabled listen again, where whose they are now is open. Before a lane accepts.
+pub fn listen_again(generation: &Generation, bound: &[BoundListener]) {
+    let is_open = |bound: &&BoundListener| generation.frontends[bound.frontend].gate.state() == GateState::Open;
+    for bound in bound.iter().filter(is_open) {
+        for socket in bound.sockets.iter().filter(|socket| !socket.listens()) {
+            let _ = socket.set_backlog(bound.made.options.backlog); // who cannot is told of by its lanes
         }
     }
 }
@@ -139,7 +150,7 @@ pub fn bind_beside(
         if let Some(same) = known.get_mut(&listener.endpoint).and_then(Vec::pop) {
             let (wanted, mut made) = (Made::of(listener, lanes), same.made.clone());
             if made.options.backlog != wanted.options.backlog {
-                backlogs.push((same.sockets.clone(), wanted.options.backlog));
+                backlogs.push((listener.frontend, same.sockets.clone(), wanted.options.backlog));
                 made.options.backlog = wanted.options.backlog;
             }
             if made != wanted {
