@@ -573,14 +573,18 @@ fn an_operator_waits_until_a_server_serves_nobody() {
     }
 }
 
+/// Where nobody listens, at an address with which nobody else has to do, so that its ports are free.
+fn own_address() -> std::net::SocketAddr {
+    let host = std::net::Ipv4Addr::from(0x7f40_0000 | std::process::id() & 0x3f_ffff);
+    std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
+}
+
 /// Connections to a frontend that is disabled are refused, those that it has go on, and it takes new ones when it is enabled; also after a reload.
 #[test]
 fn an_operator_closes_a_frontend_and_opens_it_again() {
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
-    // Nobody else has to do with this address, so that its ports are free.
-    let host = std::net::Ipv4Addr::from(0x7f40_0000 | std::process::id() & 0x3f_ffff);
-    let address = std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap();
+    let address = own_address();
     let program = Manylane::start(&format!(
         "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {address}\n default_backend back\n\
          backend back\n server a {}\n",
@@ -655,8 +659,7 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
 fn a_reload_gives_the_sockets_of_a_disabled_frontend_to_whose_they_are_now() {
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
-    let host = std::net::Ipv4Addr::from(0x7f40_0000 | std::process::id() & 0x3f_ffff);
-    let address = std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap();
+    let address = own_address();
     let file = |name: &str, backlog: u32| {
         format!(
             "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend {name}\n bind {address} backlog {backlog}\n \

@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use manylane_io::{IoReport, Kind, Shutdown};
+use manylane_io::{Io, IoReport, Kind, Shutdown, Stream};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -27,18 +27,23 @@ on_both_drivers! {
     pipes_are_as_large_and_as_many_as_the_lane_is_told;
 }
 
+/// Has `source` send `bytes` and its end, and wait for the other's.
+fn sends(io: &Io, source: Stream, bytes: &[u8]) {
+    let mut sent = chain(bytes);
+    spawn(io, async move {
+        source.send(&mut sent).await.unwrap();
+        source.shutdown(Shutdown::Write).await.unwrap();
+        assert!(source.recv().await.unwrap().is_none());
+    });
+}
+
 /// R-B7
 fn a_long_stream_goes_through_without_the_programs_buffers(kind: Kind) {
     run(kind, |io| async move {
         let (source, near) = tcp_pair(&io).await;
         let (far, sink) = tcp_pair(&io).await;
         let bytes = pattern(8 << 20);
-        let mut sent = chain(&bytes);
-        spawn(&io, async move {
-            source.send(&mut sent).await.unwrap();
-            source.shutdown(Shutdown::Write).await.unwrap();
-            assert!(source.recv().await.unwrap().is_none());
-        });
+        sends(&io, source, &bytes);
         let splicing = io.clone();
         spawn(&io, async move {
             let mut splicer = splicing.splicer();
@@ -61,12 +66,7 @@ fn a_receiver_that_has_ended_and_does_not_read_is_waited_for_in_quiet(kind: Kind
         sink.shutdown(Shutdown::Write).await.unwrap();
         assert!(far.recv().await.unwrap().is_none());
         let bytes = pattern(16 << 20); // more than the sockets hold
-        let mut sent = chain(&bytes);
-        spawn(&io, async move {
-            source.send(&mut sent).await.unwrap();
-            source.shutdown(Shutdown::Write).await.unwrap();
-            assert!(source.recv().await.unwrap().is_none());
-        });
+        sends(&io, source, &bytes);
         let splicing = io.clone();
         spawn(&io, async move {
             let mut splicer = splicing.splicer();
@@ -98,12 +98,7 @@ fn a_step_that_is_dropped_loses_nothing(kind: Kind) {
         let (source, near) = tcp_pair(&io).await;
         let (far, sink) = tcp_pair(&io).await;
         let bytes = pattern(12 << 20); // more than the sockets hold, so that steps stop with the pipe full
-        let mut sent = chain(&bytes);
-        spawn(&io, async move {
-            source.send(&mut sent).await.unwrap();
-            source.shutdown(Shutdown::Write).await.unwrap();
-            assert!(source.recv().await.unwrap().is_none());
-        });
+        sends(&io, source, &bytes);
         let mut splicer = io.splicer();
         let (mut received, mut dropped, mut told) = (Vec::new(), 0, 0);
         loop {
@@ -217,12 +212,7 @@ fn a_long_stream_is_copied(kind: Kind, append: bool) {
         }
         let before = counted(&io);
         let bytes = pattern(8 << 20); // more than the sockets hold
-        let mut sent = chain(&bytes);
-        spawn(&io, async move {
-            source.send(&mut sent).await.unwrap();
-            source.shutdown(Shutdown::Write).await.unwrap();
-            assert!(source.recv().await.unwrap().is_none());
-        });
+        sends(&io, source, &bytes);
         let splicing = io.clone();
         spawn(&io, async move {
             let mut splicer = splicing.splicer();

@@ -13,7 +13,6 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
-use std::time::Duration;
 
 /// Times that a lane waits for another thread. Who is woken in vain with each of them shows it by as many calls.
 const ROUNDS: u64 = 1000;
@@ -212,7 +211,7 @@ async fn given_up(io: Io, logs: LaneLogs, targets: Vec<Arc<Target>>) {
     assert!(calls < ROUNDS / 2, "{}: {calls} tries within {ROUNDS} rounds", io.kind());
     drop(logs);
     while io.open() > 0 {
-        io.here().sleep(Duration::from_millis(20)).await;
+        io.here().yield_now().await;
     }
     for target in &targets {
         let (sent, lost) = counts(target);
