@@ -389,8 +389,8 @@ fn what_was_said_of_the_files_can_be_asked_for() {
     assert!(said.starts_with("[WARNING]") && said.contains("tune.idletimer"), "{said}");
 }
 
-#[test]
-fn an_operator_ends_what_a_server_serves() {
+/// A program whose server never answers, and what tells of each request that this one got.
+fn with_a_silent_server() -> (Controlled, std::sync::mpsc::Receiver<()>) {
     let (asked, is_asked) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {
         let mut bytes = [0; 4096];
@@ -407,7 +407,13 @@ fn an_operator_ends_what_a_server_serves() {
         socket.display(),
         fd(&web),
     ));
-    let program = Controlled { _folder: folder, program, address, socket };
+    (Controlled { _folder: folder, program, address, socket }, is_asked)
+}
+
+#[test]
+fn an_operator_ends_what_a_server_serves() {
+    let (program, is_asked) = with_a_silent_server();
+    let address = program.address;
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     is_asked.recv_timeout(PATIENCE).unwrap();
@@ -542,23 +548,8 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
 /// `wait` waits for a time, and for a server that is to be left.
 #[test]
 fn an_operator_waits_until_a_server_serves_nobody() {
-    let (asked, is_asked) = std::sync::mpsc::channel();
-    let silent = origin(move |mut stream| {
-        let mut bytes = [0; 4096];
-        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
-            let _ = asked.send(()); // the test may have ended
-        }
-    });
-    let folder = Folder::new();
-    let socket = folder.file("unused", "").with_file_name("control");
-    let (web, address) = listener();
-    let program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend front\n bind {}\n default_backend back\n\
-         backend back\n retries 0\n server a {silent}\n",
-        socket.display(),
-        fd(&web),
-    ));
-    let program = Controlled { _folder: folder, program, address, socket };
+    let (program, is_asked) = with_a_silent_server();
+    let address = program.address;
     assert_eq!(program.ask("wait 1"), "\n");
     assert!(program.ask("wait 1 srv-unused back/a").contains("not in maintenance"));
     let mut client = connect(address);
