@@ -8,7 +8,11 @@ use common::*;
 use manylane_buf::Chain;
 use manylane_io::{DATAGRAMS_PER_CALL, Io, Kind, Outgoing, SEGMENTS_PER_WRITE, SocketAddrAny};
 use std::collections::VecDeque;
-use std::net::{SocketAddr, UdpSocket};
+use std::future::poll_fn;
+use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 on_both_drivers! {
@@ -18,6 +22,7 @@ on_both_drivers! {
     a_datagram_beyond_its_room_is_marked;
     a_datagram_that_is_too_long_is_refused_and_stays;
     nothing_is_waited_for_when_nothing_is_to_be_sent;
+    a_socket_that_receives_no_more_is_told_of_room_and_not_tried_again_and_again;
 }
 
 fn socket(io: &Io) -> (manylane_io::Datagrams, SocketAddr) {
@@ -145,5 +150,36 @@ fn nothing_is_waited_for_when_nothing_is_to_be_sent(kind: Kind) {
         let mut got = Vec::new();
         let none = io.here().timeout(Duration::from_millis(2), a.recv_batch(&mut got)).await;
         assert!(none.is_err() && got.is_empty());
+    });
+}
+
+/// As programs have theirs that only log. The ring's polls for room end at once with the end of what it receives.
+fn a_socket_that_receives_no_more_is_told_of_room_and_not_tried_again_and_again(kind: Kind) {
+    const ROUNDS: u64 = 200;
+    run(kind, |io| async move {
+        let (own, peer) = UnixDatagram::pair().unwrap();
+        own.shutdown(Shutdown::Read).unwrap();
+        own.set_nonblocking(true).unwrap();
+        peer.set_nonblocking(true).unwrap();
+        let filler = own.try_clone().unwrap();
+        let own = io.datagrams(own).unwrap();
+        let (one, other) = pair(&io);
+        for _ in 0..2 {
+            while filler.send(b"filled").is_ok() {}
+            let before = own_report(&io).writes;
+            let mut sending = pin!(own.send_pieces((b"last", &[4], 0), None));
+            for _ in 0..ROUNDS {
+                one.send(&mut chain(b"x")).await.unwrap();
+                other.recv().await.unwrap().unwrap();
+                let early = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+                assert!(early.is_pending(), "{early:?}");
+            }
+            let tries = own_report(&io).writes - before - ROUNDS;
+            assert!(tries < 10, "{tries} tries in {ROUNDS} rounds");
+            let mut bytes = [0; 16];
+            while peer.recv(&mut bytes).is_ok() {}
+            assert_eq!(sending.await.unwrap(), 1);
+            assert_eq!(peer.recv(&mut bytes).map(|length| bytes[..length].to_vec()).unwrap(), b"last");
+        }
     });
 }

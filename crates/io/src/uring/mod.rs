@@ -14,7 +14,9 @@
 //!    and sent, with calls of its own, and waited for by rule 5. A ring hands its buffers out in turns, so that each is out of the cache when
 //!    it is filled; clusters that were sent a moment ago are not.
 //! 4. **Accepting likewise**, with [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD).
-//! 5. **Readiness** (datagrams, splices) is asked for one at a time, by operations that tell when a call may succeed.
+//! 5. **Readiness** (datagrams, splices) is asked for one at a time, by operations that tell when a call may succeed. The ring's polls end with the end of
+//!    what is received, too, also those for room. Once one did, splices go another way, and a socket of datagrams is watched by an epoll instance of its own, which
+//!    is told what to look for: the ring asks that one.
 //! 6. **The ring is left empty.** The core's end cancels what is left and waits for it; should the kernel not answer, memory that it
 //!    may still write to is leaked, not freed.
 
@@ -36,6 +38,7 @@ use buffers::Buffers;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use manylane_buf::Chain;
 use manylane_sync::Arc;
+use rustix::event::epoll;
 use rustix::io::Errno;
 use source::{Op, Readiness, Source};
 use std::cell::{Cell, RefCell};
@@ -49,6 +52,13 @@ use std::time::Duration;
 const SUBMISSIONS: u32 = 256;
 /// Places in the completion queue. What does not fit waits in the kernel.
 const COMPLETIONS: u32 = 4096;
+
+/// Is ready to be read when there is room in a socket, whatever else there is to tell of it.
+fn watch(fd: Fd<'_>) -> Result<OwnedFd, Errno> {
+    let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&watch, fd, epoll::EventData::new_u64(0), epoll::EventFlags::OUT)?;
+    Ok(watch)
+}
 
 pub(crate) struct Uring {
     tallies: &'static Tallies,
@@ -268,7 +278,13 @@ impl Uring {
             return Poll::Ready(Ok(()));
         }
         if direction == Direction::Write && !source.tells_of_room() {
-            return Poll::Ready(Err(Error::system(call, Errno::INVAL))); // as of a kernel that cannot tell
+            if call != Call::SendDatagrams {
+                return Poll::Ready(Err(Error::system(call, Errno::INVAL))); // as of a kernel that cannot tell
+            }
+            match watch(fd) {
+                Ok(watch) => source.watch = Some(watch),
+                Err(errno) => return Poll::Ready(Err(Error::system(call, errno))),
+            }
         }
         if source.waiter(direction).park(context.waker()).is_err() {
             return Poll::Ready(Err(Error::busy(call)));
@@ -281,12 +297,13 @@ impl Uring {
 
     /// Asks to be told of readiness.
     fn ask(&self, source: &mut Source, key: Key, fd: Fd<'_>, direction: Direction) {
-        let (op, events) = match direction {
-            Direction::Read => (Op::Readable, libc::POLLIN | libc::POLLRDHUP),
-            Direction::Write => (Op::Writable, libc::POLLOUT),
+        let (op, fd, events) = match (direction, &source.watch) {
+            (Direction::Read, _) => (Op::Readable, fd.as_raw_fd(), libc::POLLIN | libc::POLLRDHUP),
+            (Direction::Write, None) => (Op::Writable, fd.as_raw_fd(), libc::POLLOUT),
+            (Direction::Write, Some(watch)) => (Op::Writable, watch.as_raw_fd(), libc::POLLIN),
         };
         source.set_readiness(direction, Readiness::Asked);
-        let poll = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), events as u32).build();
+        let poll = opcode::PollAdd::new(types::Fd(fd), events as u32).build();
         self.begin(source, key, op, poll);
     }
 

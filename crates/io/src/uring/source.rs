@@ -114,6 +114,8 @@ pub(crate) struct Source {
 
     /// Room cannot be waited for: see [`Self::tells_of_room`].
     deaf: bool,
+    /// What tells of room in its stead: an epoll instance that watches this socket for nothing else.
+    pub(crate) watch: Option<OwnedFd>,
     readable: Readiness,
     writable: Readiness,
 }
@@ -146,6 +148,7 @@ impl Source {
             address: None,
             connected: None,
             deaf: false,
+            watch: None,
             readable: Readiness::Ready,
             writable: Readiness::Ready,
         }
@@ -175,13 +178,13 @@ impl Source {
     /// A poll for room ended with these events. The ring's polls end with the peer's end of its stream, too, whatever they ask for: such a
     /// poll would be over at once for ever, so this socket is asked no more.
     pub(crate) fn told_of_room(&mut self, result: Result<usize, Errno>) {
-        self.deaf = result == Ok(libc::POLLRDHUP as usize);
+        self.deaf = self.watch.is_none() && result == Ok(libc::POLLRDHUP as usize);
         self.writable = if self.deaf { Readiness::Unknown } else { Readiness::Ready };
     }
 
-    /// Whether a poll tells when there is room to send. Where it does not, an operation that sends waits for it.
+    /// Whether a poll tells when there is room to send. Where it does not, an operation that sends waits for it, and for datagrams a [`watch`](Self::watch).
     pub(crate) fn tells_of_room(&self) -> bool {
-        !self.deaf
+        !self.deaf || self.watch.is_some()
     }
 
     /// Each operation, and whether it is the kernel's.
