@@ -9,7 +9,8 @@
 //!    wakes their tasks.
 //! 3. A stream looks at its mark whenever it is woken while it waits in a queue, for its server, or for its client while it has a server. What is
 //!    marked ends with that cause, as if the server had closed: HTTP answers 502 or 503 if nothing was sent yet, and nothing is tried again. One that
-//!    waits for something else ends when that is over.
+//!    waits for something else ends when that is over. A mark that is about its server goes with that: a stream that failed there before it looked is tried
+//!    again elsewhere, if it may be.
 //! 4. Who wants to see streams asks one lane after another for a slice of them ([`slice`]): nobody waits for who asks, and a lane is held up by
 //!    a slice at a time. What comes and goes meanwhile may be there or not.
 
@@ -67,7 +68,16 @@ enum State {
     /// It was not waited for yet.
     New,
     Waits(Waker),
-    Ended(Cause),
+    Ended(Cause, Mark),
+}
+
+/// Whose end it is that a stream is marked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// The server's that it has: a stream that has left it before it saw the mark goes on with another.
+    Server,
+    /// Its own.
+    Stream,
 }
 
 /// A stream, as it is known from its begin.
@@ -140,13 +150,17 @@ impl Streams {
 
     /// It has a [place](crate::server::Hold) on that server, or none.
     pub(crate) fn has_server(&self, entry: u32, server: Option<usize>) {
-        self.0.borrow_mut().all[entry as usize].server = server.map_or(NONE, |server| server as u32);
+        let entry = &mut self.0.borrow_mut().all[entry as usize];
+        entry.server = server.map_or(NONE, |server| server as u32);
+        if matches!(entry.state, State::Ended(_, Mark::Server)) {
+            entry.state = State::New;
+        }
     }
 
     /// Why the stream has to end, if it has to; else the task of `waker` is woken when it has to.
     pub(crate) fn poll(&self, entry: u32, waker: &Waker) -> Option<Cause> {
         match &mut self.0.borrow_mut().all[entry as usize].state {
-            State::Ended(cause) => Some(*cause),
+            State::Ended(cause, _) => Some(*cause),
             // A session is one task from its beginning to its end.
             State::Waits(_) | State::Free => None,
             new @ State::New => {
@@ -174,17 +188,22 @@ impl Streams {
 
     /// Ends all streams with that server. How many.
     pub(crate) fn end(&self, server: usize, cause: Cause) -> usize {
-        self.end_those(cause, |entry| entry.server == server as u32)
+        self.end_those((cause, Mark::Server), |entry| entry.server == server as u32)
     }
 
-    fn end_those(&self, cause: Cause, which: impl Fn(&Entry) -> bool) -> usize {
+    /// Ends the stream of that number. Whether it was there.
+    fn end_one(&self, number: u64, cause: Cause) -> bool {
+        self.end_those((cause, Mark::Stream), |entry| entry.begun.number == number) > 0
+    }
+
+    fn end_those(&self, (cause, mark): (Cause, Mark), which: impl Fn(&Entry) -> bool) -> usize {
         let mut woken = Vec::new();
         let mut entries = self.0.borrow_mut();
         let of = |entry: &&mut Entry| matches!(entry.state, State::New | State::Waits(_)) && which(entry);
         let mut count = 0;
         for entry in entries.all.iter_mut().filter(of) {
             count += 1;
-            if let State::Waits(waker) = std::mem::replace(&mut entry.state, State::Ended(cause)) {
+            if let State::Waits(waker) = std::mem::replace(&mut entry.state, State::Ended(cause, mark)) {
                 woken.push(waker);
             }
         }
@@ -298,7 +317,7 @@ pub async fn slice(lane: LaneId, from: Cursor) -> Option<Slice> {
 
 /// Ends the stream of that number. Whether it was there.
 pub async fn end_stream(lane: LaneId, number: u64, cause: Cause) -> bool {
-    let end = move || Local::all().iter().any(|local| local.streams.end_those(cause, |entry| entry.begun.number == number) > 0);
+    let end = move || Local::all().iter().any(|local| local.streams.end_one(number, cause));
     ask(lane, end).await.unwrap_or(false)
 }
 
@@ -365,8 +384,29 @@ mod tests {
         assert_eq!(begin(&streams, 9, 9), entries[0], "places are used again");
         assert_eq!(streams.poll(entries[0], &waker), None);
         assert_eq!(begin(&streams, 10, 9), 5);
-        let ended = streams.end_those(Cause::Killed, |entry| entry.begun.number == 4);
-        assert_eq!((ended, streams.poll(entries[4], &waker)), (1, Some(Cause::Killed)), "without a server, too");
+        assert!(streams.end_one(4, Cause::Killed) && !streams.end_one(4, Cause::Killed));
+        assert_eq!(streams.poll(entries[4], &waker), Some(Cause::Killed), "without a server, too");
+    }
+
+    /// What came of its work and its server's end were there at once, and the stream is tried again elsewhere.
+    #[test]
+    fn a_stream_that_left_its_server_does_not_end_with_it_but_with_what_ends_itself() {
+        let counted = std::sync::Arc::new(Counted(AtomicUsize::new(0)));
+        let waker = Waker::from(counted.clone());
+        let streams = Streams::default();
+        let (retried, killed) = (begin(&streams, 0, 7), begin(&streams, 1, 7));
+        assert_eq!((streams.poll(retried, &waker), streams.poll(killed, &waker)), (None, None));
+        assert!(streams.end_one(1, Cause::Killed));
+        assert_eq!(streams.end(7, Cause::ServerDown), 1);
+        for entry in [retried, killed] {
+            streams.has_server(entry, None);
+            streams.has_server(entry, Some(8));
+        }
+        assert_eq!((streams.poll(retried, &waker), streams.poll(killed, &waker)), (None, Some(Cause::Killed)));
+        let woken = counted.0.load(Ordering::Relaxed);
+        assert_eq!(streams.end(8, Cause::ServerDown), 1, "the next server's end is seen");
+        assert_eq!(counted.0.load(Ordering::Relaxed), woken + 1);
+        assert_eq!(streams.poll(retried, &waker), Some(Cause::ServerDown));
     }
 
     #[test]
