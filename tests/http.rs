@@ -720,3 +720,32 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
         );
     }
 }
+
+/// What came behind the head is nobody's, and unread when the connection ends; the answer is longer than what the client's side takes unread.
+#[test]
+fn a_tunnel_that_is_refused_is_answered_whatever_the_client_sends() {
+    let (socket, address) = listener();
+    let (tell, told) = mpsc::channel();
+    let (go, gone) = mpsc::channel();
+    let gone = Mutex::new(gone);
+    let page = "no".repeat(150_000);
+    let answer = format!("HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\n\r\n{page}", page.len());
+    let server = origin(move |mut stream| {
+        head(&mut BufReader::new(stream.try_clone().unwrap()));
+        tell.send("asked").unwrap();
+        gone.lock().unwrap().recv().unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+        let _ = common::end_of(&mut stream);
+        tell.send("over").unwrap();
+    });
+    let _program = http("", &socket, server);
+    let mut client = connect(address);
+    client.write_all(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nContent-Length: 100000\r\n\r\n").unwrap();
+    assert_eq!(told.recv_timeout(common::PATIENCE).unwrap(), "asked");
+    client.write_all(&[b'x'; 100_000]).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(told.recv_timeout(common::PATIENCE).unwrap(), "over");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap(); // to its end, and not to a reset
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.ends_with(&page));
+}

@@ -283,6 +283,8 @@ impl Session<'_> {
             && from_server.is_empty()
             && hold.server().max_reuse.is_none_or(|most| served <= most);
         let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
-        Ok(Outcome { after, linger: false, whole, again })
+        // Who asked for a tunnel may have sent what should go through it: to close with that unread would take the refusal with it.
+        let linger = after == After::Close && asking.method == Method::Connect;
+        Ok(Outcome { after, linger, whole, again })
     }
 }

@@ -212,7 +212,7 @@ impl Session<'_> {
         }
         let Outcome { after, linger, again, whole: _ } = outcome?;
         if linger {
-            self.send_last(&mut Chain::new()).await; // the server answered early: let the client read that
+            self.send_last(&mut Chain::new()).await; // the client may be sending what nobody reads: let it read the answer
         }
         if again {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
