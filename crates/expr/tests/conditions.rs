@@ -279,7 +279,7 @@ fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
     assert_eq!(map.remove(Which::Pattern(b"/a/b")), 2);
     assert_eq!(world.text("path,map(m.map)"), None);
     let list = world.references.get(b"paths.lst", false).unwrap();
-    list.add(b"/a/b", b"").unwrap();
+    list.add_new(b"/a/b", b"").unwrap();
     assert_eq!(world.verdict("{ path -f paths.lst }"), Verdict::Pass);
 }
 
@@ -340,8 +340,8 @@ fn a_change_that_a_view_refuses_changes_nothing() {
     world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
     assert_eq!(world.verdict("{ src -f nets }"), Verdict::Fail);
     let nets = world.references.get(b"nets", false).unwrap();
-    assert!(nets.add(b"not an address", b"").unwrap_err().contains("no address"));
-    nets.add(b"127.0.0.0/8", b"").unwrap();
+    assert!(nets.add_new(b"not an address", b"").unwrap_err().contains("no address"));
+    nets.add_new(b"127.0.0.0/8", b"").unwrap();
     assert_eq!(world.verdict("{ src -f nets }"), Verdict::Pass);
     world.names.files.insert(b"bad".to_vec(), b"10.0.0.0/8\n10.0.0.0/99\n".to_vec());
     let words: Vec<&[u8]> = vec![b"{", b"src", b"-f", b"bad", b"}"];

@@ -100,6 +100,24 @@ impl Index {
         Ok(index)
     }
 
+    /// Whether an index of that kind takes a pattern, whatever else is in it. The error is a sentence.
+    pub(super) fn check(kind: MatchKind, ignore_case: bool, text: &[u8]) -> Result<(), String> {
+        match kind {
+            MatchKind::Bin => bytes(text).map(drop),
+            MatchKind::Int | MatchKind::Len => Range::parse(text).map(drop),
+            MatchKind::Ip => network(text).map(drop),
+            MatchKind::Reg => Regex::new(text, ignore_case).map(drop),
+            MatchKind::Found
+            | MatchKind::Bool
+            | MatchKind::Str
+            | MatchKind::Beg
+            | MatchKind::End
+            | MatchKind::Dir
+            | MatchKind::Dom
+            | MatchKind::Sub => Ok(()),
+        }
+    }
+
     /// Adds the last of `entries`. The error is a sentence, and the index is of no use then.
     pub(super) fn add(&mut self, entry: &Arc<Entry>, entries: &Entries) -> Result<(), String> {
         self.place(entry)?;

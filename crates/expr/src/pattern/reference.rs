@@ -10,16 +10,20 @@
 //!    an entry that is added, removed or replaced costs about the logarithm of the list's length. A change that any view refuses changes nothing.
 //! 5. A version that was prepared gathers entries that nobody matches, until it is committed and takes the place of the whole list. With it the
 //!    versions before it are gone.
+//! 6. Rules change the version that is matched, an entry at a time, and wait for nobody longer than for [`AT_ONCE`] such changes. What takes as long as a list is long
+//!    is for operators: they have a lock of their own, one at a time, and make indexes below that alone. Under the reference's they take what
+//!    they need, and put what came of it. Prepared versions and views are changed by nobody else, so that both are still as they were.
 
 use super::entry::{ByPattern, Entries, Entry};
 use super::index::Index;
 use super::value::MapValue;
+use super::work::Held;
 use super::{MatchKind, Regex};
 use crate::cast::cast;
 use crate::sample::Value;
 use crate::scratch::Scratch;
 use crate::show::Shown;
-use manylane_sync::{LockClass, Mutex, Published, Reader};
+use manylane_sync::{LockClass, Mutex, MutexGuard, Published, Reader};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc; // what it holds is written once, and only read from then on
@@ -29,6 +33,11 @@ pub const MAX_REFERENCE_BYTES: usize = 256 << 20;
 /// Entries of one reference at most, those of versions that are prepared included: numbers of entries have 32 bits.
 pub const MAX_ENTRIES: usize = 16 << 20;
 
+/// Entries that are added with the reference's lock held once.
+const AT_ONCE: usize = 64;
+
+/// What takes long about references (rule 6).
+static OPERATORS: LockClass = LockClass::new("operators' changes of references", 44);
 /// Changes of references; nothing but publishing is done below it.
 static CHANGES: LockClass = LockClass::new("references", 45);
 
@@ -130,6 +139,8 @@ struct State {
     prepared: u64,
     /// Entries of versions that are prepared, and have any.
     pending: BTreeMap<u64, Entries>,
+    /// Entries that are being added, and their bytes.
+    coming: (usize, usize),
 }
 
 impl State {
@@ -145,9 +156,16 @@ impl State {
         self.entries.len() + self.pending.values().map(Entries::len).sum::<usize>()
     }
 
-    /// Bytes of all versions.
-    fn bytes(&self) -> usize {
-        self.entries.bytes() + self.pending.values().map(Entries::bytes).sum::<usize>()
+    /// Whether so many entries with so many bytes can be added, whatever the version. The error is a sentence.
+    fn has_room(&self, entries: usize, bytes: usize) -> Result<(), String> {
+        if self.count() + self.coming.0 + entries > MAX_ENTRIES {
+            return Err(format!("it would have more than {MAX_ENTRIES} entries, which is the most"));
+        }
+        let pending = self.pending.values().map(Entries::bytes).sum::<usize>();
+        if self.entries.bytes() + pending + self.coming.1 + bytes > MAX_REFERENCE_BYTES {
+            return Err(format!("it would have more than {MAX_REFERENCE_BYTES} bytes, which is the most"));
+        }
+        Ok(())
     }
 
     /// Whether something can be added to that version; none stands for the one that is matched.
@@ -159,11 +177,11 @@ impl State {
         }
     }
 
-    fn entries_of(&mut self, pairs: Vec<Pair>) -> Vec<Arc<Entry>> {
+    /// The first of so many new numbers, which are one behind the other.
+    fn take_ids(&mut self, count: usize) -> u64 {
         let first = self.newest + 1;
-        self.newest += pairs.len() as u64;
-        let entry = |(id, (pattern, value))| Arc::new(Entry { id, line: 0, pattern, value });
-        (first..).zip(pairs).map(entry).collect()
+        self.newest += count as u64;
+        first
     }
 
     fn by_pattern(&mut self) -> &mut ByPattern {
@@ -209,6 +227,8 @@ pub struct Reference {
     /// None for patterns of a line.
     name: Option<Box<[u8]>>,
     is_map: bool,
+    /// Held by who takes long; taken before `state`.
+    operators: Mutex<()>,
     state: Mutex<State>,
     published: Published<Snapshot>,
 }
@@ -268,9 +288,15 @@ impl Reference {
             version: 0,
             prepared: 0,
             pending: BTreeMap::new(),
+            coming: (0, 0),
         };
         let published = Published::new(state.snapshot());
-        Self { name, is_map, state: Mutex::new(&CHANGES, state), published }
+        let operators = Mutex::new(&OPERATORS, ());
+        Self { name, is_map, operators, state: Mutex::new(&CHANGES, state), published }
+    }
+
+    fn lock(&self) -> Held<MutexGuard<'_, State>> {
+        Held::new(self.state.lock())
     }
 
     /// As it was written in the configuration; nothing for patterns that stand in a line.
@@ -285,7 +311,7 @@ impl Reference {
 
     /// What it is as a whole.
     pub fn summary(&self) -> Summary {
-        let state = self.state.lock();
+        let state = self.lock();
         Summary {
             users: state.users.clone(),
             version: state.version,
@@ -296,7 +322,7 @@ impl Reference {
 
     /// Remembers who uses it.
     pub(crate) fn used_by(&self, user: String) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.users.last() != Some(&user) {
             state.users.push(user);
         }
@@ -309,7 +335,8 @@ impl Reference {
 
     /// The view for that kind of matching, made when it is new. The error has the number of the entry and a sentence that names its line.
     pub(crate) fn view(&self, kind: MatchKind, ignore_case: bool) -> Result<View, (usize, String)> {
-        let mut state = self.state.lock();
+        let _alone = self.operators.lock();
+        let mut state = self.lock();
         let known = state.views.iter().position(|view| (view.kind, view.ignore_case) == (kind, ignore_case));
         if let Some(at) = known {
             return Ok(View(at));
@@ -332,7 +359,8 @@ impl Reference {
 
     /// Has all values be of that kind. The error is a sentence that names the line of one that is not.
     pub(crate) fn require(&self, wanted: MapValue) -> Result<(), String> {
-        let mut state = self.state.lock();
+        let _alone = self.operators.lock();
+        let mut state = self.lock();
         if state.values.contains(&wanted) {
             return Ok(());
         }
@@ -352,7 +380,7 @@ impl Reference {
 
     /// The entries of a version; of the one that is matched for none.
     pub fn entries(&self, version: Option<u64>) -> Entries {
-        let state = self.state.lock();
+        let state = self.lock();
         match version {
             Some(version) if version != state.version => {
                 state.pending.get(&version).cloned().unwrap_or_default()
@@ -363,18 +391,13 @@ impl Reference {
 
     /// Has entries be found by their patterns from the first change on: the first one does not pay for it, then.
     pub fn will_change(&self) {
-        self.state.lock().by_pattern();
-    }
-
-    /// Whether there is an entry of this pattern, as it is written.
-    pub fn contains(&self, pattern: &[u8]) -> bool {
-        self.state.lock().by_pattern().all(pattern).next().is_some()
+        self.lock().by_pattern();
     }
 
     /// What each view says of a sample, given as a text.
     pub fn look(&self, sample: &[u8], scratch: &mut Scratch<'_>) -> Vec<Looked> {
         let (entries, views) = {
-            let state = self.state.lock();
+            let state = self.lock();
             (state.entries.clone(), state.views.clone())
         };
         let look = |Viewed { kind, ignore_case, index }: Viewed| {
@@ -386,68 +409,104 @@ impl Reference {
         views.into_iter().map(look).collect()
     }
 
-    /// Adds an entry at the end: `add-acl`, `add-map`. The error is a sentence; then nothing has changed.
-    pub fn add(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
-        self.add_all(None, vec![(pattern.into(), value.into())]).map_err(|not| match not {
-            NotAdded::Refused(why) => why,
-            NotAdded::Version(_) => "there is no such version".to_owned(), // there always is the one that is matched
-        })
+    /// Adds an entry at the end, where there is none of this pattern as it is written: `add-acl`. The error is a sentence; then nothing has changed.
+    pub fn add_new(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
+        let mut state = self.lock();
+        let is_there = state.by_pattern().all(pattern).next().is_some();
+        if is_there { Ok(()) } else { self.append(&mut state, pattern, value) }
     }
 
-    /// Adds entries at the end of a version, all or, when one is refused, none; to the version that is matched for none.
+    /// Adds one entry at the end.
+    fn append(&self, state: &mut State, pattern: &[u8], value: &[u8]) -> Result<(), String> {
+        state.has_room(1, pattern.len() + value.len())?;
+        check_values(&state.values, [value])?;
+        self.append_all(state, vec![(pattern.into(), value.into())])
+    }
+
+    /// Adds a few at the end.
+    fn append_all(&self, state: &mut State, pairs: Vec<Pair>) -> Result<(), String> {
+        let added: Vec<Arc<Entry>> = entries_of(state.take_ids(pairs.len()), pairs).collect();
+        let mut entries = state.entries.clone();
+        let mut views = state.views.clone();
+        for entry in &added {
+            entries.insert(entry.clone());
+            for view in &mut views {
+                Arc::make_mut(&mut view.index).add(entry, &entries)?;
+            }
+        }
+        if let Some(by_pattern) = &mut state.by_pattern {
+            added.iter().for_each(|entry| by_pattern.insert(entry));
+        }
+        self.publish(state, entries, views);
+        Ok(())
+    }
+
+    /// Adds entries at the end of a version, all or, when one is refused, none; to the version that is matched for none. Of that one lanes may see the first
+    /// of them before the last.
     ///
     /// # Errors
     /// [`NotAdded`]
     pub fn add_all(&self, version: Option<u64>, pairs: Vec<Pair>) -> Result<(), NotAdded> {
-        let mut state = self.state.lock();
-        let version = state.open(version).map_err(NotAdded::Version)?;
-        if state.count() + pairs.len() > MAX_ENTRIES {
-            let sentence = format!("it would have more than {MAX_ENTRIES} entries, which is the most");
-            return Err(NotAdded::Refused(sentence));
+        let _alone = self.operators.lock();
+        let bytes = pairs.iter().map(|(pattern, value)| pattern.len() + value.len()).sum();
+        let (version, views, values) = {
+            let state = self.lock();
+            let version = state.open(version).map_err(NotAdded::Version)?;
+            state.has_room(pairs.len(), bytes).map_err(NotAdded::Refused)?;
+            (version, state.views.clone(), state.values.clone())
+        };
+        check_values(&values, pairs.iter().map(|(_, value)| &**value)).map_err(NotAdded::Refused)?;
+        for Viewed { kind, ignore_case, .. } in views {
+            // Every view must take them, sooner or later.
+            pairs
+                .iter()
+                .try_for_each(|(pattern, _)| Index::check(kind, ignore_case, pattern))
+                .map_err(NotAdded::Refused)?;
         }
-        let new: usize = pairs.iter().map(|(pattern, value)| pattern.len() + value.len()).sum();
-        if state.bytes() + new > MAX_REFERENCE_BYTES {
-            let sentence = format!("it would have more than {MAX_REFERENCE_BYTES} bytes, which is the most");
-            return Err(NotAdded::Refused(sentence));
+        {
+            let mut state = self.lock();
+            state.has_room(pairs.len(), bytes).map_err(NotAdded::Refused)?; // rules add, too
+            state.coming = (pairs.len(), bytes);
         }
-        for wanted in &state.values {
-            if let Some((_, value)) = pairs.iter().find(|(_, value)| wanted.read(value).is_none()) {
-                return Err(NotAdded::Refused(format!("'{}' is not {}", Shown(value), wanted.name())));
-            }
-        }
-        let added = state.entries_of(pairs);
-        match version {
-            Some(version) => {
-                // Every view must take them, sooner or later.
-                let alone: Entries = added.iter().cloned().collect();
-                for view in &state.views {
-                    let index = Index::new(view.kind, view.ignore_case, &alone);
-                    index.map_err(|(_, why)| NotAdded::Refused(why))?;
-                }
-                state.pending.entry(version).or_default().extend(added);
-            }
-            None => {
-                let mut entries = state.entries.clone();
-                let mut views = state.views.clone();
-                for entry in &added {
-                    entries.insert(entry.clone());
-                    for view in &mut views {
-                        let index = Arc::make_mut(&mut view.index);
-                        index.add(entry, &entries).map_err(NotAdded::Refused)?;
-                    }
-                }
-                if let Some(by_pattern) = &mut state.by_pattern {
-                    added.iter().for_each(|entry| by_pattern.insert(entry));
-                }
-                self.publish(&mut state, entries, views);
-            }
+        let added = match version {
+            Some(version) => self.add_ahead(version, pairs),
+            None => self.add_in_turns(pairs),
+        };
+        self.lock().coming = (0, 0);
+        added.map_err(NotAdded::Refused)
+    }
+
+    /// To a version that nobody matches yet.
+    fn add_ahead(&self, version: u64, pairs: Vec<Pair>) -> Result<(), String> {
+        let (first, mut entries) = {
+            let mut state = self.lock();
+            (state.take_ids(pairs.len()), state.pending.get(&version).cloned().unwrap_or_default())
+        };
+        entries.extend(entries_of(first, pairs));
+        let mut state = self.lock();
+        state.coming = (0, 0); // they are there
+        let before = state.pending.insert(version, entries);
+        drop(state);
+        drop(before);
+        Ok(())
+    }
+
+    /// To the one that is matched: rules have their turns in between, and what they add stands between, too.
+    fn add_in_turns(&self, pairs: Vec<Pair>) -> Result<(), String> {
+        let mut pairs = pairs.into_iter();
+        while pairs.len() > 0 {
+            let some: Vec<Pair> = pairs.by_ref().take(AT_ONCE).collect();
+            let mut state = self.lock();
+            let bytes: usize = some.iter().map(|(pattern, value)| pattern.len() + value.len()).sum();
+            state.coming = (state.coming.0 - some.len(), state.coming.1 - bytes);
+            self.append_all(&mut state, some)?;
         }
         Ok(())
     }
 
     /// Removes entries of the version that is matched: `del-acl`, `del-map`. Tells how many there were.
     pub fn remove(&self, which: Which<'_>) -> usize {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let removed = state.which(which);
         if removed.is_empty() {
             return 0;
@@ -467,10 +526,11 @@ impl Reference {
 
     /// Gives entries of the version that is matched a new value. Tells how many there were. The error is a sentence; then nothing has changed.
     pub fn replace(&self, which: Which<'_>, value: &[u8]) -> Result<usize, String> {
-        let mut state = self.state.lock();
-        if let Some(wanted) = state.values.iter().find(|wanted| wanted.read(value).is_none()) {
-            return Err(format!("'{}' is not {}", Shown(value), wanted.name()));
-        }
+        self.give(&mut self.lock(), which, value)
+    }
+
+    fn give(&self, state: &mut State, which: Which<'_>, value: &[u8]) -> Result<usize, String> {
+        check_values(&state.values, [value])?;
         let changed = state.which(which);
         if changed.is_empty() {
             return Ok(0);
@@ -491,21 +551,22 @@ impl Reference {
         if let Some(by_pattern) = &mut state.by_pattern {
             changed.iter().for_each(|entry| by_pattern.insert(entry));
         }
-        self.publish(&mut state, entries, views);
+        self.publish(state, entries, views);
         Ok(changed.len())
     }
 
     /// Gives all entries of a pattern a new value, or adds one: `set-map`. The error is a sentence; then nothing has changed.
     pub fn set(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
-        match self.replace(Which::Pattern(pattern), value)? {
-            0 => self.add(pattern, value),
+        let mut state = self.lock();
+        match self.give(&mut state, Which::Pattern(pattern), value)? {
+            0 => self.append(&mut state, pattern, value),
             _ => Ok(()),
         }
     }
 
     /// Begins a new version, empty. Tells its number.
     pub fn prepare(&self) -> u64 {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.prepared += 1;
         state.prepared
     }
@@ -516,40 +577,58 @@ impl Reference {
     /// [`NotAdded`]: it was not prepared, another one was committed after that, or its entries are too much together for one of the users. Nothing has
     /// changed then.
     pub fn commit(&self, version: u64) -> Result<(), NotAdded> {
-        let mut state = self.state.lock();
-        match version {
-            version if version > state.prepared => return Err(NotAdded::Version(NoVersion::Future)),
-            version if version <= state.version => return Err(NotAdded::Version(NoVersion::Past)),
-            _ => {}
-        }
-        let entries = state.pending.get(&version).cloned().unwrap_or_default();
-        self.take(&mut state, entries).map_err(NotAdded::Refused)?;
-        state.pending = state.pending.split_off(&(version + 1));
-        state.version = version;
-        Ok(())
+        let _alone = self.operators.lock();
+        let entries = {
+            let state = self.lock();
+            match version {
+                version if version > state.prepared => return Err(NotAdded::Version(NoVersion::Future)),
+                version if version <= state.version => return Err(NotAdded::Version(NoVersion::Past)),
+                _ => state.pending.get(&version).cloned().unwrap_or_default(),
+            }
+        };
+        self.take(entries, Some(version)).map_err(NotAdded::Refused)
     }
 
     /// Removes all entries of a version; of the one that is matched for none.
     pub fn clear(&self, version: Option<u64>) {
-        let mut state = self.state.lock();
+        let _alone = self.operators.lock();
+        let mut state = self.lock();
         match version {
-            Some(version) if version != state.version => drop(state.pending.remove(&version)),
-            // An empty list is nobody too much.
-            _ => drop(self.take(&mut state, Entries::default())),
+            Some(version) if version != state.version => {
+                let gone = state.pending.remove(&version);
+                drop(state);
+                drop(gone);
+            }
+            _ => {
+                drop(state);
+                // An empty list is nobody too much.
+                let _ = self.take(Entries::default(), None);
+            }
         }
     }
 
-    /// Makes all indexes anew and publishes. The error is a sentence; then nothing has changed.
-    fn take(&self, state: &mut State, entries: Entries) -> Result<(), String> {
-        let mut views = state.views.clone();
+    /// Has entries take the place of all, those of a version if it is one: for who holds `operators`. The error is a sentence; then nothing has changed.
+    fn take(&self, entries: Entries, version: Option<u64>) -> Result<(), String> {
+        let (mut views, is_searched) = {
+            let state = self.lock();
+            (state.views.clone(), state.by_pattern.is_some())
+        };
         for view in &mut views {
             let index = self.index(view.kind, view.ignore_case, &entries).map_err(|(_, why)| why)?;
             view.index = Arc::new(index);
         }
-        if state.by_pattern.is_some() {
-            state.by_pattern = Some(ByPattern::new(&entries));
+        let mut by_pattern = is_searched.then(|| ByPattern::new(&entries));
+        let mut gone = BTreeMap::new();
+        let mut state = self.lock();
+        std::mem::swap(&mut state.by_pattern, &mut by_pattern);
+        if let Some(version) = version {
+            let newer = state.pending.split_off(&(version + 1));
+            gone = std::mem::replace(&mut state.pending, newer);
+            state.version = version;
         }
-        self.publish(state, entries, views);
+        self.publish(&mut state, entries, views);
+        drop(state);
+        drop((by_pattern, gone)); // which takes as long as the list was
         Ok(())
     }
 
@@ -558,6 +637,24 @@ impl Reference {
         state.views = views;
         self.published.replace(state.snapshot());
     }
+}
+
+fn entries_of(first: u64, pairs: Vec<Pair>) -> impl Iterator<Item = Arc<Entry>> {
+    let entry = |(id, (pattern, value))| Arc::new(Entry { id, line: 0, pattern, value });
+    (first..).zip(pairs).map(entry)
+}
+
+/// Whether all values are what they have to be. The error is a sentence.
+fn check_values<'v>(
+    wanted: &[MapValue],
+    values: impl IntoIterator<Item = &'v [u8]> + Clone,
+) -> Result<(), String> {
+    for wanted in wanted {
+        if let Some(value) = values.clone().into_iter().find(|value| wanted.read(value).is_none()) {
+            return Err(format!("'{}' is not {}", Shown(value), wanted.name()));
+        }
+    }
+    Ok(())
 }
 
 /// A map's line: the pattern, and the value behind it.

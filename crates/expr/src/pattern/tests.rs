@@ -1,6 +1,6 @@
 //! A list that is changed is what a new one of the same entries is, and its changes are cheap.
 
-use super::work::counted;
+use super::work::{counted, held};
 use super::*;
 use crate::sample::Value;
 use crate::scratch::Lane;
@@ -66,7 +66,7 @@ proptest! {
         for (number, (which, step)) in steps.into_iter().enumerate() {
             let (pattern, value) = (patterns[which].as_bytes(), format!("s{number}"));
             match step {
-                0 => list.add(pattern, value.as_bytes()).unwrap(),
+                0 => list.add_all(None, vec![(pattern.into(), value.as_bytes().into())]).unwrap(),
                 1 => drop(list.remove(Which::Pattern(pattern))),
                 2 => list.set(pattern, value.as_bytes()).unwrap(),
                 _ => {
@@ -79,8 +79,13 @@ proptest! {
             anew.add_all(None, pairs).unwrap();
             let same = anew.view(kind, ignore_case).unwrap();
             prop_assert_eq!(found(&list, kind, view), found(&anew, kind, same));
+            let before: Vec<u64> = list.entries(None).iter().map(|entry| entry.id()).collect();
             let is_there = list.entries(None).iter().any(|entry| entry.pattern() == pattern);
-            prop_assert_eq!(list.contains(pattern), is_there);
+            list.add_new(pattern, b"new").unwrap();
+            prop_assert_eq!(list.entries(None).len(), before.len() + usize::from(!is_there));
+            for entry in list.entries(None).iter().filter(|entry| !before.contains(&entry.id())) {
+                list.remove(Which::Id(entry.id()));
+            }
         }
     }
 }
@@ -96,7 +101,7 @@ fn long(kind: MatchKind, count: usize) -> Reference {
 
 fn pattern(kind: MatchKind, number: usize) -> String {
     match kind {
-        MatchKind::Int => number.to_string(),
+        MatchKind::Int | MatchKind::Len => number.to_string(),
         MatchKind::Ip => format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255),
         MatchKind::Bin => format!("{number:08x}"),
         _ => format!("/some/way/{number}/to/it"),
@@ -142,5 +147,36 @@ fn a_change_takes_about_as_many_steps_in_a_long_list_as_in_a_short_one() {
     for kind in [MatchKind::Sub, MatchKind::Reg] {
         let (_, average) = steps(kind, 2_000);
         assert!(average < 200, "{kind:?}: {average} steps on the average");
+    }
+}
+
+/// A rule that changes a list waits for whoever holds its lock: an operator who changes all of it must not hold it for as long.
+#[test]
+fn an_operator_who_changes_all_of_a_list_holds_up_a_rule_for_a_few_entries_at_most() {
+    for (kind, _) in KINDS {
+        let list = long(*kind, 2_000);
+        let pairs = |from: usize| {
+            (from..from + 2_000)
+                .map(|number| (pattern(*kind, number).into_bytes().into(), Box::default()))
+                .collect()
+        };
+        let (version, entries) = (list.prepare(), pairs(2_000));
+        let most = held(|| list.add_all(Some(version), entries).unwrap());
+        assert!(most < 100, "{kind:?}: {most} steps to add to a version");
+        let most = held(|| list.commit(version).unwrap());
+        assert!(most < 100, "{kind:?}: {most} steps to commit it");
+        assert_eq!(
+            list.entries(None).iter().next().map(|entry| entry.pattern().into()),
+            Some(pattern(*kind, 2_000).into_bytes())
+        );
+        if !matches!(kind, MatchKind::Sub | MatchKind::Reg) {
+            let entries = pairs(0);
+            let most = held(|| list.add_all(None, entries).unwrap());
+            assert!(most < 64 * 200, "{kind:?}: {most} steps to add to all");
+        }
+        let most = held(|| list.clear(None));
+        assert!(most < 100, "{kind:?}: {most} steps to clear");
+        list.set(pattern(*kind, 1).as_bytes(), b"").unwrap();
+        assert_eq!(list.entries(None).len(), 1);
     }
 }

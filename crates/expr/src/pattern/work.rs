@@ -1,8 +1,58 @@
 //! Steps that look-ups and changes take, counted for tests: what a change costs is shown by these, and not by the clock.
 
+use std::ops::{Deref, DerefMut};
+
 #[cfg(test)]
 thread_local! {
     static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    /// The most while a lock was held.
+    static HELD: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// A lock that is held, for which others wait.
+pub(super) struct Held<G> {
+    guard: G,
+    #[cfg(test)]
+    before: usize,
+}
+
+impl<G> Held<G> {
+    pub(super) fn new(guard: G) -> Self {
+        Self {
+            guard,
+            #[cfg(test)]
+            before: STEPS.with(std::cell::Cell::get),
+        }
+    }
+}
+
+impl<G: Deref> Deref for Held<G> {
+    type Target = G::Target;
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Held<G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+#[cfg(test)]
+impl<G> Drop for Held<G> {
+    fn drop(&mut self) {
+        let steps = STEPS.with(std::cell::Cell::get) - self.before;
+        HELD.with(|held| held.set(held.get().max(steps)));
+    }
+}
+
+/// The most steps that `work` takes while it holds a lock.
+#[cfg(test)]
+pub(super) fn held(work: impl FnOnce()) -> usize {
+    HELD.with(|held| held.set(0));
+    work();
+    HELD.with(std::cell::Cell::get)
 }
 
 /// A node, a slot or a pattern was looked at or made.

@@ -203,8 +203,7 @@ impl Listed {
     /// A sentence: the list refuses the entry.
     pub(crate) fn change(self, reference: &Reference, key: &[u8], value: &[u8]) -> Result<(), String> {
         match self {
-            Self::Add if reference.contains(key) => Ok(()),
-            Self::Add => reference.add(key, value),
+            Self::Add => reference.add_new(key, value),
             Self::Delete => {
                 reference.remove(Which::Pattern(key));
                 Ok(())
