@@ -33,11 +33,20 @@ enum Table {
     Sub(Parts<Substrings>),
     Numbers { exact: Hashed<i64>, ranges: Tree<u64, (Range, Arc<Entry>)>, of_length: bool },
     Ip(Networks),
-    Reg { each: Tree<u64, Regex>, all: Parts<Option<Regex>> },
+    Reg { each: Tree<u64, Regex>, all: Parts<Together> },
 }
 
 /// A machine that finds all of some entries, and their numbers. None: it was too much for one, and they are tried one by one.
 type Substrings = Option<Arc<(AhoCorasick, Vec<u64>)>>;
+
+/// Expressions of a run of entries.
+#[derive(Clone, Debug)]
+struct Together {
+    /// A machine for all that one can be for.
+    any: Option<Regex>,
+    /// The numbers of the others, which are tried one by one.
+    apart: Arc<[u64]>,
+}
 
 /// Delimiters of `dir`.
 const DIR: &[u8] = b"/?";
@@ -219,11 +228,14 @@ impl Index {
                 })
             }),
             (Table::Reg { all, each }, value) => value.bytes().is_some_and(|text| {
-                all.iter().any(|part| match &part.machine {
+                all.iter().any(|part| {
                     // It finds those that are gone, too: what it does not find is not there.
-                    Some(any) if !any.is_match(text, scratch) => false,
-                    Some(_) if part.is_whole() => true,
-                    _ => expression(each, part, text, scratch).is_some(),
+                    let any = part.machine.any.as_ref().is_some_and(|any| any.is_match(text, scratch));
+                    match any {
+                        true if part.is_whole() => true,
+                        true => expression(each, part, text, scratch).is_some(),
+                        false => apart(each, part, text, scratch).is_some(),
+                    }
                 })
             }),
             _ => self.find(value, entries, scratch).is_some(),
@@ -308,9 +320,11 @@ impl Index {
             }
             Table::Reg { each, all } => {
                 let text = value.bytes()?;
-                let id = all.iter().find_map(|part| match &part.machine {
-                    Some(any) if part.first < part.last && !any.is_match(text, scratch) => None,
-                    _ => expression(each, part, text, scratch),
+                let id = all.iter().find_map(|part| match &part.machine.any {
+                    Some(any) if part.first == part.last || any.is_match(text, scratch) => {
+                        expression(each, part, text, scratch)
+                    }
+                    _ => apart(each, part, text, scratch),
                 });
                 entries.get(id?)
             }
@@ -355,12 +369,23 @@ impl Index {
 /// The number of the first expression of a part that matches.
 fn expression(
     each: &Tree<u64, Regex>,
-    part: &super::parts::Part<Option<Regex>>,
+    part: &super::parts::Part<Together>,
     text: &[u8],
     scratch: &mut Scratch<'_>,
 ) -> Option<u64> {
     let mut all = each.iter_from(&part.first).take_while(|(id, _)| **id <= part.last);
     all.find(|(_, regex)| regex.is_match(text, scratch)).map(|(id, _)| *id)
+}
+
+/// The number of the first expression of a part that matches, of those that its machine is not for.
+fn apart(
+    each: &Tree<u64, Regex>,
+    part: &super::parts::Part<Together>,
+    text: &[u8],
+    scratch: &mut Scratch<'_>,
+) -> Option<u64> {
+    let matches = |id: &u64| each.get(id).is_some_and(|regex| regex.is_match(text, scratch));
+    part.machine.apart.iter().copied().find(matches)
 }
 
 /// Makes a machine that finds the patterns of entries.
@@ -372,14 +397,18 @@ fn substrings(ignore_case: bool) -> impl Fn(&[(u64, &[u8])]) -> Substrings {
     }
 }
 
-/// Makes a machine for expressions, each of which is fine: only their sum can be too much, and then they are tried one by one.
-fn any_of(ignore_case: bool, each: &Tree<u64, Regex>) -> impl Fn(&[(u64, &[u8])]) -> Option<Regex> {
+/// Makes a machine for expressions, each of which is fine: those that go back have none, and where the sum of the others is too much all are tried one by one.
+fn any_of(ignore_case: bool, each: &Tree<u64, Regex>) -> impl Fn(&[(u64, &[u8])]) -> Together {
     move |all| {
         if let [(only, _)] = all {
-            return each.get(only).cloned();
+            return Together { any: each.get(only).cloned(), apart: Arc::new([]) };
         }
-        let patterns: Vec<&[u8]> = all.iter().map(|(_, pattern)| *pattern).collect();
-        Regex::any_of(&patterns, ignore_case).ok()
+        let goes_back = |id: &u64| each.get(id).is_some_and(Regex::goes_back);
+        let (apart, linear): (Vec<_>, Vec<_>) = all.iter().partition(|(id, _)| goes_back(id));
+        let patterns: Vec<&[u8]> = linear.iter().map(|(_, pattern)| *pattern).collect();
+        let any = (!patterns.is_empty()).then(|| Regex::any_of(&patterns, ignore_case).ok()).flatten();
+        let apart = if any.is_some() { apart } else { all.to_vec() };
+        Together { any, apart: apart.iter().map(|(id, _)| *id).collect() }
     }
 }
 

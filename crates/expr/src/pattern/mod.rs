@@ -8,7 +8,7 @@
 //! | `sub` | Aho-Corasick, for runs of entries ([`parts`]) | one pass for each run | the same, averaged over many |
 //! | `int`, `len` | hashed numbers, ranges in order | one hash, one step a range | the same |
 //! | `ip` | hashed networks by mask | one hash for each mask that is in use | the same |
-//! | `reg` | a machine for each run of entries | one pass for each run; those that look around are tried one by one ([`looking`]) | the same, averaged over many |
+//! | `reg` | a machine for each run of entries | one pass for each run; those that look around are tried one by one beside it ([`looking`]) | the same, averaged over many |
 //!
 //! Nothing is changed in place that a lane may look at: what is sorted or hashed shares with its former self what did not change ([`tree`]).
 

@@ -72,6 +72,11 @@ impl Regex {
         }
     }
 
+    /// Whether it is none that a machine for several can be of.
+    pub(super) fn goes_back(&self) -> bool {
+        matches!(self.0, Engine::Looking(_))
+    }
+
     /// Whether it matches somewhere in `text`.
     pub fn is_match(&self, text: &[u8], scratch: &mut Scratch<'_>) -> bool {
         match &self.0 {
