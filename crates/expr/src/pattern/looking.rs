@@ -17,6 +17,13 @@ pub const LONG_STEPS: usize = 128;
 /// Matches of one expression that `regsub` with `g` replaces in a text.
 pub const MOST_REPLACED: usize = 64;
 
+/// Of the searches for these, beside the first, so many may go back as often as one alone may. The others have a share, so that all together take less than
+/// ten times as long as one: [`LONG_STEPS`] in a short text, [`FEW_STEPS`] in a longer one.
+const LONG_SEARCHES: u32 = 4;
+
+/// Steps back in a longer text, of a search behind the first.
+const FEW_STEPS: usize = 8;
+
 /// Places of an expression at which it looks around or back: what stands between two of them is a machine of its own.
 pub const MOST_LOOKS: usize = 16;
 
@@ -140,11 +147,30 @@ pub(crate) struct Looking {
     own: Machine,
 }
 
-/// The compiled expression, for short texts and for longer ones.
+/// The compiled expression, for short texts, for longer ones, and for the next of many searches in these.
 #[derive(Debug)]
 pub(crate) struct Machine {
     short: fancy_regex::Regex,
     long: fancy_regex::Regex,
+    few: fancy_regex::Regex,
+}
+
+/// A search went back too often.
+#[derive(Debug)]
+pub(super) struct GaveUp;
+
+/// Searches for one match after another in a text, which are bounded together.
+#[derive(Debug)]
+pub(super) struct Searches {
+    begun: bool,
+    /// [`LONG_SEARCHES`] that are left.
+    left: u32,
+}
+
+impl Searches {
+    pub(super) fn new() -> Self {
+        Self { begun: false, left: LONG_SEARCHES }
+    }
 }
 
 /// Escapes that mean another thing here than in Perl's expressions, or are not relied on: `\g` may call a group as a function.
@@ -210,13 +236,13 @@ impl Machine {
                 .bytes_mode(BytesMode::Ascii)
                 .unicode_mode(false)
                 .case_insensitive(ignore_case)
-                .backtrack_limit(steps / share)
+                .backtrack_limit((steps / share).max(1))
                 .delegate_size_limit(MAX_REGEX_BYTES / MOST_LOOKS)
                 .delegate_dfa_size_limit(MAX_MACHINE_BYTES)
                 .max_prog_size(MOST_INSTRUCTIONS);
             builder.build().map_err(|error| error.to_string())
         };
-        Ok(Self { short: build(SHORT_STEPS)?, long: build(LONG_STEPS)? })
+        Ok(Self { short: build(SHORT_STEPS)?, long: build(LONG_STEPS)?, few: build(FEW_STEPS)? })
     }
 
     fn of(&self, text: &[u8]) -> &fancy_regex::Regex {
@@ -231,11 +257,28 @@ impl Machine {
     }
 
     /// The groups of the first match that begins at `from` or behind it.
-    pub(super) fn groups<'t>(&self, text: &'t [u8], from: usize) -> Option<Captures<'t, [u8]>> {
-        let input = RegexInput::new(text).from_pos(from);
-        self.of(text).captures_input(input).unwrap_or_else(|_| {
+    pub(super) fn groups<'t>(
+        &self,
+        text: &'t [u8],
+        from: usize,
+        searches: &mut Searches,
+    ) -> Result<Option<Captures<'t, [u8]>>, GaveUp> {
+        let search =
+            |machine: &fancy_regex::Regex| machine.captures_input(RegexInput::new(text).from_pos(from));
+        if std::mem::replace(&mut searches.begun, true) {
+            let little = if text.len() <= SHORT_TEXT { &self.long } else { &self.few };
+            match search(little) {
+                Ok(groups) => return Ok(groups),
+                Err(_) if searches.left > 0 => searches.left -= 1,
+                Err(_) => {
+                    give_up();
+                    return Err(GaveUp);
+                }
+            }
+        }
+        search(self.of(text)).map_err(|_| {
             give_up();
-            None
+            GaveUp
         })
     }
 }
@@ -292,6 +335,32 @@ mod tests {
         assert_eq!(replaced(most.as_bytes(), &mut lane), Some("x".repeat(MOST_REPLACED - 1).into_bytes()));
         assert_eq!(replaced("a".repeat(MOST_REPLACED + 1).as_bytes(), &mut lane), None);
         assert!(given_up() > before);
+    }
+
+    #[test]
+    fn searches_in_one_text_are_bounded_together() {
+        let mut lane = Lane::new(1);
+        let mut replaced = |part: &str, matches: usize| {
+            // Nothing says where it begins: each place in front of a match is a step.
+            let regex = Regex::new(b"(?:a|b(?=z))+", false).unwrap();
+            let text = part.repeat(matches);
+            let before = given_up();
+            let replaced =
+                regex.replace(text.as_bytes(), b"x", true, &mut lane.scratch()).map(<[u8]>::to_vec);
+            assert!(replaced.is_some() || given_up() > before);
+            replaced
+                .map(|replaced| assert_eq!(replaced, part.replace('a', "x").repeat(matches).into_bytes()))
+                .is_some()
+        };
+        let far = "b".repeat(LONG_STEPS + 20) + "a";
+        let most = LONG_SEARCHES as usize + 1;
+        assert!(replaced(&far, most), "the first, and those that may take as long");
+        assert!(!replaced(&far, most + 1));
+        let near = "b".repeat(30) + "a";
+        assert!(replaced(&near, MOST_REPLACED - 1), "those that come soon");
+        let longer = "b".repeat(40) + "a";
+        const { assert!(SHORT_TEXT / 40 < MOST_REPLACED) };
+        assert!(!replaced(&longer, SHORT_TEXT / 40), "not soon enough for a longer text");
     }
 
     /// Words of expressions, in any order.

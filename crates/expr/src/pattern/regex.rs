@@ -1,6 +1,6 @@
 //! Regular expressions over bytes, in Perl's syntax: matched in linear time, but for those that have to go back ([`looking`](super::looking)).
 
-use super::looking::{self, Looking, MOST_REPLACED};
+use super::looking::{self, GaveUp, Looking, MOST_REPLACED, Searches};
 use crate::scratch::{Scratch, Writer};
 use manylane_sync::Arc;
 use regex_automata::util::primitives::NonMaxUsize;
@@ -104,15 +104,17 @@ impl Regex {
         from: usize,
         scratch: &mut Scratch<'_>,
         slots: &mut [Option<NonMaxUsize>; 2 * GROUPS],
-    ) -> Option<(usize, usize)> {
+        searches: &mut Searches,
+    ) -> Result<Option<(usize, usize)>, GaveUp> {
         slots.fill(None);
         match &self.0 {
             Engine::Linear(regex) => {
                 let input = Input::new(text).range(from..);
-                regex.search_slots_with(scratch.machine(regex), &input, slots)?;
+                regex.search_slots_with(scratch.machine(regex), &input, slots);
             }
             Engine::Looking(looking) => {
-                let groups = scratch.looking(looking)?.groups(text, from)?;
+                let Some(machine) = scratch.looking(looking) else { return Ok(None) };
+                let Some(groups) = machine.groups(text, from, searches)? else { return Ok(None) };
                 for (number, slots) in slots.chunks_exact_mut(2).enumerate() {
                     let group = groups.get(number);
                     slots[0] = group.as_ref().and_then(|group| NonMaxUsize::new(group.start()));
@@ -120,7 +122,7 @@ impl Regex {
                 }
             }
         }
-        Some((slots[0]?.get(), slots[1]?.get()))
+        Ok(slots[0].zip(slots[1]).map(|(start, end)| (start.get(), end.get())))
     }
 
     /// The text with the first match, or all, replaced as `template` says: `\1` is what the first parentheses matched.
@@ -132,7 +134,10 @@ impl Regex {
         scratch: &mut Scratch<'x>,
     ) -> Option<&'x [u8]> {
         let mut slots = [None; 2 * GROUPS];
-        let Some(mut at) = self.groups(text, 0, scratch, &mut slots) else { return Some(text) };
+        let mut searches = Searches::new();
+        let Ok(Some(mut at)) = self.groups(text, 0, scratch, &mut slots, &mut searches) else {
+            return Some(text);
+        };
         // The result grows at the front of the scratch while the machine is borrowed in between: by turns, part for part.
         let mut copied = 0;
         let mut len = 0;
@@ -159,9 +164,10 @@ impl Regex {
                 copied = end + 1;
                 from = end + 1;
             }
-            match self.groups(text, from, scratch, &mut slots) {
-                Some(next) => at = next,
-                None => break,
+            match self.groups(text, from, scratch, &mut slots, &mut searches) {
+                Ok(Some(next)) => at = next,
+                Ok(None) => break,
+                Err(GaveUp) => return None, // nothing rather than a part
             }
         }
         len = append(scratch, len, |out| out.put(&text[copied.min(text.len())..]))?;
@@ -172,7 +178,7 @@ impl Regex {
     /// scratch.
     pub fn expand<'x>(&self, text: &[u8], template: &[u8], scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
         let mut slots = [None; 2 * GROUPS];
-        self.groups(text, 0, scratch, &mut slots)?;
+        self.groups(text, 0, scratch, &mut slots, &mut Searches::new()).ok()??;
         scratch.build(|out| expand(text, template, &slots, out))
     }
 }
