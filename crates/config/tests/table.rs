@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
-use manylane_config::reference;
+use manylane_config::cond::Build;
+use manylane_config::diag::Severity;
+use manylane_config::lex::Environment;
+use manylane_config::source::Sources;
 use manylane_config::table::{Arg, Kind, Place, Shape, Status, Table};
+use manylane_config::{load, reference};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -221,5 +225,40 @@ fn nothing_is_without_a_decision() {
     }
     for name in ["frontend", "backend", "global"] {
         assert!(table.find(name, Place::Top).is_some());
+    }
+}
+
+/// What was said of a file, and whether one of it is an error.
+fn said(config: String) -> (String, bool) {
+    let mut sources = Sources::new();
+    sources.add("test.cfg", config).unwrap();
+    let found = load(&sources, &Build::bare(), Environment::new(), false).found;
+    (format!("{:?}", found.found()), found.count(Severity::Alert) > 0)
+}
+
+#[test]
+fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_looked_at() {
+    for (line, why) in [
+        ("tune.ssl.default-dh-param 2048", "TLS is not built yet"),
+        ("tune.ssl.force-private-cache", "TLS is not built yet"),
+        ("tune.h2.max-concurrent-streams 100", "HTTP/2 is not built yet"),
+        ("tune.quic.frontend.max-idle-timeout 30s", "QUIC is not built yet"),
+        ("tune.lua.maxmem 100", "Lua is not built yet"),
+        ("tune.comp.maxlevel 1", "compression is not built yet"),
+        ("tune.zlib.memlevel 8", "compression is not built yet"),
+        ("tune.peers.max-updates-at-once 200", "peers are not built yet"),
+        ("tune.pt.zero-copy-forwarding off", "without being copied"),
+        ("tune.epoll.mask-events hup", "no event is masked here"),
+    ] {
+        let (said, wrong) = said(format!("global\n {line}\n"));
+        assert!(said.contains("has no effect here") && said.contains(why), "{line}: {said}");
+        assert!(!wrong, "{line}: {said}");
+    }
+    for row in Table::get().rows().iter().filter(|row| row.name.starts_with("tune.")) {
+        assert!(!matches!(row.status, Status::Refused(_)), "{}", row.name);
+    }
+    for line in ["tune.ssl.default-dh-param", "tune.comp.maxlevel x", "tune.pt.zero-copy-forwarding maybe"] {
+        let (said, wrong) = said(format!("global\n {line}\n"));
+        assert!(wrong, "{line}: {said}");
     }
 }

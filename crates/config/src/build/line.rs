@@ -173,12 +173,8 @@ impl Builder<'_> {
     /// Checks the words behind a keyword and runs its code.
     pub(super) fn obey(&mut self, keyword: &'static Keyword, prefix: Prefix, head: &Word, words: &[Word]) {
         let handler = match keyword.status {
-            Status::Built(handler) | Status::Words(handler) => handler,
-            Status::Idle(reason) => {
-                return self
-                    .found
-                    .warning(head.pos(), format!("'{}' has no effect here: {reason}", keyword.name));
-            }
+            Status::Built(handler) | Status::Words(handler) => Ok(handler),
+            Status::Idle(reason) => Err(reason),
             Status::Refused(reason) => {
                 let message =
                     format!("'{}' is a keyword of HAProxy that this program refuses: {reason}", keyword.name);
@@ -199,7 +195,12 @@ impl Builder<'_> {
                 line.values = values;
             }
         }
-        (handler.0)(self, &line);
+        match handler {
+            Ok(handler) => (handler.0)(self, &line),
+            Err(reason) => {
+                self.found.warning(head.pos(), format!("'{}' has no effect here: {reason}", keyword.name));
+            }
+        }
     }
 
     fn values(&mut self, line: &Line<'_>, args: &[Arg]) -> Option<Vec<Value>> {

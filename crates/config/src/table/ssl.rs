@@ -1,4 +1,4 @@
-//! TLS settings of the process. None is built: each is refused by name.
+//! TLS settings of the process. None is built: each is refused by name, but for those that only tune what is not there.
 
 use super::place::GLOBAL;
 use super::{Keyword, own};
@@ -6,8 +6,11 @@ use super::{Keyword, own};
 /// Why everything about TLS is refused.
 pub(super) const TLS: &str = "TLS is not built yet";
 
+/// Why what tunes it does nothing.
+const TUNED: &str = "TLS is not built yet, and nothing else heeds it; the line may stay";
+
 pub(super) fn rows() -> Vec<Keyword> {
-    [
+    let refused = [
         ("acme.scheduler", "on|off", "renews certificates by itself"),
         ("ca-base", "folder", "where relative names of authorities' files begin"),
         ("crt-base", "folder", "where relative names of certificates begin"),
@@ -46,6 +49,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("ssl-security-level", "level", "lowest strength of algorithms"),
         ("ssl-server-verify", "none|required", "whether servers' certificates are checked"),
         ("ssl-skip-self-issued-ca", "", "self-issued authorities are left out of chains"),
+    ]
+    .map(|(name, usage, help)| own(name, GLOBAL, usage, 0, help).refused(TLS));
+    let tuned = [
         ("tune.ssl.cachesize", "number", "sessions in the cache"),
         ("tune.ssl.capture-buffer-size", "bytes", "bytes of a hello that are kept"),
         ("tune.ssl.capture-cipherlist-size", "bytes", "bytes of a list of ciphers that are kept"),
@@ -60,7 +66,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("tune.ssl.ocsp-update.mindelay", "seconds", "shortest time between renewals of an OCSP response"),
         ("tune.ssl.ssl-ctx-cache-size", "number", "generated certificates in the cache"),
     ]
-    .into_iter()
-    .map(|(name, usage, help)| own(name, GLOBAL, usage, 0, help).refused(TLS))
-    .collect()
+    .map(|(name, usage, help)| own(name, GLOBAL, usage, usize::from(!usage.is_empty()), help).idle(TUNED));
+    refused.into_iter().chain(tuned).collect()
 }

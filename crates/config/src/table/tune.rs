@@ -81,7 +81,7 @@ tune! {
     vars_txn: u64 = size("bytes", 0, G), size, "tune.vars.txn-max-size", "0", "bytes of variables of a transaction; 0 for no bound";
 }
 
-/// Settings of things that are not built, and of things that this program has not by design.
+/// Settings of things that are not built, which mean nothing until they are, and of things that this program has not by design.
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = built();
     let edge = "descriptors are always registered edge-triggered";
@@ -90,7 +90,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .default("on")
             .idle(edge),
     );
-    let http2 = "HTTP/2 is not built yet";
+    let http2 = "HTTP/2 is not built yet, and nothing else heeds it; the line may stay";
     for (name, help) in [
         ("tune.h2.be.glitches-threshold", "glitches after which a server's HTTP/2 connection is closed"),
         ("tune.h2.be.initial-window-size", "bytes that a server may send on a new HTTP/2 stream"),
@@ -110,16 +110,18 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("tune.h2.max-frame-size", "bytes of an HTTP/2 frame"),
         ("tune.h2.log-errors", "which HTTP/2 errors are logged"),
         ("tune.h2.zero-copy-fwd-send", "HTTP/2 bytes are sent without copying"),
-        ("tune.pt.zero-copy-forwarding", "bytes of TCP proxies are forwarded without copying"),
     ] {
-        rows.push(own(name, GLOBAL, "value", 1, help).refused(http2));
+        rows.push(own(name, GLOBAL, "value", 1, help).idle(http2));
     }
     for (name, help) in [
         ("tune.comp.maxlevel", "highest level of compression"),
         ("tune.zlib.memlevel", "memory of a zlib stream"),
         ("tune.zlib.windowsize", "window of a zlib stream"),
     ] {
-        rows.push(args(name, GLOBAL, [int("level", 1, 15)], help).refused("compression is not built yet"));
+        rows.push(
+            args(name, GLOBAL, [int("level", 1, 15)], help)
+                .idle("compression is not built yet, and nothing else heeds it; the line may stay"),
+        );
     }
     for (name, help) in [
         ("tune.lua.bool-sample-conversion", "how Lua sees boolean samples"),
@@ -133,13 +135,26 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("tune.lua.session-timeout", "time of a Lua action"),
         ("tune.lua.task-timeout", "time of a Lua task"),
     ] {
-        rows.push(own(name, GLOBAL, "value", 1, help).refused("Lua is not built yet"));
+        rows.push(
+            own(name, GLOBAL, "value", 1, help)
+                .idle("Lua is not built yet, and nothing else heeds it; the line may stay"),
+        );
     }
+    rows.push(
+        args(
+            "tune.pt.zero-copy-forwarding",
+            GLOBAL,
+            [switch("state")],
+            "bytes of TCP proxies are forwarded without copying",
+        )
+        .default("on")
+        .idle(super::unbuilt::COPIES),
+    );
     let allocator = "memory comes from lane caches in front of the program's allocator";
     rows.push(own("tune.memory.hot-size", GLOBAL, "bytes", 1, "bytes that a thread caches").idle(allocator));
     rows.push(
         own("tune.peers.max-updates-at-once", GLOBAL, "number", 1, "updates sent to a peer in one go")
-            .refused("stick tables are not built yet"),
+            .idle("peers are not built yet, and nothing else heeds it; the line may stay"),
     );
     rows.push(
         own(
@@ -163,7 +178,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             1,
             "events that epoll does not report, for tests",
         )
-        .refused("events cannot be masked here"),
+        .idle("no event is masked here: leave it to tests of HAProxy"),
     );
     for (name, help) in [
         ("tune.quic.be.cc.cubic.min-losses", "losses that count as congestion"),
@@ -216,7 +231,10 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("tune.quic.socket-owner", "whether each connection has a socket of its own"),
         ("tune.quic.zero-copy-fwd-send", "bytes are sent without copying"),
     ] {
-        rows.push(own(name, GLOBAL, "value", 1, help).refused("QUIC is not built yet"));
+        rows.push(
+            own(name, GLOBAL, "value", 1, help)
+                .idle("QUIC is not built yet, and nothing else heeds it; the line may stay"),
+        );
     }
     rows
 }

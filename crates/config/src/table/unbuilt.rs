@@ -8,7 +8,7 @@ type Row = (&'static str, &'static str, &'static str);
 
 const DRIVER: &str = "the driver's own constant holds";
 const GLITCHES: &str = "glitches are not counted: a message that is no good HTTP/1 is refused at once";
-const COPIES: &str = "bytes go from one side to the other without being copied, whatever it says";
+pub(super) const COPIES: &str = "bytes go from one side to the other without being copied, whatever it says";
 const PAGE: &str = "the page of counters shows only, so far";
 
 /// Refused, and why.
