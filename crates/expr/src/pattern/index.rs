@@ -397,14 +397,14 @@ fn substrings(ignore_case: bool) -> impl Fn(&[(u64, &[u8])]) -> Substrings {
     }
 }
 
-/// Makes a machine for expressions, each of which is fine: those that go back have none, and where the sum of the others is too much all are tried one by one.
+/// Makes a machine for expressions, each of which is fine: those that it cannot be for stand apart, and where the sum of the others is too much all are tried one by one.
 fn any_of(ignore_case: bool, each: &Tree<u64, Regex>) -> impl Fn(&[(u64, &[u8])]) -> Together {
     move |all| {
         if let [(only, _)] = all {
             return Together { any: each.get(only).cloned(), apart: Arc::new([]) };
         }
-        let goes_back = |id: &u64| each.get(id).is_some_and(Regex::goes_back);
-        let (apart, linear): (Vec<_>, Vec<_>) = all.iter().partition(|(id, _)| goes_back(id));
+        let alone = |id: &u64| each.get(id).is_some_and(Regex::stands_alone);
+        let (apart, linear): (Vec<_>, Vec<_>) = all.iter().partition(|(id, _)| alone(id));
         let patterns: Vec<&[u8]> = linear.iter().map(|(_, pattern)| *pattern).collect();
         let any = (!patterns.is_empty()).then(|| Regex::any_of(&patterns, ignore_case).ok()).flatten();
         let apart = if any.is_some() { apart } else { all.to_vec() };

@@ -16,9 +16,27 @@ pub const MAX_MACHINE_BYTES: usize = 256 << 10;
 /// Groups that `\0` to `\9` can name.
 const GROUPS: usize = 10;
 
+/// Where each of them begins and ends.
+type Slots = [Option<NonMaxUsize>; 2 * GROUPS];
+
 /// A compiled expression. Its machine's changing state is in the lane ([`crate::Lane`]): matching takes no lock.
+///
+/// `$` matches before a line feed that ends the text, too, as in Perl's expressions: that is, the expression may also match the text without it.
 #[derive(Clone, Debug)]
-pub struct Regex(Engine);
+pub struct Regex {
+    engine: Engine,
+    end: End,
+}
+
+/// What an expression says of the text's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Nothing,
+    /// `$`
+    Dollar,
+    /// `\z`, which is the very end: such an expression takes `$` for that, too.
+    Very,
+}
 
 #[derive(Clone, Debug)]
 enum Engine {
@@ -37,8 +55,9 @@ impl Regex {
             Err(why) => why,
         };
         let Ok(text) = std::str::from_utf8(text) else { return Err(linear) };
-        match Looking::new(&plain(text), ignore_case) {
-            Ok(looking) => Ok(Self(Engine::Looking(Arc::new(looking)))),
+        let (text, end) = plain(text);
+        match Looking::new(&text, ignore_case) {
+            Ok(looking) => Ok(Self { engine: Engine::Looking(Arc::new(looking)), end }),
             // Of two sentences the one that says more: the other engine knows look-around, but names no place in the text.
             Err(why) if linear.contains("look-around") || linear.contains("backreference") => {
                 Err(format!("this regular expression is refused: {why}"))
@@ -49,11 +68,13 @@ impl Regex {
 
     /// One machine for several expressions.
     pub(crate) fn any_of(texts: &[&[u8]], ignore_case: bool) -> Result<Self, String> {
-        let texts: Vec<String> = texts
+        let texts: Vec<(String, End)> = texts
             .iter()
             .map(|text| std::str::from_utf8(text).map(plain))
             .collect::<Result<_, _>>()
             .map_err(|_| "a regular expression must be UTF-8; write other bytes as \\xNN".to_owned())?;
+        let (texts, ends): (Vec<String>, Vec<End>) = texts.into_iter().unzip();
+        let end = [End::Very, End::Dollar].into_iter().find(|end| ends.contains(end)).unwrap_or(End::Nothing);
         let config = meta::Config::new()
             .nfa_size_limit(Some(MAX_REGEX_BYTES))
             .onepass_size_limit(Some(MAX_REGEX_BYTES / 4))
@@ -61,7 +82,7 @@ impl Regex {
             .utf8_empty(false);
         let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(ignore_case);
         match meta::Builder::new().configure(config).syntax(syntax).build_many(&texts) {
-            Ok(regex) => Ok(Self(Engine::Linear(Arc::new(regex)))),
+            Ok(regex) => Ok(Self { engine: Engine::Linear(Arc::new(regex)), end }),
             Err(error) => {
                 let why = match error.syntax_error() {
                     Some(error) => last_line(&error.to_string()),
@@ -73,13 +94,18 @@ impl Regex {
     }
 
     /// Whether it is none that a machine for several can be of.
-    pub(super) fn goes_back(&self) -> bool {
-        matches!(self.0, Engine::Looking(_))
+    pub(super) fn stands_alone(&self) -> bool {
+        matches!(self.engine, Engine::Looking(_)) || self.end == End::Very
+    }
+
+    /// The text without the line feed at its end, where it may also be matched so.
+    fn shorter<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
+        text.strip_suffix(b"\n").filter(|_| self.end == End::Dollar)
     }
 
     /// Whether it matches somewhere in `text`.
     pub fn is_match(&self, text: &[u8], scratch: &mut Scratch<'_>) -> bool {
-        match &self.0 {
+        let mut is_match = |text: &[u8]| match &self.engine {
             Engine::Linear(regex) => {
                 let input = Input::new(text).earliest(true);
                 regex.search_half_with(scratch.machine(regex), &input).is_some()
@@ -87,27 +113,51 @@ impl Regex {
             Engine::Looking(looking) => {
                 scratch.looking(looking).is_some_and(|machine| machine.is_match(text))
             }
-        }
+        };
+        is_match(text) || self.shorter(text).is_some_and(is_match)
     }
 
     /// The same off the data path: the machine's state comes from a pool that threads share.
     pub fn matches(&self, text: &[u8]) -> bool {
-        match &self.0 {
+        let is_match = |text: &[u8]| match &self.engine {
             Engine::Linear(regex) => regex.is_match(text),
             Engine::Looking(looking) => looking.own().is_match(text),
-        }
+        };
+        is_match(text) || self.shorter(text).is_some_and(is_match)
     }
 
+    /// Where the first match begins and ends, and its groups.
     fn groups(
         &self,
         text: &[u8],
         from: usize,
         scratch: &mut Scratch<'_>,
-        slots: &mut [Option<NonMaxUsize>; 2 * GROUPS],
+        slots: &mut Slots,
+        searches: &mut Searches,
+    ) -> Result<Option<(usize, usize)>, GaveUp> {
+        let first = self.search(text, from, scratch, slots, searches)?;
+        if let Some(shorter) = self.shorter(text).filter(|shorter| from <= shorter.len()) {
+            let mut others = [None; 2 * GROUPS];
+            let other = self.search(shorter, from, scratch, &mut others, searches)?;
+            // Of two that begin together, as of `\s*$`, it is the one that goes to the end by itself.
+            if other.is_some_and(|(start, _)| first.is_none_or(|(first, _)| start < first)) {
+                *slots = others;
+                return Ok(other);
+            }
+        }
+        Ok(first)
+    }
+
+    fn search(
+        &self,
+        text: &[u8],
+        from: usize,
+        scratch: &mut Scratch<'_>,
+        slots: &mut Slots,
         searches: &mut Searches,
     ) -> Result<Option<(usize, usize)>, GaveUp> {
         slots.fill(None);
-        match &self.0 {
+        match &self.engine {
             Engine::Linear(regex) => {
                 let input = Input::new(text).range(from..);
                 regex.search_slots_with(scratch.machine(regex), &input, slots);
@@ -141,7 +191,7 @@ impl Regex {
         // The result grows at the front of the scratch while the machine is borrowed in between: by turns, part for part.
         let mut copied = 0;
         let mut len = 0;
-        let mut most = if matches!(self.0, Engine::Looking(_)) { MOST_REPLACED } else { usize::MAX };
+        let mut most = if matches!(self.engine, Engine::Looking(_)) { MOST_REPLACED } else { usize::MAX };
         loop {
             if most == 0 {
                 looking::give_up();
@@ -200,8 +250,9 @@ fn append(
 }
 
 /// What Perl's expressions mean by a text, in the engines' words: a backslash before `<` or `>` makes it a plain one, not an end of a word, and in a class
-/// `[`, `&&` and `~~` are nothing special.
-fn plain(text: &str) -> String {
+/// `[`, `&&` and `~~` are nothing special. And what is said of the end.
+fn plain(text: &str) -> (String, End) {
+    let mut end = End::Nothing;
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut in_class = false;
@@ -212,6 +263,9 @@ fn plain(text: &str) -> String {
                 let escaped = rest[1..].chars().next();
                 taken += escaped.map_or(0, char::len_utf8);
                 let plain = matches!(escaped, Some('<' | '>'));
+                if escaped == Some('z') {
+                    end = End::Very;
+                }
                 out.push_str(&rest[usize::from(plain)..taken]);
             }
             '[' if !in_class => {
@@ -228,6 +282,12 @@ fn plain(text: &str) -> String {
                 }
                 None => out.push_str("\\["),
             },
+            '$' if !in_class => {
+                out.push(char);
+                if end == End::Nothing {
+                    end = End::Dollar;
+                }
+            }
             '&' | '~' if in_class => out.extend(['\\', char]),
             _ => {
                 in_class &= char != ']';
@@ -236,15 +296,10 @@ fn plain(text: &str) -> String {
         }
         rest = &rest[taken..];
     }
-    out
+    (out, end)
 }
 
-fn expand(
-    text: &[u8],
-    template: &[u8],
-    slots: &[Option<NonMaxUsize>; 2 * GROUPS],
-    out: &mut Writer<'_>,
-) -> Option<()> {
+fn expand(text: &[u8], template: &[u8], slots: &Slots, out: &mut Writer<'_>) -> Option<()> {
     let mut rest = template;
     while let [first, tail @ ..] = rest {
         rest = tail;
