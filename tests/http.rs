@@ -728,7 +728,7 @@ fn a_tunnel_that_is_refused_is_answered_whatever_the_client_sends() {
     let (tell, told) = mpsc::channel();
     let (go, gone) = mpsc::channel();
     let gone = Mutex::new(gone);
-    let page = "no".repeat(150_000);
+    let page = "no".repeat(80_000);
     let answer = format!("HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\n\r\n{page}", page.len());
     let server = origin(move |mut stream| {
         head(&mut BufReader::new(stream.try_clone().unwrap()));
