@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{DEFAULTS, Folder, Manylane, check, command, connect, echo, fd, listener, origin, read_all};
+use common::{
+    DEFAULTS, Folder, Manylane, check, command, connect, echo, end_of, fd, listener, origin, read_all,
+};
 use nix::sys::signal::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -270,6 +272,34 @@ fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_all(&mut stream), "b");
     assert_eq!(program.wait().code(), Some(0));
+}
+
+/// It may have asked already, and nobody else can answer. With rules for connections a session waits in another place.
+#[test]
+fn a_client_that_has_just_connected_may_ask_although_the_process_stops() {
+    let check = |rule: &str| {
+        let (socket, address) = listener();
+        let config = format!(
+            "{DEFAULTS} mode http\nfrontend f\n bind {}\n{rule} http-request return status 200\n",
+            fd(&socket)
+        );
+        let (mut program, mut said) = Manylane::start_heard(&config, &[]);
+        let (mut asks, mut silent, mut asked) = (connect(address), connect(address), connect(address));
+        // Those before it were accepted when it is answered.
+        ask(&mut asked);
+        program.signal(Signal::SIGUSR1);
+        assert!(said.any(|line| line.unwrap().contains("Proxy f stopped")));
+        // Its lane closes it, so all of that lane's others know, too.
+        assert_eq!(end_of(&mut asked), Ok(()));
+        let head = ask(&mut asks).to_lowercase();
+        assert!(head.starts_with("http/1.1 200 ") && head.contains("connection: close"), "{head}");
+        assert_eq!(read_all(&mut silent), "", "it has nothing to answer");
+        assert_eq!(program.wait().code(), Some(0));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| check(""));
+        scope.spawn(|| check(" tcp-request connection accept\n"));
+    });
 }
 
 /// Asks once over a connection that stays; the head of the answer.

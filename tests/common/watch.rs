@@ -60,14 +60,21 @@ pub fn ask(socket: &Path, line: &str) -> String {
 pub struct Haproxy(std::process::Child);
 
 impl Haproxy {
-    /// Of the version whose words are ours; none where there is another, or none.
+    /// Where it is, if it is there.
+    pub const PROGRAM: &str = "/usr/sbin/haproxy";
+
+    /// Whether it is there, of the version whose words are ours.
+    pub fn is_there() -> bool {
+        let version = std::process::Command::new(Self::PROGRAM).arg("-v").output();
+        version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains("version 2.6."))
+    }
+
+    /// Of that version; none where there is another, or none.
     pub fn start(file: &std::path::Path) -> Option<Self> {
-        let mut program = std::process::Command::new("/usr/sbin/haproxy");
-        let version = program.arg("-v").output().ok()?;
-        if !String::from_utf8_lossy(&version.stdout).contains("version 2.6.") {
+        if !Self::is_there() {
             return None;
         }
-        let mut program = std::process::Command::new("/usr/sbin/haproxy");
+        let mut program = std::process::Command::new(Self::PROGRAM);
         Some(Self(program.args(["-db", "-q", "-f"]).arg(file).spawn().unwrap()))
     }
 }

@@ -1,10 +1,9 @@
 //! Sockets of the interface: bound before the process gives up its rights, served by the first lane.
 
-use crate::level::{Level, Marks};
 use crate::process::Process;
 use crate::session;
 use manylane_io::Io;
-use manylane_net::Bound;
+use manylane_net::{Bound, HandedOver};
 use manylane_proxy::generation::RuntimeSocket;
 use manylane_proxy::{Generation, Places, bind_listener};
 use manylane_sched::{BlockingPool, Class, TaskKind};
@@ -32,17 +31,18 @@ pub struct Control {
     clients: Places,
 }
 
-/// Binds all sockets of the interface. `owner` looks up users and groups by name.
+/// Binds all sockets of the interface. `owner` looks up users and groups by name. Sockets that another process has handed over are taken where they fit.
 ///
 /// # Errors
 /// A sentence for each that could not be bound.
 pub fn bind(
     generation: &Generation,
     owner: impl Fn(bool, &str) -> Result<u32, String>,
+    handed_over: &mut HandedOver,
 ) -> Result<Vec<Bound>, Vec<String>> {
     let (mut bound, mut failures) = (Vec::new(), Vec::new());
     for socket in generation.process.stats_sockets.iter() {
-        match bind_listener(&socket.listener, 1, &owner) {
+        match bind_listener(&socket.listener, 1, &owner, handed_over) {
             Ok(sockets) => bound.extend(sockets),
             Err(reason) => failures.push(format!("Binding for the run-time interface: {reason}")),
         }
@@ -117,10 +117,7 @@ async fn accept(
         let connection = incoming.into_connection(&io);
         let serving = async move {
             let control = &place.0;
-            let RuntimeSocket { level, severity, .. } = &control.sockets[number];
-            let level = Level::named(level).unwrap_or(Level::Operator);
-            let marks = Marks::named(severity).unwrap_or(Marks::None);
-            if session::serve(control, &connection, here, level, marks).await.is_ok() {
+            if session::serve(control, &connection, here, &control.sockets[number]).await.is_ok() {
                 let _ = connection.finish().await; // it may be gone already
             }
         };

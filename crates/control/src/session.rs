@@ -7,7 +7,9 @@ use crate::line::{Command, LONGEST_LINE, LONGEST_PAYLOAD, commands};
 use crate::reply::{Gone, Reply};
 use crate::serve::Control;
 use manylane_logs::RingReader;
-use manylane_net::Connection;
+use manylane_net::{Connection, hand_over};
+use manylane_proxy::BoundListener;
+use manylane_proxy::generation::RuntimeSocket;
 use manylane_sched::Here;
 use std::time::Duration;
 
@@ -124,18 +126,25 @@ impl Lines<'_> {
     }
 }
 
+/// Another process takes over: it gets the sockets that serve now. One that does not read them to the end is told by the end.
+async fn hand_over_all(control: &Control, connection: &Connection, here: Here, patience: Duration) {
+    let bound = manylane_proxy::bound(&control.generation());
+    let offers: Vec<_> =
+        bound.iter().flat_map(|bound| bound.iter()).flat_map(BoundListener::offers).collect();
+    let _ = hand_over::hand_over(here, connection, &offers, patience).await;
+}
+
 /// Serves a client until it is done.
 pub(crate) async fn serve(
     control: &Control,
     connection: &Connection,
     here: Here,
-    level: Level,
-    marks: Marks,
+    socket: &RuntimeSocket,
 ) -> Result<(), Gone> {
     let timeout = control.generation().process.stats_timeout;
     let mut settings = Settings {
-        level,
-        marks,
+        level: Level::named(socket.level).unwrap_or(Level::Operator),
+        marks: Marks::named(socket.severity).unwrap_or(Marks::None),
         interactive: false,
         timeout,
         expert: false,
@@ -170,6 +179,13 @@ pub(crate) async fn serve(
         let mut behind = all.len();
         for Command { words, wants_payload } in all {
             behind -= 1;
+            if words == [hand_over::QUESTION] {
+                reply.flush().await?;
+                if socket.exposes {
+                    hand_over_all(control, connection, here, timeout).await;
+                }
+                return Ok(()); // whoever may not have them is told by the end
+            }
             let mut payload = None;
             if wants_payload {
                 match lines.payload(settings.timeout).await {

@@ -75,6 +75,67 @@ pub fn receive_descriptor(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
     }
 }
 
+/// Descriptors at most that go with one message: Linux takes 253, and HAProxy sends one less.
+pub const PASSENGERS: usize = 252;
+
+/// Sends `bytes`, and `passengers` with the first of them. How many bytes the system took; it never waits.
+///
+/// # Errors
+/// As [`send_descriptor`]; `EINVAL` for more than [`PASSENGERS`], or for no bytes, since the system needs some to carry them.
+pub fn send_descriptors(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    passengers: &[BorrowedFd<'_>],
+) -> Result<usize, Errno> {
+    if passengers.len() > PASSENGERS || bytes.is_empty() {
+        return Err(Errno::INVAL);
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSENGERS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !passengers.is_empty() {
+        let fits = control.push(SendAncillaryMessage::ScmRights(passengers));
+        debug_assert!(fits, "the space is for the most");
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    loop {
+        match rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags) {
+            Err(Errno::INTR) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Receives what is there, up to the length of `bytes`, and puts the descriptors that came with it behind `passengers`. How many bytes came: none at
+/// the end. It waits as the socket does. Descriptors are not inherited by programs that this one starts.
+///
+/// # Errors
+/// The system's. `EMFILE` when there are no numbers left for all descriptors: those without one are lost.
+pub fn receive_descriptors(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    passengers: &mut Vec<OwnedFd>,
+) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSENGERS))];
+    loop {
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let slices = &mut [IoSliceMut::new(bytes)];
+        let message = match rustix::net::recvmsg(socket, slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+            Ok(message) => message,
+        };
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(came) = message {
+                passengers.extend(came);
+            }
+        }
+        return match message.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
+            true => Err(Errno::MFILE),
+            false => Ok(message.bytes),
+        };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +175,28 @@ mod tests {
         };
         drop(first);
         // The end is seen only when all copies of the other end are closed.
+        assert_eq!(std::io::Read::read(&mut here, &mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn many_descriptors_go_with_bytes_that_say_what_they_are() {
+        let (left, right) = pair(Shape::Stream).unwrap();
+        let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let many = [there.as_fd(); PASSENGERS];
+        assert_eq!(send_descriptors(left.as_fd(), b"many", &many), Ok(4));
+        assert_eq!(send_descriptors(left.as_fd(), b"none", &[]), Ok(4));
+        assert_eq!(send_descriptors(left.as_fd(), b"", &many), Err(Errno::INVAL));
+        assert_eq!(send_descriptors(left.as_fd(), b"x", &[there.as_fd(); PASSENGERS + 1]), Err(Errno::INVAL));
+        drop(there);
+        let (mut bytes, mut came) = ([0; 64], Vec::new());
+        assert_eq!(receive_descriptors(right.as_fd(), &mut bytes, &mut came), Ok(4));
+        assert_eq!((&bytes[..4], came.len()), (&b"many"[..], PASSENGERS));
+        assert_eq!(receive_descriptors(right.as_fd(), &mut bytes, &mut came), Ok(4));
+        assert_eq!((&bytes[..4], came.len()), (&b"none"[..], PASSENGERS));
+        assert_eq!(receive_descriptors(right.as_fd(), &mut bytes, &mut came), Err(Errno::AGAIN));
+        drop(left);
+        assert_eq!(receive_descriptors(right.as_fd(), &mut bytes, &mut came), Ok(0));
+        drop(came);
         assert_eq!(std::io::Read::read(&mut here, &mut [0]).unwrap(), 0);
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Arguments {
     pub(crate) no_reuse_port: bool,
     /// `-de`
     pub(crate) no_epoll: bool,
+    /// `-x`: who hands its listening sockets over.
+    pub(crate) predecessor: Option<OsString>,
     /// `-sf`: told to finish.
     pub(crate) finish: Vec<i32>,
     /// `-st`: told to end at once.
@@ -96,6 +98,11 @@ const OPTIONS: &[Row] = &[
     (&["-dM"], "[<byte>][,<word>...]", "accepted, without effect: memory is checked by the compiler"),
     (&["-dI"], "", "accepted, without effect: nothing forks"),
     (&["-dG"], "", "accepted, without effect: names are resolved in one way"),
+    (
+        &["-x"],
+        " <socket>",
+        "takes the listening sockets of the process whose 'stats socket', with 'expose-fd listeners', this is",
+    ),
     (&["-sf"], " <pid>...", "processes to be told, once this one listens, to finish"),
     (&["-st"], " <pid>...", "processes to be told, once this one listens, to end at once"),
 ];
@@ -162,7 +169,6 @@ const REFUSED: &[(&str, &str)] = &[
         "-S",
         "there is no master process yet; 'stats socket' of the section 'global' is the run-time interface",
     ),
-    ("-x", "listening sockets are not taken from another process yet; ports are shared during a reload"),
     ("-N", "use 'maxconn' in 'defaults'"),
     ("-dL", "the program is one file"),
     ("-dK", "use --help with a keyword, or docs/configuration.md"),
@@ -211,6 +217,7 @@ impl Arguments {
                 "-n" => arguments.maxconn = Some(number(&text, &value("a number")?)?),
                 "-m" => arguments.megabytes = Some(u64::from(number(&text, &value("a number")?)?)),
                 "-L" => arguments.local_peer = Some(value("a name")?),
+                "-x" => arguments.predecessor = Some(value("a socket")?),
                 "-dW" => arguments.warnings_are_errors = true,
                 "-dD" => arguments.diagnose = true,
                 "-dr" => arguments.ignore_unresolved = true,

@@ -9,12 +9,15 @@ use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_control::{Control, Facts, Metrics};
 use manylane_io::{Choice, Io, Kind};
+use manylane_net::hand_over::NotHandedOver;
+use manylane_net::{Address, Endpoint, HandedOver, Rules};
 use manylane_proxy::generation::Wishes;
 use manylane_proxy::{BoundListener, Generation};
 use manylane_sync::Arc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -165,6 +168,23 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     }
 }
 
+/// Asks another process for its sockets.
+fn take_over(at: &OsStr) -> Result<HandedOver, String> {
+    let failed = |error: &dyn Display| {
+        format!("Failed to get the sockets from the old process at '{}': {error}.", at.to_string_lossy())
+    };
+    let text = at.to_string_lossy();
+    let endpoints = match text.contains('@') {
+        true => {
+            let address = Address::parse(&text, &Rules::SERVER).map_err(|error| failed(&error))?;
+            address.endpoints().map_err(|error| failed(&error))?
+        }
+        false => vec![Endpoint::Unix(at.into())], // a path, wherever it begins
+    };
+    let Some(endpoint) = endpoints.first() else { return Err(failed(&NotHandedOver::NotUnix)) };
+    HandedOver::ask(endpoint).map_err(|error| failed(&error))
+}
+
 /// Binds, becomes what the process is to be, and runs.
 fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, String> {
     let process = generation.process.clone();
@@ -174,18 +194,25 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         system::memory(megabytes)?;
     }
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
-    let bound = manylane_proxy::bind(&generation, lanes, system::owner).map_err(|failures| {
-        for failure in &failures {
-            alert(arguments, failure);
-        }
-        "Some protocols failed to start their listeners! Exiting.".to_owned()
-    })?;
-    let sockets = manylane_control::bind(&generation, system::owner).map_err(|failures| {
-        for failure in &failures {
-            alert(arguments, failure);
-        }
-        "Some sockets of the run-time interface could not be opened! Exiting.".to_owned()
-    })?;
+    let mut handed_over = match &arguments.predecessor {
+        Some(at) => take_over(at)?,
+        None => HandedOver::default(),
+    };
+    let bound =
+        manylane_proxy::bind(&generation, lanes, system::owner, &mut handed_over).map_err(|failures| {
+            for failure in &failures {
+                alert(arguments, failure);
+            }
+            "Some protocols failed to start their listeners! Exiting.".to_owned()
+        })?;
+    let sockets =
+        manylane_control::bind(&generation, system::owner, &mut handed_over).map_err(|failures| {
+            for failure in &failures {
+                alert(arguments, failure);
+            }
+            "Some sockets of the run-time interface could not be opened! Exiting.".to_owned()
+        })?;
+    drop(handed_over); // what nobody wants stays the other process's
     manylane_sched::set_profiling(process.profiling);
     let identity = system::Identity::new(&process)?;
     let driver = if arguments.no_epoll {

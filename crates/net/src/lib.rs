@@ -19,6 +19,7 @@ sockets! {
     mod connection;
     mod endpoint;
     mod error;
+    pub mod hand_over;
     mod listen;
     mod options;
     mod serve;
@@ -29,7 +30,8 @@ sockets! {
     pub use connection::{Connection, Incoming, LocalStream, TransferError};
     pub use endpoint::{Endpoint, NotAnEndpoint};
     pub use error::{Purpose, SocketError, Step};
-    pub use listen::{AcceptError, Acceptor, Bound, Rest, TAKEN_AT_END, bind_datagrams, is_local, listen, listen_sharded};
+    pub use hand_over::HandedOver;
+    pub use listen::{AcceptError, Acceptor, Bound, Rest, TAKEN_AT_END, bind_datagrams, is_local, listen, listen_or_take, listen_sharded};
     pub use options::*;
     pub use serve::{Serving, Spread, SpreadReport, spread_report};
     pub use splice::{Expected, SPLICE_FROM, SplicePolicy};

@@ -4,6 +4,7 @@ use crate::apply::{CLIENTS, Options};
 use crate::connection::Incoming;
 use crate::endpoint::Endpoint;
 use crate::error::{Purpose, Refused, SocketError, Step};
+use crate::hand_over::HandedOver;
 use crate::options::ListenOptions;
 use crate::unix_file::UnixFile;
 use manylane_io::namespace::Namespace;
@@ -67,18 +68,45 @@ pub fn listen_sharded(
     options: &ListenOptions,
     shards: usize,
 ) -> Result<Vec<Bound>, SocketError> {
-    if !matches!(endpoint, Endpoint::Ip(_)) {
+    listen_or_take(endpoint, options, shards, &mut HandedOver::default())
+}
+
+/// The same, with sockets that another process has handed over where there are such: they get the options that a socket can have after it is bound.
+/// What is missing is made.
+///
+/// # Errors
+/// As [`listen_sharded`].
+pub fn listen_or_take(
+    endpoint: &Endpoint,
+    options: &ListenOptions,
+    shards: usize,
+    handed_over: &mut HandedOver,
+) -> Result<Vec<Bound>, SocketError> {
+    let is_ip = matches!(endpoint, Endpoint::Ip(_));
+    let shards = if is_ip { shards.max(1) } else { 1 };
+    let mut all = Vec::new();
+    while all.len() < shards
+        && let Some(socket) = handed_over.take(endpoint, options)
+    {
+        let adopted = adopt(&socket, Shape::Stream, options);
+        adopted.map_err(|refused| SocketError::new(Purpose::Listen, endpoint, refused))?;
+        all.push(Bound { socket: Inner::System { socket, _file: None }, endpoint: endpoint.clone() });
+    }
+    if all.len() == shards {
+        return Ok(all);
+    }
+    if !is_ip {
         return Ok(vec![listen(endpoint, options)?]);
     }
     if shards > 1 && !options.reuse_port {
         let why = "shards share their address, which 'noreuseport' forbids; leave one of them out";
         return Err(SocketError::new(Purpose::Listen, endpoint, (Step::Unsupported(why), Errno::OPNOTSUPP)));
     }
-    let first = listen(endpoint, options)?;
-    let address = first.endpoint.clone(); // with the port, where the system chose it
-    let mut all = vec![first];
-    for _ in 1..shards {
-        all.push(listen(&address, options)?);
+    let mut address = endpoint.clone();
+    while all.len() < shards {
+        let next = listen(&address, options)?;
+        address = next.endpoint.clone(); // with the port, where the system chose it
+        all.push(next);
     }
     Ok(all)
 }
@@ -195,7 +223,6 @@ fn inherit(number: i32, shape: Shape, options: &ListenOptions) -> Result<OwnedFd
     if socket::shape(socket.as_fd()).map_err(refused)? != shape {
         return Err(refused(Errno::PROTOTYPE));
     }
-    let family = socket::family(socket.as_fd()).map_err(refused)?;
     let address = socket::local_address(socket.as_fd()).map_err(refused)?;
     let bound = match Endpoint::from_system(&address) {
         Some(Endpoint::Ip(address)) => address.port() != 0,
@@ -204,8 +231,14 @@ fn inherit(number: i32, shape: Shape, options: &ListenOptions) -> Result<OwnedFd
     if !bound {
         return Err(refused(Errno::DESTADDRREQ));
     }
-    start(&Options { socket: socket.as_fd(), family }, shape, options)?;
+    adopt(&socket, shape, options)?;
     Ok(socket)
+}
+
+/// The options of this process, for a socket that another one has bound.
+fn adopt(socket: &OwnedFd, shape: Shape, options: &ListenOptions) -> Result<(), Refused> {
+    let family = socket::family(socket.as_fd()).map_err(|errno| (Step::Inherit, errno))?;
+    start(&Options { socket: socket.as_fd(), family }, shape, options)
 }
 
 impl Bound {

@@ -30,7 +30,7 @@ sockets! {
 
     pub use generation::Generation;
     pub use run::{
-        Backlogs, Beside, BindFailure, BoundListener, Local, NotRenamed, Relocated, accept, administer, answer, bind, bind_beside, bind_listener, change, end_stream, end_streams, find, listen_again, set_gate,
+        Backlogs, Beside, BindFailure, BoundListener, Local, NotRenamed, Relocated, accept, administer, answer, bind, bind_beside, bind_listener, bound, change, end_stream, end_streams, find, listen_again, set_gate,
         relocate, rename, slice, AtWork, Cursor, Slice,
     };
     pub use termination::{Cause, Phase, Termination};

@@ -11,6 +11,7 @@ use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_io::{Choice, Driver, Kind};
+use manylane_net::HandedOver;
 use manylane_proxy::generation::Wishes;
 use manylane_proxy::{BoundListener, Generation, Local, accept, bind};
 use manylane_sched::{Config, Lane, Remote};
@@ -122,7 +123,8 @@ fn steady(kind: Kind, settings: &str) {
     let mut generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
     assert_eq!(loaded.found.errors(), 0);
     generation.set_maxconn(1000);
-    let bound = Arc::new(bind(&generation, LANES, |_, _| Err("nobody".into())).unwrap());
+    let bound =
+        Arc::new(bind(&generation, LANES, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap());
     let generation = Arc::new(generation);
     // All lanes and the test: before and after they warm up, and after what is counted.
     let meeting = Barrier::new(LANES + 1);

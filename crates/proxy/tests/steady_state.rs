@@ -8,6 +8,7 @@ use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_io::{Choice, Driver, Kind};
+use manylane_net::HandedOver;
 use manylane_proxy::generation::Wishes;
 use manylane_proxy::{Generation, Local, accept, bind};
 use manylane_sched::{Class, Config, Lane, TaskKind};
@@ -62,7 +63,7 @@ fn a_request_costs_four_calls_that_carry_bytes_and_no_epoll_ctl() {
         let mut generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
         assert_eq!(loaded.found.errors(), 0);
         generation.set_maxconn(100);
-        let bound = bind(&generation, 1, |_, _| Err("nobody".into())).unwrap();
+        let bound = bind(&generation, 1, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap();
         let generation = Arc::new(generation);
         let mut lane = Lane::new(Config::new()).unwrap();
         let here = lane.here();

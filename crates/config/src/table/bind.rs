@@ -43,6 +43,7 @@ options! {
     guid_prefix: Word = text("prefix"), word, "guid-prefix", "begins the listeners' names";
     interface: Word = text("name"), word, "interface", "listens on this network interface only";
     label: Word = text("name"), word, "label", "a name that statistics group listeners by";
+    expose_fd: &'static str = choice("what", &["listeners"]), choice, "expose-fd", "clients of a run-time socket may take over listening sockets";
     level: &'static str = choice("level", &["user", "operator", "admin"]), choice, "level", "what run-time clients may do";
     maxconn: u32 = int("number", 0, MANY), int, "maxconn", "connections of the listener at once";
     mss: i64 = int("bytes", -65_535, 65_535), int, "mss", "largest TCP segment; negative for so much less than the route allows";
@@ -85,11 +86,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             .refused("use thread; HAProxy has removed it"),
         own("accept-netscaler-cip", BIND, "number", 1, "connections begin with NetScaler's client address")
             .refused("it is not built"),
-        own("expose-fd", BIND, "listeners", 1, "run-time clients may take over listeners").built(
-            |b, line| {
-                let _ = line.own_choice(b, 0, &["listeners"]);
-            },
-        ),
         own(
             "idle-ping",
             BIND,

@@ -10,7 +10,7 @@ use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_io::{Choice, Io};
-use manylane_net::{Endpoint, ListenOptions, listen};
+use manylane_net::{Endpoint, HandedOver, ListenOptions, listen};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::Wishes;
 use manylane_sync::Arc;
@@ -87,7 +87,8 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
     }
     let generation = Arc::new(generation);
     let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-    let bound = manylane_proxy::bind(&generation, lanes, |_, name| Err(format!("there is no '{name}' here")))
+    let nobody = |_, name: &str| Err(format!("there is no '{name}' here"));
+    let bound = manylane_proxy::bind(&generation, lanes, nobody, &mut HandedOver::default())
         .map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, page));
     // What is bound here is opened before anything is said, so that whoever reads it can connect.

@@ -126,6 +126,7 @@ pub(super) fn listeners(
     let Bind { addresses, options, pos } = bind;
     let BindOptions {
         backlog,
+        expose_fd: _, // of run-time sockets
         id,
         guid_prefix: _,
         interface,

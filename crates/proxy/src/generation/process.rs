@@ -184,7 +184,7 @@ impl PartialEq for RuntimeSocket {
     fn eq(&self, other: &Self) -> bool {
         let (own, its) = (&self.listener, &other.listener);
         (&own.endpoint, &own.options, &own.user, &own.group) == (&its.endpoint, &its.options, &its.user, &its.group)
-            && (self.level, self.severity) == (other.level, other.severity)
+            && (self.level, self.severity, self.exposes) == (other.level, other.severity, other.exposes)
     }
 }
 
@@ -197,6 +197,8 @@ pub struct RuntimeSocket {
     pub level: &'static str,
     /// `severity-output`: what stands before messages.
     pub severity: &'static str,
+    /// `expose-fd listeners`: its clients may have the sockets that listen.
+    pub exposes: bool,
 }
 
 /// What clients of the run-time interface may do, and how long they may be silent, unless the file says otherwise.
@@ -211,6 +213,7 @@ fn stats_sockets(lines: &[Bind], global: &Global, groups: &Groups, refuse: &mut 
             listener,
             level: line.options.level.map_or(LEVEL, |set| set.value),
             severity: line.options.severity_output.map_or("none", |set| set.value),
+            exposes: line.options.expose_fd.is_some(),
         }));
     }
     all.into()

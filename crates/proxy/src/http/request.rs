@@ -1,6 +1,6 @@
 //! The next request of a client, waited for with the patience that is due.
 
-use super::rest::{Woken, until};
+use super::rest::{Woken, may_begin, until};
 use super::{Session, answer, count_status};
 use crate::invalid::Found;
 use crate::generation::Frontend;
@@ -132,10 +132,18 @@ impl Session<'_> {
             let mut receiving = pin!(self.client.connection.recv());
             poll_fn(|context| {
                 let stays = || self.frontend.http.outlives_stop || self.local.heir(self.frontend, self.listener).is_some() || self.local.keeps_idle();
+                let (mut deadline, mut ends) = (deadline, false);
                 let stopping = may_stop.then(|| stopping.place()).and_then(|(event, place)| {
-                    event.unless(event.has_happened() && stays(), place, context)
+                    let stays = event.has_happened() && (stays() || {
+                        let end = may_begin(self.local, self.since, self.requests);
+                        ends = end.is_some_and(|end| end < deadline);
+                        deadline = end.unwrap_or(deadline).min(deadline);
+                        end.is_some()
+                    });
+                    event.unless(stays, place, context)
                 });
                 until(|context| receiving.as_mut().poll(context), stopping, &self.timer, deadline, context)
+                    .map(|woken| if ends && matches!(woken, Woken::Late) { Woken::Stopping } else { woken })
             })
             .await
         };

@@ -16,6 +16,7 @@ use manylane_sched::Time;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// How a wait ended.
 pub(crate) enum Woken {
@@ -34,6 +35,15 @@ struct More {
 
 manylane_sync::lazy_static! {
     static MORE: Pool<More> = Pool::new("session at rest").expect("the size is a constant below the bound");
+}
+
+/// How long a client that has just connected may take to ask when its generation ends and no other goes on. It may have sent its request already, and
+/// what was accepted is nobody else's.
+const FIRST_WORDS: Duration = Duration::from_secs(5);
+
+/// Until when a client may ask first, which connected at `since` and has made so many `requests`; none where that is over.
+pub(super) fn may_begin(local: &Local, since: Time, requests: u64) -> Option<Time> {
+    (requests == 0).then(|| since + FIRST_WORDS).filter(|&end| local.here().now() < end)
 }
 
 /// A session without a request.
@@ -65,24 +75,32 @@ impl Rest {
         self.more.is_some()
     }
 
+    /// Until when its client may ask although the generation ends: only one that has just connected.
+    pub(crate) fn may_begin(&self, local: &Local) -> Option<Time> {
+        may_begin(local, self.since, self.requests)
+    }
+
     /// The server of the last request is of no meaning any more.
     pub(crate) fn forget_server(&mut self) {
         self.last = None;
     }
 
-    /// Waits for the client; with `stopping`, also for the end of its generation. None when it ends here, without a word.
+    /// Waits for the client, up to `end` if there is one; with `stopping`, also for the end of its generation. None when it ends here, without a word.
     pub(crate) fn poll(
         &mut self,
         frontend: &Frontend,
         stopping: Option<(&Event, &mut Place)>,
+        end: Option<Time>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Woken>> {
         let idle = patience(frontend, self.requests).0;
         let deadline = idle.map_or(Time::MAX, |idle| self.since + idle);
+        let (deadline, ends) = end.filter(|&end| end < deadline).map_or((deadline, false), |end| (end, true));
         let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
         let receive = |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
         Poll::Ready(match ready!(until(receive, stopping, &self.timer, deadline, context)) {
             Woken::Stopping => None,
+            Woken::Late if ends => None,
             Woken::Left | Woken::Late if ends_in_silence(frontend, self.requests) => None,
             woken => Some(woken),
         })

@@ -4,7 +4,8 @@ use super::local::Local;
 use crate::generation::{Frontend, GateState, Generation, Listener, Owner, has_lanes};
 use crate::places::Places;
 use crate::session::Session;
-use manylane_net::{Acceptor, Balance, Bound, Endpoint, Incoming, ListenOptions, Rest, listen_sharded};
+use manylane_net::hand_over::Offer;
+use manylane_net::{Acceptor, Balance, Bound, Endpoint, HandedOver, Incoming, ListenOptions, Rest, listen_or_take};
 use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::collections::HashMap;
@@ -57,6 +58,19 @@ impl BoundListener {
     pub fn frontend(&self) -> usize {
         self.frontend
     }
+
+    /// Its sockets, for another process. Unix sockets are not handed over, since their files are replaced; what is inside this process cannot be.
+    pub fn offers(&self) -> impl Iterator<Item = Offer<'_>> {
+        let offered = |bound: &&Bound| matches!(bound.endpoint(), Endpoint::Ip(_) | Endpoint::Abstract(_));
+        self.sockets.iter().filter(offered).filter_map(|bound| {
+            let ListenOptions { namespace, interface, .. } = &self.made.options;
+            Some(Offer {
+                socket: bound.socket()?,
+                namespace: namespace.as_deref(),
+                interface: interface.as_deref(),
+            })
+        })
+    }
 }
 
 /// A listener that could not be bound.
@@ -76,7 +90,8 @@ impl fmt::Display for BindFailure {
 
 /// Binds all listeners of a generation that `lanes` lanes will serve.
 ///
-/// `owner` looks up users and groups by name: whether it is a group, and the name.
+/// `owner` looks up users and groups by name: whether it is a group, and the name. Sockets that another process has handed over are taken where they
+/// fit.
 ///
 /// # Errors
 /// All that could not be bound. The others are closed.
@@ -84,9 +99,10 @@ pub fn bind(
     generation: &Generation,
     lanes: usize,
     owner: impl Fn(bool, &str) -> Result<u32, String>,
+    handed_over: &mut HandedOver,
 ) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
     bind_each(generation, |listener| {
-        let sockets = bind_listener(listener, lanes, &owner)?;
+        let sockets = bind_listener(listener, lanes, &owner, handed_over)?;
         Ok((sockets.into(), Made::of(listener, lanes)))
     })
 }
@@ -164,7 +180,7 @@ pub fn bind_beside(
                 listener.written
             ));
         }
-        let sockets = bind_listener(listener, lanes, &owner)?;
+        let sockets = bind_listener(listener, lanes, &owner, &mut HandedOver::default())?;
         Ok((sockets.into(), Made::of(listener, lanes)))
     })?;
     Ok(Beside { bound, as_before, backlogs: Backlogs(backlogs) })
@@ -192,7 +208,7 @@ fn bind_each(
     if failures.is_empty() { Ok(bound) } else { Err(failures) }
 }
 
-/// Binds one listener, for so many lanes.
+/// Binds one listener, for so many lanes, or takes sockets for it that another process has handed over.
 ///
 /// # Errors
 /// Why not, in one sentence that names the address.
@@ -200,6 +216,7 @@ pub fn bind_listener(
     listener: &Listener,
     lanes: usize,
     owner: &impl Fn(bool, &str) -> Result<u32, String>,
+    handed_over: &mut HandedOver,
 ) -> Result<Vec<Bound>, String> {
     let mut options = listener.options.clone();
     let look_up = |group, wanted: &Option<Owner>| match wanted {
@@ -209,7 +226,8 @@ pub fn bind_listener(
     };
     options.unix.user = options.unix.user.or(look_up(false, &listener.user)?);
     options.unix.group = options.unix.group.or(look_up(true, &listener.group)?);
-    listen_sharded(&listener.endpoint, &options, listener.sockets(lanes)).map_err(|error| error.to_string())
+    listen_or_take(&listener.endpoint, &options, listener.sockets(lanes), handed_over)
+        .map_err(|error| error.to_string())
 }
 
 /// What a connection holds while it is served: a place at each of three doors, and its part in the counters.
@@ -448,6 +466,11 @@ async fn accepting(
     }
     drop(bound);
     local.ended();
+}
+
+/// What the calling lane accepts from, for a generation: none once it has stopped.
+pub fn bound(generation: &Arc<Generation>) -> Option<Arc<Vec<BoundListener>>> {
+    Local::of(generation).and_then(|local| local.bound.borrow().upgrade())
 }
 
 /// Has a frontend's sockets refuse connections, as far as they can.

@@ -19,7 +19,7 @@ pub use changes::{administer, answer, change, find};
 pub(crate) use changes::say;
 pub(crate) use event::{Event, Place};
 pub(crate) use idle::Idle;
-pub use listen::{Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener, listen_again, set_gate};
+pub use listen::{Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener, bound, listen_again, set_gate};
 pub(crate) use listen::Ticket;
 pub use local::Local;
 pub(crate) use local::{PageServed, replaced};

@@ -136,10 +136,12 @@ impl Future for Session {
                     *state = of.begin(incoming);
                 }
                 State::Rests(rest) => {
-                    let stays = of.local.stopping.has_happened() && of.stays(rest);
+                    let stops = of.local.stopping.has_happened();
+                    let stays = stops && of.stays(rest);
+                    let end = if stops && !stays { rest.may_begin(&of.local) } else { None };
                     let frontend = &of.local.generation.frontends[of.ticket.frontend];
-                    let stopping = of.local.stopping.unless(stays, &mut of.place, context);
-                    let woken = ready!(rest.poll(frontend, stopping, context));
+                    let stopping = of.local.stopping.unless(stays || end.is_some(), &mut of.place, context);
+                    let woken = ready!(rest.poll(frontend, stopping, end, context));
                     let State::Rests(rest) = std::mem::replace(state, State::Over) else { continue };
                     if let Some(woken) = woken {
                         *state = of.wake(rest, woken);

@@ -1,0 +1,360 @@
+//! Listening sockets that go from one process to the next (`expose-fd listeners`, `-x`), so that nobody who connects meanwhile is lost: both
+//! have the same sockets until the old process lets go of them.
+//!
+//! # Protocol
+//! It is HAProxy's, so that either program can take over from the other. Over a unix socket of the run-time interface the new process sends the line
+//! `_getsocks`. The old one answers with the number of sockets, four bytes in the machine's order, and closes without a word where it hands
+//! nothing over. Then come records, with as many descriptors: the name of the network namespace and that of the interface, a byte of length
+//! before each, and four bytes that mean nothing any more.
+
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::options::{ListenOptions, V6};
+use manylane_io::options::{SocketOption, option};
+use manylane_io::passing::{PASSENGERS, receive_descriptors, send_descriptor, send_descriptors};
+use manylane_io::socket::{self, AddressFamily, Shape};
+use manylane_io::Errno;
+use manylane_sched::Here;
+use std::fmt;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// The question.
+pub const QUESTION: &str = "_getsocks";
+
+/// Sockets at most that are taken from another process.
+pub const MOST_TAKEN: usize = 65_536;
+
+/// How long the other process may take for a part of its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a sender waits for a socket that is full.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// What a record has behind its names.
+const TAIL: usize = 4;
+
+/// A socket that another process may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// The socket.
+    pub socket: BorrowedFd<'a>,
+    /// The network namespace that it was opened in, if that has a name.
+    pub namespace: Option<&'a str>,
+    /// The device that it listens on.
+    pub interface: Option<&'a str>,
+}
+
+/// Answers the [question](QUESTION) of the client at the other end, which may take `patience` for it.
+///
+/// # Errors
+/// The client is gone or does not read; it did not come over a unix socket, which alone carries descriptors.
+pub async fn hand_over(
+    here: Here,
+    connection: &Connection,
+    offers: &[Offer<'_>],
+    patience: Duration,
+) -> Result<(), Errno> {
+    let Connection::Socket(stream) = connection else { return Err(Errno::OPNOTSUPP) };
+    if socket::family(stream.as_fd())? != AddressFamily::UNIX {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let count = i32::try_from(offers.len()).map_err(|_| Errno::OVERFLOW)?;
+    let sending = async {
+        send(here, stream.as_fd(), &count.to_ne_bytes(), &[]).await?;
+        for some in offers.chunks(PASSENGERS) {
+            let mut records = Vec::new();
+            for offer in some {
+                for name in [offer.namespace, offer.interface] {
+                    let name = name.unwrap_or_default().as_bytes();
+                    records.push(u8::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?);
+                    records.extend_from_slice(name);
+                }
+                records.extend_from_slice(&[0; TAIL]);
+            }
+            let sockets: Vec<_> = some.iter().map(|offer| offer.socket).collect();
+            send(here, stream.as_fd(), &records, &sockets).await?;
+        }
+        Ok(())
+    };
+    here.timeout(patience, sending).await.unwrap_or(Err(Errno::TIMEDOUT))
+}
+
+/// All of `bytes`, the descriptors with the first of them.
+async fn send(here: Here, to: BorrowedFd<'_>, mut bytes: &[u8], mut with: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match send_descriptors(to, bytes, with) {
+            Ok(sent) => (bytes, with) = (&bytes[sent..], &[]),
+            Err(Errno::AGAIN) => here.sleep(AGAIN).await,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Sockets that another process handed over, and nobody has taken yet. Dropped, they are closed; the other process still has them.
+#[derive(Debug, Default)]
+pub struct HandedOver(Vec<Taken>);
+
+#[derive(Debug)]
+struct Taken {
+    socket: OwnedFd,
+    endpoint: Endpoint,
+    namespace: Vec<u8>,
+    interface: Vec<u8>,
+}
+
+/// Another process hands nothing over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NotHandedOver {
+    /// It cannot be asked, or the connection to it broke.
+    System(io::Error),
+    /// It is asked over unix sockets.
+    NotUnix,
+    /// It does not say how many sockets it has.
+    Refused,
+    /// It says what is no answer.
+    Nonsense,
+}
+
+impl fmt::Display for NotHandedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System(error) => error.fmt(f),
+            Self::NotUnix => f.write_str("sockets come over unix sockets only: name the path of one"),
+            Self::Refused => {
+                f.write_str("it hands over nothing there; its 'stats socket' needs 'expose-fd listeners'")
+            }
+            Self::Nonsense => f.write_str("it does not answer as a process does that hands over sockets"),
+        }
+    }
+}
+
+impl std::error::Error for NotHandedOver {}
+
+impl From<io::Error> for NotHandedOver {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<Errno> for NotHandedOver {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+impl HandedOver {
+    /// Asks the process that listens at `at` for its sockets. Waits for it: for the start of a process.
+    ///
+    /// # Errors
+    /// [`NotHandedOver`].
+    pub fn ask(at: &Endpoint) -> Result<Self, NotHandedOver> {
+        let stream = match at {
+            Endpoint::Unix(path) => UnixStream::connect(path)?,
+            Endpoint::Abstract(name) => {
+                UnixStream::connect_addr(&std::os::unix::net::SocketAddr::from_abstract_name(name)?)?
+            }
+            Endpoint::SocketPair(number) => {
+                let passage = socket::inherited(*number)?;
+                let (ours, theirs) = UnixStream::pair()?;
+                send_descriptor(passage.as_fd(), theirs.as_fd())?;
+                ours
+            }
+            _ => return Err(NotHandedOver::NotUnix),
+        };
+        Self::over(stream)
+    }
+
+    /// Asks the process at the other end of `stream`.
+    fn over(mut stream: UnixStream) -> Result<Self, NotHandedOver> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("{QUESTION}\n").as_bytes())?;
+        let (mut bytes, mut sockets) = (Vec::new(), Vec::new());
+        let mut count = [0; 4];
+        while bytes.len() < count.len() {
+            if !more(&stream, &mut bytes, &mut sockets)? {
+                return Err(NotHandedOver::Refused);
+            }
+        }
+        count.copy_from_slice(&bytes[..4]);
+        let count = usize::try_from(i32::from_ne_bytes(count)).map_err(|_| NotHandedOver::Nonsense)?;
+        if count > MOST_TAKEN {
+            return Err(NotHandedOver::Nonsense);
+        }
+        let mut records = Records { bytes, at: 4 };
+        let mut names = Vec::new();
+        while names.len() < count || sockets.len() < count {
+            match records.next() {
+                Some(record) if names.len() < count => names.push(record),
+                _ if more(&stream, &mut records.bytes, &mut sockets)? => {}
+                _ => return Err(NotHandedOver::Nonsense),
+            }
+            if sockets.len() > count || records.bytes.len() > 4 + count * LONGEST_RECORD {
+                return Err(NotHandedOver::Nonsense);
+            }
+        }
+        let known = sockets.into_iter().zip(names).filter_map(|(socket, (namespace, interface))| {
+            let endpoint = Endpoint::from_system(&socket::local_address(socket.as_fd()).ok()?)?;
+            (socket::shape(socket.as_fd()) == Ok(Shape::Stream)).then_some(Taken {
+                socket,
+                endpoint,
+                namespace,
+                interface,
+            })
+        });
+        Ok(Self(known.collect()))
+    }
+
+    /// The socket for a listener, if there is one: it has the address, and what cannot be changed any more. Files of unix sockets are replaced instead, as
+    /// ever.
+    pub(crate) fn take(&mut self, endpoint: &Endpoint, options: &ListenOptions) -> Option<OwnedFd> {
+        if !matches!(endpoint, Endpoint::Ip(_) | Endpoint::Abstract(_)) {
+            return None;
+        }
+        let named = |own: &[u8], wanted: &Option<Box<str>>| own == wanted.as_deref().unwrap_or_default().as_bytes();
+        let place = self.0.iter().position(|taken| {
+            taken.endpoint == *endpoint
+                && named(&taken.namespace, &options.namespace)
+                && named(&taken.interface, &options.interface)
+                && takes_the_family(taken.socket.as_fd(), endpoint, options)
+        })?;
+        Some(self.0.remove(place).socket)
+    }
+}
+
+/// Whether an IPv6 socket takes IPv4, or not, as is wanted.
+fn takes_the_family(socket: BorrowedFd<'_>, endpoint: &Endpoint, options: &ListenOptions) -> bool {
+    let wanted = match options.v6 {
+        V6::System => return true,
+        V6::Both => 0,
+        V6::Only => 1,
+    };
+    !matches!(endpoint, Endpoint::Ip(SocketAddr::V6(_))) || option(socket, SocketOption::V6Only) == Ok(wanted)
+}
+
+/// Two names of 255 bytes, and what goes with them.
+const LONGEST_RECORD: usize = 2 * 256 + TAIL;
+
+/// Bytes of records that came so far.
+struct Records {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Records {
+    /// The namespace and the interface of the next, if it is whole.
+    fn next(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (namespace, rest) = name(&self.bytes[self.at..])?;
+        let (interface, rest) = name(rest)?;
+        let rest = rest.get(TAIL..)?;
+        let found = (namespace.to_vec(), interface.to_vec());
+        self.at = self.bytes.len() - rest.len();
+        Some(found)
+    }
+}
+
+fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&length, rest) = bytes.split_first()?;
+    rest.split_at_checked(length.into())
+}
+
+/// What the other process says next; false at the end.
+fn more(stream: &UnixStream, bytes: &mut Vec<u8>, sockets: &mut Vec<OwnedFd>) -> Result<bool, NotHandedOver> {
+    let mut some = [0; 4096];
+    let length = receive_descriptors(stream.as_fd(), &mut some, sockets)?;
+    bytes.extend_from_slice(&some[..length]);
+    Ok(length > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// What becomes of an answer, which may have a socket with each part.
+    fn answered(parts: &[(&[u8], Option<BorrowedFd<'_>>)]) -> Result<HandedOver, NotHandedOver> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        for (bytes, socket) in parts {
+            let sockets: Vec<_> = socket.iter().copied().collect();
+            assert_eq!(send_descriptors(theirs.as_fd(), bytes, &sockets), Ok(bytes.len()));
+        }
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        HandedOver::over(ours)
+    }
+
+    fn count(count: i32) -> [u8; 4] {
+        count.to_ne_bytes()
+    }
+
+    #[test]
+    fn an_answer_may_come_in_any_parts_and_is_taken_by_what_cannot_be_changed() {
+        let (one, other) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut came = answered(&[
+            (&count(3)[..3], None),
+            (&[&count(3)[3..], b"\x02"].concat(), Some(one.as_fd())),
+            (b"in\x02l", None),
+            (b"o\0\0\0\0\0\0\0\0\0\0\0", Some(other.as_fd())),
+            (b"\0\0\0\0\0", Some(datagrams.as_fd())),
+        ])
+        .unwrap();
+        let at = |listener: &TcpListener| Endpoint::Ip(listener.local_addr().unwrap());
+        let named = ListenOptions {
+            namespace: Some("in".into()),
+            interface: Some("lo".into()),
+            ..ListenOptions::default()
+        };
+        assert_eq!(came.0.len(), 2, "datagrams are nobody's");
+        assert!(came.take(&at(&one), &ListenOptions::default()).is_none(), "it is in another namespace");
+        assert!(came.take(&at(&other), &named).is_none());
+        assert!(came.take(&at(&one), &named).is_some());
+        assert!(came.take(&at(&one), &named).is_none(), "it was taken");
+        assert!(came.take(&at(&other), &ListenOptions::default()).is_some());
+        assert!(came.take(&Endpoint::Unix("/x".into()), &ListenOptions::default()).is_none());
+    }
+
+    #[test]
+    fn an_ipv6_socket_is_taken_by_who_wants_the_same_families() {
+        let Ok(socket) = TcpListener::bind("[::1]:0") else { return }; // a machine without IPv6
+        let at = Endpoint::Ip(socket.local_addr().unwrap());
+        let only = option(socket.as_fd(), SocketOption::V6Only).unwrap() == 1;
+        let (same, other) = if only { (V6::Only, V6::Both) } else { (V6::Both, V6::Only) };
+        for (v6, taken) in [(other, false), (same, true), (V6::System, true)] {
+            let mut came = answered(&[(&count(1), None), (&[0; 6], Some(socket.as_fd()))]).unwrap();
+            let options = ListenOptions { v6, ..ListenOptions::default() };
+            assert_eq!(came.take(&at, &options).is_some(), taken, "{v6:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_and_nothing_is_waited_for() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let with = Some(socket.as_fd());
+        type Parts<'a> = &'a [(&'a [u8], Option<BorrowedFd<'a>>)];
+        let refused: [Parts<'_>; 2] = [&[], &[(b"\0\0", None)]];
+        for parts in refused {
+            assert!(matches!(answered(parts), Err(NotHandedOver::Refused)), "{parts:?}");
+        }
+        let (one, two) = (count(1), count(2));
+        let nonsense: [Parts<'_>; 7] = [
+            &[(b"Unknown command", None)],
+            &[(&count(-1), None)],
+            &[(&one, None)],
+            &[(&one, None), (&[0; 6], None)],
+            &[(&one, None), (&[0; 5], with)],
+            &[(&two, None), (&[0; 6], with)],
+            &[(&one, None), (&[0; 3], with), (&[0; 3], with)],
+        ];
+        for parts in nonsense {
+            assert!(matches!(answered(parts), Err(NotHandedOver::Nonsense)), "{parts:?}");
+        }
+        assert!(answered(&[(&count(0), None)]).unwrap().0.is_empty());
+    }
+}

@@ -1,0 +1,190 @@
+//! One process takes the listening sockets of another: `-x` and `expose-fd listeners`.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::watch::Haproxy;
+use common::{Folder, Manylane, PATIENCE, own_ip};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// An address that nobody listens at but the programs of one test: each has an IP address of its own.
+fn address() -> SocketAddr {
+    static NEXT: AtomicUsize = AtomicUsize::new(64);
+    let [_, _, high, low] = own_ip().octets();
+    let ip = Ipv4Addr::new(127, NEXT.fetch_add(1, Ordering::Relaxed) as u8, high, low);
+    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
+}
+
+/// What answers each request with 200 at `binds`, and hands its sockets over. `noreuseport` makes sure that they are handed over: two processes cannot bind
+/// them.
+fn answering(folder: &Folder, binds: &[String]) -> String {
+    let socket = folder.0.join("control");
+    let binds: String = binds.iter().map(|bind| format!(" bind {bind}\n")).collect();
+    format!(
+        "global\n noreuseport\n nbthread 2\n stats socket {} level admin expose-fd listeners\n\
+         defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
+         frontend f\n{binds} http-request return status 200\n",
+        socket.display()
+    )
+}
+
+/// A request over a connection of its own.
+///
+/// # Errors
+/// What came instead of the answer.
+fn get(address: SocketAddr) -> Result<(), String> {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    };
+    let answer = ask().map_err(|error: std::io::Error| error.to_string())?;
+    if answer.starts_with("HTTP/1.1 200 ") { Ok(()) } else { Err(answer) }
+}
+
+/// A program that serves.
+fn ready(config: &str, arguments: &[&str]) -> Manylane {
+    let (program, mut said) = Manylane::start_heard(config, &[&["-V"], arguments].concat());
+    while !said.next().expect("it starts").unwrap().contains("lanes are ready") {}
+    std::thread::spawn(move || said.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+    program
+}
+
+/// The sockets that a process has.
+fn sockets(pid: u32) -> BTreeSet<String> {
+    let all = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let names = all.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with("socket:")).collect()
+}
+
+#[test]
+fn nobody_who_connects_is_lost_while_one_process_takes_over_from_the_next() {
+    let folder = Folder::new();
+    let address = address();
+    let config = answering(&folder, &[address.to_string()]);
+    let control = folder.0.join("control");
+    let mut serving = ready(&config, &[]);
+    let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (over, served) = (over.clone(), served.clone());
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    get(address)?;
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok::<(), String>(())
+            })
+        })
+        .collect();
+    for _ in 0..4 {
+        let before = served.load(Ordering::Relaxed);
+        while served.load(Ordering::Relaxed) < before + 50
+            && clients.iter().all(|client| !client.is_finished())
+        {
+            std::thread::yield_now();
+        }
+        let pid = serving.pid().to_string();
+        let next = ready(&config, &["-x", control.to_str().unwrap(), "-sf", &pid]);
+        assert_eq!(std::mem::replace(&mut serving, next).wait().code(), Some(0));
+    }
+    over.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert_eq!(client.join().unwrap(), Ok(()));
+    }
+    // Whoever waits in the queue of the socket at the end of the old process is the new one's.
+    assert_eq!(get(address), Ok(()));
+}
+
+#[test]
+fn sockets_are_taken_by_address_and_interface_and_the_others_are_made() {
+    let folder = Folder::new();
+    let (kept, moved, left, made) = (address(), address(), address(), address());
+    let name = format!("abns@manylane-takeover-{}", std::process::id());
+    let binds = [kept.to_string(), moved.to_string(), left.to_string(), name.clone()];
+    let mut first = ready(&answering(&folder, &binds), &[]);
+    let before = sockets(first.pid());
+    let binds = [kept.to_string(), made.to_string(), format!("{moved} maxconn 7 defer-accept"), name];
+    let (control, pid) = (folder.0.join("control"), first.pid().to_string());
+    let second = ready(&answering(&folder, &binds), &["-x", control.to_str().unwrap(), "-sf", &pid]);
+    assert_eq!(first.wait().code(), Some(0));
+    let shared: Vec<_> = sockets(second.pid()).intersection(&before).cloned().collect();
+    assert_eq!(shared.len(), 3, "{shared:?}");
+    for address in [kept, moved, made] {
+        assert_eq!(get(address), Ok(()));
+    }
+    // What nobody took has gone with the old process.
+    assert!(TcpStream::connect(left).is_err());
+}
+
+#[test]
+fn who_hands_nothing_over_is_named_and_goes_on() {
+    let folder = Folder::new();
+    let address = address();
+    let config = answering(&folder, &[address.to_string()]);
+    let closed = folder.0.join("closed");
+    let config = config.replace("defaults\n", &format!(" stats socket {}\ndefaults\n", closed.display()));
+    let mut serving = ready(&config, &[]);
+    let pid = serving.pid().to_string();
+    let nobody = folder.0.join("nobody");
+    let file = folder.file("again.cfg", &config);
+    for (at, why) in [
+        (&*closed, "its 'stats socket' needs 'expose-fd listeners'."),
+        (&*nobody, "No such file or directory"),
+        (Path::new("ipv4@127.0.0.1:1"), "sockets come over unix sockets only: name the path of one."),
+    ] {
+        let mut second = common::command();
+        second.arg("-f").arg(&file).arg("-x").arg(at).args(["-sf", &pid]);
+        let output = second.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let begin = format!("Failed to get the sockets from the old process at '{}': ", at.display());
+        assert!(said.contains(&begin) && said.contains(why), "{said}");
+    }
+    assert!(serving.runs());
+    assert_eq!(get(address), Ok(()));
+}
+
+/// A process of HAProxy.
+struct Theirs(Child);
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn haproxy_takes_over_from_this_program_and_it_from_haproxy() {
+    if !Haproxy::is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    let address = address();
+    let config = answering(&folder, &[address.to_string(), format!("{} interface lo", self::address())]);
+    let (file, control) = (folder.file("test.cfg", &config), folder.0.join("control"));
+    let control = control.to_str().unwrap();
+    let mut first = ready(&config, &[]);
+    let pid = first.pid().to_string();
+    let mut theirs = std::process::Command::new(Haproxy::PROGRAM);
+    theirs.args(["-db", "-f"]).arg(&file).args(["-x", control, "-sf", &pid]).stderr(Stdio::null());
+    let mut theirs = Theirs(theirs.spawn().unwrap());
+    assert_eq!(first.wait().code(), Some(0));
+    assert_eq!(get(address), Ok(()));
+    let shared = sockets(theirs.0.id());
+    let pid = theirs.0.id().to_string();
+    let last = ready(&config, &["-x", control, "-sf", &pid]);
+    assert_eq!(theirs.0.wait().unwrap().code(), Some(0));
+    assert_eq!(sockets(last.pid()).intersection(&shared).count(), 2);
+    assert_eq!(get(address), Ok(()));
+}
