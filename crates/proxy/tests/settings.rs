@@ -4,13 +4,14 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 use manylane_config::cond::Build;
+use manylane_config::diag::Severity;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_io::{
     ACCEPTS_PER_ROUND, Choice, Driver, EVENTS_PER_WAIT, Kind, MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT,
 };
-use manylane_proxy::generation::{HashKey, Wishes};
+use manylane_proxy::generation::{HashKey, Shards, Wishes};
 use manylane_proxy::{Generation, Local};
 use manylane_sched::{Config, Lane};
 use manylane_sync::Arc;
@@ -56,6 +57,75 @@ fn connections_stay_on_the_lane_that_accepts_them_where_the_file_says_so() {
     assert!(built("").process.spreads_connections);
     assert!(built(" tune.listener.multi-queue fair\n").process.spreads_connections);
     assert!(!built(" tune.listener.multi-queue off\n").process.spreads_connections);
+}
+
+/// A file with this in `global`, and this behind the address of a listener: the shards and lanes of that, and what was said.
+fn listener(global: &str, options: &str, wishes: Wishes) -> (Option<(Shards, Vec<usize>)>, String) {
+    let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
+    let mut sources = Sources::new();
+    let text = format!(
+        "global\n nbthread 4\n{global}listen l\n{times} bind 127.0.0.1:1 {options}\n server s 127.0.0.1:2\n"
+    );
+    sources.add("test.cfg", text).unwrap();
+    let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
+    let generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
+    let right = loaded.found.count(Severity::Alert) == 0;
+    let built = right.then(|| {
+        let listener = &generation.frontends[0].listeners[0];
+        (listener.shards, listener.lanes.as_deref().unwrap_or_default().to_vec())
+    });
+    (built, format!("{:?}", loaded.found.found()))
+}
+
+#[test]
+fn listeners_that_say_no_shards_have_those_of_the_process() {
+    let shards =
+        |global: &str, options: &str, wishes| listener(global, options, wishes).0.map(|(shards, _)| shards);
+    let of = |global: &str, options: &str| shards(global, options, Wishes::default());
+    let (threads, groups) =
+        (" tune.listener.default-shards by-thread\n", " tune.listener.default-shards by-group\n");
+    assert_eq!(of("", ""), Some(Shards::Number(1)));
+    assert_eq!(of(" tune.listener.default-shards by-process\n", ""), Some(Shards::Number(1)));
+    assert_eq!(of(threads, ""), Some(Shards::ByLane));
+    assert_eq!(of(groups, ""), Some(Shards::ByGroup));
+    assert_eq!(of(threads, "shards 2"), Some(Shards::Number(2)));
+    // Addresses are not shared there, so a listener has one socket unless it asks for more itself.
+    assert_eq!(of(&format!("{threads} noreuseport\n"), ""), Some(Shards::Number(1)));
+    let alone = Wishes { no_reuse_port: true, ..Wishes::default() };
+    assert_eq!(shards(threads, "", alone), Some(Shards::Number(1)));
+    assert_eq!(of(" tune.listener.default-shards by-core\n", ""), None);
+}
+
+#[test]
+fn lanes_of_a_listener_are_those_of_all_its_words_and_of_the_older_form() {
+    let of = |options| {
+        let (built, said) = listener("", options, Wishes::default());
+        (built.map(|(_, lanes)| lanes), said)
+    };
+    for (options, lanes) in [
+        ("thread 2", vec![1]),
+        ("thread 4 thread 1-2 thread 2", vec![0, 1, 3]),
+        ("thread 2 thread all", vec![]),
+        ("process 1", vec![]),
+        ("process all", vec![]),
+        ("process 1/2", vec![1]),
+        ("process odd/1-2 process 1/4", vec![0, 1, 3]),
+        ("process all/all", vec![]),
+    ] {
+        let (built, said) = of(options);
+        assert_eq!(built, Some(lanes), "{options}: {said}");
+        assert_eq!(said.contains("is deprecated"), options.contains("process"), "{said}");
+    }
+    assert!(of("process 1/2").1.contains("use 'thread 2' instead"));
+    for (options, why) in [
+        ("process 2", "names another process"),
+        ("process 1-64/1", "names another process"),
+        ("process 1/x", "'thread' expects lanes"),
+        ("thread 1 thread x", "'thread' expects lanes"),
+    ] {
+        let (built, said) = of(options);
+        assert!(built.is_none() && said.contains(why), "{options}: {said}");
+    }
 }
 
 #[test]

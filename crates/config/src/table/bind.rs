@@ -22,8 +22,8 @@ macro_rules! options {
             pub $flag: Option<Set<bool>>,)*
             /// `mode`: access rights of a unix socket's file.
             pub mode: Option<Set<u32>>,
-            /// `thread`: which lanes accept, as written.
-            pub thread: Option<Set<Word>>,
+            /// `thread`: which lanes accept, as written; those of all words, and all lanes where there is none.
+            pub thread: Vec<Word>,
         }
 
         fn built() -> Vec<Keyword> {
@@ -81,9 +81,9 @@ pub(super) fn rows() -> Vec<Keyword> {
             }
         }),
         own("thread", BIND, "[group/]lanes", 1, "which lanes accept")
-            .built(|b, line| b.bind.thread = Some(line.set(line.word(0)))),
-        own("process", BIND, "[all|number]/lanes", 1, "older form of thread")
-            .refused("use thread; HAProxy has removed it"),
+            .adds()
+            .built(|b, line| b.bind.thread.push(line.word(0))),
+        own("process", BIND, "all|odd|even|1[/lanes]", 1, "older form of thread").adds().built(process),
         own("accept-netscaler-cip", BIND, "number", 1, "connections begin with NetScaler's client address")
             .refused("it is not built"),
         own(
@@ -109,6 +109,30 @@ pub(super) fn rows() -> Vec<Keyword> {
         );
     }
     rows
+}
+
+/// HAProxy had several processes once; the one that there is now is odd, and none is even.
+fn process(b: &mut Builder<'_>, line: &Line<'_>) {
+    let word = &line.words[0];
+    let slash = word.bytes().iter().position(|byte| *byte == b'/');
+    let end = slash.unwrap_or(word.bytes().len());
+    if !matches!(&word.bytes()[..end], b"all" | b"odd" | b"even" | b"1" | b"1-" | b"1-1") {
+        let message = format!(
+            "'process' : '{}' names another process than the one that there is, 1; use 'thread' to say which lanes accept",
+            word.slice(0..end).shown()
+        );
+        return b.found.alert(word.pos(), message);
+    }
+    let advice = match slash {
+        Some(slash) => {
+            let lanes = word.slice(slash + 1..word.bytes().len());
+            let advice = format!("use 'thread {}' instead", lanes.shown());
+            b.bind.thread.push(lanes);
+            advice
+        }
+        None => "there is one process, so leave it out".to_owned(),
+    };
+    b.found.warning(line.pos(), format!("'process {}' is deprecated: {advice}", word.shown()));
 }
 
 const TLS_BIND: &[(&str, usize)] = &[

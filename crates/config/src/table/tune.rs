@@ -1,7 +1,7 @@
 //! `tune.*`: sizes and counts of the process. One definition a setting: its field, name, type, range, default and help.
 
 use super::place::GLOBAL;
-use super::{Keyword, args, choice, int, own, size, switch, time};
+use super::{Keyword, args, choice, flag, int, own, size, switch, time};
 use crate::tree::Set;
 use std::time::Duration;
 
@@ -46,6 +46,7 @@ tune! {
     http_maxhdr: u64 = int("number", 1, 32_767), int, "tune.http.maxhdr", "101", "header fields of a message";
     idle_pool_shared: &'static str = choice("state", &["on", "off", "full", "auto"]), choice, "tune.idle-pool.shared", "on", "lanes may take idle server connections of other lanes";
     idletimer: Duration = time("delay"), time, "tune.idletimer", "1000", "idle time after which a stream counts as idle; 0 for never";
+    listener_default_shards: &'static str = choice("mode", &["by-process", "by-thread", "by-group"]), choice, "tune.listener.default-shards", "by-process", "sockets that share the address of a bind line without shards: one, one a lane or one a group";
     listener_multi_queue: &'static str = choice("state", &["on", "off", "fair"]), choice, "tune.listener.multi-queue", "on", "accepted connections are given to the least loaded lane";
     max_checks_per_thread: u64 = int("number", 0, MANY), int, "tune.max-checks-per-thread", "0", "health checks that a lane runs at once; 0 for no bound";
     max_rules_at_once: u64 = int("number", 0, MANY), int, "tune.max-rules-at-once", "50", "rules evaluated in one go before others get their turn";
@@ -155,6 +156,10 @@ pub(super) fn rows() -> Vec<Keyword> {
     rows.push(
         own("tune.peers.max-updates-at-once", GLOBAL, "number", 1, "updates sent to a peer in one go")
             .idle("peers are not built yet, and nothing else heeds it; the line may stay"),
+    );
+    rows.push(
+        flag("tune.defaults.purge", GLOBAL, "defaults are forgotten once the file is read")
+            .idle("they always are: no proxy is added at run time"),
     );
     rows.push(
         own(

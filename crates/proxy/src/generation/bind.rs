@@ -120,7 +120,7 @@ pub(super) fn listeners(
     first: usize,
     settings: &Settings,
     ids: &mut Ids,
-    (global, groups): (&Global, &Groups),
+    (global, groups, default_shards): (&Global, &Groups, Shards),
     refuse: &mut Refuse<'_>,
 ) -> Vec<Listener> {
     let Bind { addresses, options, pos } = bind;
@@ -160,8 +160,8 @@ pub(super) fn listeners(
     {
         refuse.keyword(mss.pos, "mss", "Linux does not take a negative size on connections that exist");
     }
-    let shards = shards.as_ref().map_or(Shards::Number(1), |set| shards_of(set, refuse));
-    let lanes = thread.as_ref().and_then(|set| lanes_of(set, groups, refuse));
+    let shards = shards.as_ref().map_or(default_shards, |set| shards_of(set, refuse));
+    let lanes = lanes_of(thread, groups, refuse);
     let accepts = |lane: &usize| lanes.as_ref().is_none_or(|some| some.contains(lane));
     let groups: Box<[Vec<usize>]> = match shards {
         Shards::ByGroup => {
@@ -258,7 +258,7 @@ pub(super) fn listeners(
                 shards,
                 groups: groups.clone(),
                 lanes: lanes.clone(),
-                pos: thread.as_ref().map_or(*pos, |set| set.value.pos()),
+                pos: thread.first().map_or(*pos, Word::pos),
                 places: Arc::new(Places::new(maxconn.map_or(0, |set| set.value))),
                 nice,
                 counts: Arc::default(),
@@ -269,6 +269,15 @@ pub(super) fn listeners(
         refuse.found.alert(set.pos, format!("'id' names one listener, and this line has {}: give each a line of its own", all.len()));
     }
     all
+}
+
+/// `tune.listener.default-shards`. Unlike `shards`, which asks for what cannot be had then, it gives way where addresses are not shared.
+pub(super) fn default_shards(global: &Global, shared: bool) -> Shards {
+    match global.tune.listener_default_shards {
+        Some(set) if shared && set.value == "by-thread" => Shards::ByLane,
+        Some(set) if shared && set.value == "by-group" => Shards::ByGroup,
+        _ => Shards::Number(1),
+    }
 }
 
 fn shards_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Shards {
@@ -289,35 +298,48 @@ fn shards_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Shards {
     }
 }
 
-/// `thread [group/]lanes`: numbers from 1 and ranges, `odd`, `even`, `all`; with a group, of those in it.
-fn lanes_of(set: &Set<Word>, groups: &Groups, refuse: &mut Refuse<'_>) -> Option<Box<[usize]>> {
-    let several = groups.several();
-    let parsed = set.value.text().and_then(|text| {
-        let (group, lanes) = text.split_once('/').map_or((None, text), |(group, lanes)| (Some(group), lanes));
-        let wanted = numbers(lanes)?;
-        let number = |text: &str| text.parse::<usize>().ok();
-        let chosen = match group {
-            None => return Some(wanted),
-            Some("1" | "all") if several.is_empty() => return Some(wanted),
-            Some("all") => several,
-            Some(group) => std::slice::from_ref(several.get(number(group)?.checked_sub(1)?)?),
-        };
-        let all = chosen.iter().flat_map(|group| match &wanted {
-            None => group.clone(),
-            Some(wanted) => wanted.iter().filter_map(|&n| group.get(n).copied()).collect(),
-        });
-        let mut all: Vec<usize> = all.collect();
-        all.sort_unstable();
-        (!all.is_empty()).then_some(Some(all))
-    });
-    if parsed.is_none() {
-        let message = format!(
-            "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', of a group that there is as in '1/1-4', and got '{}'",
-            set.value.shown()
-        );
-        refuse.found.alert(set.value.pos(), message);
+/// `thread [group/]lanes`: the lanes of all words; nothing for all that there are.
+fn lanes_of(words: &[Word], groups: &Groups, refuse: &mut Refuse<'_>) -> Option<Box<[usize]>> {
+    let mut all = Some(Vec::new());
+    for word in words {
+        match (lanes_of_word(word, groups), &mut all) {
+            (Some(Some(more)), Some(all)) => all.extend(more),
+            (Some(Some(_)), None) => {}
+            (Some(None), _) => all = None,
+            (None, _) => {
+                let message = format!(
+                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', of a group that there is as in '1/1-4', and got '{}'",
+                    word.shown()
+                );
+                refuse.found.alert(word.pos(), message);
+            }
+        }
     }
-    parsed.flatten().map(Vec::into)
+    let mut all = all.filter(|all| !all.is_empty())?;
+    all.sort_unstable();
+    all.dedup();
+    Some(all.into())
+}
+
+/// Numbers from 1 and ranges, `odd`, `even`, `all`; with a group, of those in it. None inside: all lanes. Nothing: it is no such word.
+fn lanes_of_word(word: &Word, groups: &Groups) -> Option<Option<Vec<usize>>> {
+    let several = groups.several();
+    let text = word.text()?;
+    let (group, lanes) = text.split_once('/').map_or((None, text), |(group, lanes)| (Some(group), lanes));
+    let wanted = numbers(lanes)?;
+    let number = |text: &str| text.parse::<usize>().ok();
+    let chosen = match group {
+        None => return Some(wanted),
+        Some("1" | "all") if several.is_empty() => return Some(wanted),
+        Some("all") => several,
+        Some(group) => std::slice::from_ref(several.get(number(group)?.checked_sub(1)?)?),
+    };
+    let all = chosen.iter().flat_map(|group| match &wanted {
+        None => group.clone(),
+        Some(wanted) => wanted.iter().filter_map(|&n| group.get(n).copied()).collect(),
+    });
+    let all: Vec<usize> = all.collect();
+    (!all.is_empty()).then_some(Some(all))
 }
 
 /// Listeners that no lane would accept for are an error.
@@ -354,7 +376,5 @@ fn numbers(text: &str) -> Option<Option<Vec<usize>>> {
             }
         }
     }
-    all.sort_unstable();
-    all.dedup();
     Some(Some(all))
 }

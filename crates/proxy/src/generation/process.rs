@@ -208,7 +208,7 @@ const STATS_TIMEOUT: Duration = Duration::from_secs(10);
 fn stats_sockets(lines: &[Bind], global: &Global, groups: &Groups, refuse: &mut Refuse<'_>) -> Arc<[RuntimeSocket]> {
     let mut all = Vec::new();
     for line in lines {
-        let listeners = bind::listeners(line, 0, 0, &Settings::default(), &mut Ids::new(1, std::iter::empty()), (global, groups), refuse);
+        let listeners = bind::listeners(line, 0, 0, &Settings::default(), &mut Ids::new(1, std::iter::empty()), (global, groups, bind::Shards::Number(1)), refuse);
         all.extend(listeners.into_iter().map(|listener| RuntimeSocket {
             listener,
             level: line.options.level.map_or(LEVEL, |set| set.value),
@@ -408,6 +408,7 @@ fn tune(tune: &Tune) -> Process {
         http_maxhdr,
         idle_pool_shared,
         idletimer: _,
+        listener_default_shards: _, // of bind lines
         listener_multi_queue,
         max_checks_per_thread,
         max_rules_at_once,

@@ -332,9 +332,10 @@ fn one<'c>(
             None => own,
         };
         let mut listeners = Vec::new();
+        let shards = bind::default_shards(&config.global, !process.no_reuse_port);
         let mut listener_ids = Ids::new(1, binds.iter().filter_map(|bind| bind.options.id).map(|set| set.value));
         for bind in binds {
-            let more = bind::listeners(bind, number, listeners.len(), settings, &mut listener_ids, (&config.global, &process.groups), refuse);
+            let more = bind::listeners(bind, number, listeners.len(), settings, &mut listener_ids, (&config.global, &process.groups, shards), refuse);
             for listener in &more {
                 if bind.options.id.is_some() && listeners.iter().any(|other: &bind::Listener| other.id == listener.id) {
                     let message = format!("'id {}' is another listener's of this frontend", listener.id);
