@@ -262,3 +262,26 @@ fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_looked_a
         assert!(wrong, "{line}: {said}");
     }
 }
+
+#[test]
+fn what_haproxy_has_removed_or_renamed_is_told_what_stands_in_its_place() {
+    let of = |line: &str| said(format!("backend b\n mode http\n {line}\n"));
+    for (line, instead) in [
+        ("appsession JSESSIONID len 52 timeout 3h", "use 'cookie ... insert'"),
+        ("monitor-net 10.0.0.0/8", "use 'http-request return status 200 if { src ... }'"),
+        ("option forceclose", "use 'option httpclose'"),
+        ("option http-tunnel", "leave it out"),
+        ("reqidel ^X-", "use 'http-request del-header'"),
+        ("redisp", "use 'option redispatch'"),
+        ("balance log-hash", "mode log, which is not built yet"),
+        ("persist rdp-cookie(x)", "'balance rdp-cookie' brings"),
+    ] {
+        let (said, wrong) = of(line);
+        assert!(wrong && said.contains(instead), "{line}: {said}");
+    }
+    let (said, wrong) = of("bind-process 1");
+    assert!(!wrong && said.contains("'bind-process' has no effect here"), "{said}");
+    assert_eq!(of("transparent"), ("[]".to_owned(), false));
+    let (said, wrong) = self::said("frontend f\n use-fcgi-app x\n".to_owned());
+    assert!(wrong && said.contains("'use-fcgi-app' not allowed in 'frontend' section"), "{said}");
+}

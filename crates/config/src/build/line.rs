@@ -30,13 +30,14 @@ pub(crate) enum Prefix {
 }
 
 /// Misplaced keywords that HAProxy refuses; others it ignores with a warning.
-const REFUSED_IN_FRONTENDS: [&str; 6] = [
+const REFUSED_IN_FRONTENDS: [&str; 7] = [
     "server",
     "server-template",
     "default-server",
     "retry-on",
     "tcp-response content",
     "tcp-response inspect-delay",
+    "use-fcgi-app",
 ];
 const REFUSED_IN_BACKENDS: [&str; 3] = ["declare capture", "tcp-request connection", "tcp-request session"];
 

@@ -213,6 +213,8 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("thread-groups", GLOBAL, [int("number", 1, 64)], "groups of lanes")
             .default("1")
             .built(store!(thread_groups, int as u32)),
+        args("max-threads-per-group", GLOBAL, [int("number", 1, 1024)], "lanes of a group, beyond which there are more groups")
+            .refused("groups are not made by their size: say how many there are with 'thread-groups'"),
         own("thread-group", GLOBAL, "group [first[-last]...]", 1, "which lanes belong to a group")
             .adds()
             .built(|b, line| b.config.global.thread_group.push(line.statement())),
@@ -390,6 +392,8 @@ pub(super) fn rows() -> Vec<Keyword> {
         .built(store!(warn_blocked_after, time)),
         flag("zero-warning", GLOBAL, "a warning refuses the configuration, as -dW")
             .built(raise!(zero_warning)),
+        args("anonkey", GLOBAL, [int("key", 0, u32::MAX as i64)], "the key of names that run-time answers hide")
+            .refused("run-time answers hide no names: leave it out"),
         args("busy-polling", GLOBAL, [] as [Arg; 0], "lanes never sleep until the soft stop")
             .negatable()
             .built(|b, line| {
@@ -458,6 +462,16 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("httpclient.timeout.connect", "time that the internal client waits for a connection"),
     ] {
         rows.push(own(name, GLOBAL, "value", 0, help).refused("the internal HTTP client is not built"));
+    }
+    for (name, help) in [
+        ("http-err-codes", "statuses that count as errors of clients"),
+        ("http-fail-codes", "statuses that count as failures of servers"),
+    ] {
+        rows.push(
+            own(name, GLOBAL, "[+|-]codes...", 1, help)
+                .adds()
+                .refused("stick tables, which count by them, are not built yet: leave it out"),
+        );
     }
     for (name, help) in [
         ("lua-load", "a Lua file for all lanes"),

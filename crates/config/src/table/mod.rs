@@ -8,6 +8,7 @@
 mod bind;
 mod checks;
 mod global;
+mod gone;
 mod logs;
 mod misc;
 mod options;
@@ -277,7 +278,7 @@ pub struct Table {
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let families: [(&'static str, Vec<Keyword>); 15] = [
+    let families: [(&'static str, Vec<Keyword>); 16] = [
         ("Process", global::rows()),
         ("Tuning", tune::rows()),
         ("TLS", ssl::rows()),
@@ -292,6 +293,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         ("Other sections", misc::rows()),
         ("Bind options", bind::rows()),
         ("Server options", server::rows()),
+        ("Removed from HAProxy", gone::rows()),
         ("Sections", place::rows()),
     ];
     let mut table = Table { rows: Vec::new(), names: HashMap::new(), longest: 0 };

@@ -1,11 +1,14 @@
 //! Keywords of proxies that belong to no other family: what they are, where they listen, whom they balance over.
 
 use super::place::{DFL, DFLB, DLB, FL, FLB, LB};
-use super::{Keyword, args, choice, flag, int, own, text, time};
+use super::{Keyword, Toggle, args, choice, flag, int, own, text, time};
 use crate::build::{Builder, Line, parse};
 use crate::tree::{ErrorFile, HashType, Mode, Redirection};
 
 const MANY: i64 = i32::MAX as i64;
+
+/// Not so `balance rdp-cookie`, which takes the cookie for a key.
+const RDP: &str = "the address in the cookie is not looked for yet; 'balance rdp-cookie' brings the same user to the same server";
 
 macro_rules! setting {
     ($field:ident, $get:ident $(as $type:ty)?) => {
@@ -287,12 +290,15 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("unique-id-header", DFL, [text("name")], "the request's name is sent in this header field")
             .built(setting!(unique_id_header, word)),
         own("persist rdp-cookie", DLB, "[(name)]", 0, "keeps a client at its server by a cookie of RDP")
-            .refused("RDP is not built yet"),
+            .refused(RDP),
         own("persist", DLB, "rdp-cookie[(name)]", 1, "keeps a client at its server by a cookie of RDP")
-            .refused("RDP is not built yet"),
-        flag("transparent", DLB, "older form of option transparent").refused("use option transparent"),
+            .refused(RDP),
+        flag("transparent", DLB, "older form of option transparent").built(|b, line| {
+            let value = line.set(true);
+            b.settings().options[Toggle::TRANSPARENT.index()] = Some(value);
+        }),
         own("bind-process", DFLB, "processes", 0, "processes that run the proxy")
-            .refused("there is one process; HAProxy has removed it"),
+            .idle("there is one process; leave it out, as newer versions of HAProxy do not take it"),
         own(
             "redirect",
             FLB,

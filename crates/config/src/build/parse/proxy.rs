@@ -62,7 +62,7 @@ pub(crate) fn use_server(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 /// Names of algorithms; those with `(` take an argument.
-const ALGORITHMS: [&str; 14] = [
+const ALGORITHMS: [&str; 13] = [
     "ewma",
     "first",
     "hash",
@@ -74,7 +74,6 @@ const ALGORITHMS: [&str; 14] = [
     "roundrobin",
     "source",
     "static-rr",
-    "sticky",
     "uri",
     "url_param",
 ];
@@ -138,11 +137,12 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
             }
         }
         b"rdp-cookie" => (Algorithm::RdpCookie, no_options),
-        b"sticky" => {
-            return b.found.alert(
-                word.pos(),
-                "'balance sticky' is an algorithm of HAProxy's mode log, which is not built yet",
+        b"log-hash" | b"sticky" => {
+            let message = format!(
+                "'balance {}' is an algorithm of HAProxy's mode log, which is not built yet",
+                crate::Shown(name)
             );
+            return b.found.alert(word.pos(), message);
         }
         _ => {
             let head = Word::plain(name, word.pos());
