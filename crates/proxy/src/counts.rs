@@ -19,6 +19,8 @@ counters! {
         pub sessions,
         /// Of these, those that ended.
         pub sessions_ended,
+        /// And those that were let in: what comes before them is there, and no rule refused them.
+        pub sessions_admitted,
         /// Most sessions at once.
         pub peak_sessions,
         /// Streams: TCP sessions, or HTTP requests.

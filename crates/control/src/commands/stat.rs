@@ -198,11 +198,10 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
         GateState::Shut => "STOP",
     };
     line.set(Column::Status, Text(status.into()));
-    let denied = sums.get("connections_denied") + sums.get("sessions_denied");
-    line.count(Column::Stot, sums.get("connections").saturating_sub(denied));
     sums.fill(
         &mut line,
         &[
+            (Column::Stot, "sessions_admitted"),
             (Column::Bin, "bytes_in"),
             (Column::Bout, "bytes_out"),
             (Column::Dreq, "requests_denied"),

@@ -292,6 +292,7 @@ impl Ticket {
             left.counts.own().connections_ended.add(1);
             if self.is_session {
                 front.counts.own().begin_session();
+                front.counts.own().sessions_admitted.add(1); // it goes over between two requests
                 left.counts.own().sessions_ended.add(1);
             }
         }
