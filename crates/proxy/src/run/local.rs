@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// A lane's side of a generation: its driver, its hands on servers, its sessions.
 pub struct Local {
+    /// Its number among all that the lane has served: later ones have larger ones.
+    pub(super) serial: u64,
     pub(crate) io: Io,
     pub(crate) generation: Arc<Generation>,
     /// By the servers' numbers.
@@ -99,6 +101,8 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 thread_local! {
     /// What this thread's lane serves; mostly one. The newest generation is the last.
     static SERVED: RefCell<Vec<Rc<Local>>> = const { RefCell::new(Vec::new()) };
+    /// How many it served so far.
+    static SERIAL: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Threads that write to descriptors which may block: of the whole process, started when there is something to write.
@@ -189,6 +193,7 @@ impl Local {
         let zone = jiff::tz::TimeZone::system();
         let logs = LaneLogs::new(io.here(), io.clone(), blocking(), zone, targets);
         let local = Rc::new(Self {
+            serial: SERIAL.replace(SERIAL.get() + 1),
             pid: std::process::id(),
             logs,
             room: RefCell::new(Room::new(&generation)),

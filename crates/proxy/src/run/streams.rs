@@ -246,19 +246,20 @@ pub struct AtWork {
     pub begun: Time,
 }
 
-/// Where the next slice of a lane begins: which of its generations, and which entry.
+/// Where the next slice of a lane begins: in which of its generations, by their serial numbers, since those before it may end meanwhile, and at which entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cursor(usize, usize);
+pub struct Cursor(u64, usize);
 
 /// Some streams of a lane, and where the next ones are; none when these were the last.
 pub type Slice = (Vec<AtWork>, Option<Cursor>);
 
 /// The calling lane's streams from there on.
-fn slice_here(Cursor(mut local, mut from): Cursor) -> Slice {
+fn slice_here(Cursor(first, entry): Cursor) -> Slice {
     let mut rows = Vec::with_capacity(SLICE);
     let mut most = LOOKED_AT;
-    let all = Local::all();
-    while let Some(of) = all.get(local) {
+    // The newest is the last.
+    for of in Local::all().iter().filter(|of| of.serial >= first) {
+        let from = if of.serial == first { entry } else { 0 };
         let generation = &of.generation;
         let stopped = of.streams.show(from, &mut most, |entry| {
             let is_room = rows.len() < SLICE;
@@ -276,9 +277,8 @@ fn slice_here(Cursor(mut local, mut from): Cursor) -> Slice {
             }
             is_room
         });
-        match stopped {
-            Some(place) => return (rows, Some(Cursor(local, place))),
-            None => (local, from) = (local + 1, 0),
+        if let Some(place) = stopped {
+            return (rows, Some(Cursor(of.serial, place)));
         }
     }
     (rows, None)
@@ -349,6 +349,13 @@ fn end_here(generation: &Arc<Generation>, server: ServerNumber, cause: Cause) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generation::Wishes;
+    use manylane_config::cond::Build;
+    use manylane_config::lex::Environment;
+    use manylane_config::load;
+    use manylane_config::source::Sources;
+    use manylane_io::{Choice, Driver, Kind};
+    use manylane_sched::{Config, Lane};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     struct Counted(AtomicUsize);
@@ -407,6 +414,30 @@ mod tests {
         assert_eq!(streams.end(8, Cause::ServerDown), 1, "the next server's end is seen");
         assert_eq!(counted.0.load(Ordering::Relaxed), woken + 1);
         assert_eq!(streams.poll(retried, &waker), Some(Cause::ServerDown));
+    }
+
+    #[test]
+    fn a_generation_that_ends_between_two_slices_takes_no_streams_of_others_along() {
+        let lane = Lane::new(Config::new()).unwrap();
+        let driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).unwrap();
+        let install = || {
+            let mut loaded = load(&Sources::new(), &Build::bare(), Environment::new(), false);
+            let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+            Local::install(driver.io(), Arc::new(generation), || {})
+        };
+        let (first, second, third) = (install(), install(), install());
+        let streams = SLICE as u64 + 1;
+        for number in 0..streams {
+            begin(&second.streams, number, 1);
+        }
+        begin(&third.streams, streams, 1);
+        let (shown, next) = slice_here(Cursor::default());
+        assert_eq!(shown.len(), SLICE);
+        first.remove();
+        let (shown, next) = slice_here(next.unwrap());
+        assert_eq!(shown.iter().map(|stream| stream.number).collect::<Vec<_>>(), [streams - 1, streams]);
+        assert_eq!(next, None);
+        Local::remove_all();
     }
 
     #[test]
