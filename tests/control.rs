@@ -645,6 +645,36 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
     ask(&mut client);
 }
 
+/// One that the system does not let listen again says so, and is as it was, all of its sockets.
+#[test]
+fn a_frontend_that_cannot_listen_stays_disabled_and_says_why() {
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let (first, second) = (own_address(), own_address());
+    let program = Manylane::start_ready(&format!(
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {first}\n bind {second}\n \
+         http-request return content-type text/plain string a\n",
+        socket.display(),
+    ));
+    let program = Controlled { _folder: folder, program, address: first, socket };
+    let are_refused = || [first, second].map(|address| std::net::TcpStream::connect(address).is_err());
+    assert_eq!(program.ask("disable frontend front"), "\n");
+    assert_eq!(are_refused(), [true, true]);
+    let other = std::net::TcpListener::bind(second).unwrap();
+    let answer = program.ask("enable frontend front");
+    assert!(answer.starts_with("The frontend stays disabled: cannot listen on "), "{answer}");
+    assert!(answer.contains(&second.to_string()), "{answer}");
+    assert!(program.ask("show stat front 1 -1").contains(",PAUSED,"));
+    drop(other);
+    assert_eq!(are_refused(), [true, true]);
+    assert_eq!(program.ask("enable frontend front"), "\n");
+    for address in [first, second] {
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        assert!(common::read_all(&mut client).ends_with("\r\n\r\na"));
+    }
+}
+
 /// What was disabled under another name, or has another backlog meanwhile, is what the file says.
 #[test]
 fn a_reload_gives_the_sockets_of_a_disabled_frontend_to_whose_they_are_now() {

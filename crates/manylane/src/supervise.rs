@@ -317,7 +317,7 @@ impl Supervisor {
             let Serving { number, generation, bound } = &self.serving;
             let (number, fresh, bound, all) =
                 (*number, generation.clone(), bound.clone(), self.lanes.clone());
-            let ordered = order(lane, Class::Urgent, before.unwrap_or(generation), move |local| {
+            let begin = move |local: &Rc<Local>| {
                 let own = if Arc::ptr_eq(local.generation(), &fresh) {
                     local.clone()
                 } else {
@@ -328,7 +328,17 @@ impl Supervisor {
                     Err(error) => Event::Refused(number, error),
                 };
                 tell(supervisor, event);
-            });
+            };
+            let serves = before.unwrap_or(generation);
+            // On the first lane at once: a command that closes or opens a frontend there finds all whose gate that is.
+            let here = (lane == self.here.lane()).then(|| Local::of(serves)).flatten();
+            let ordered = match here {
+                Some(local) => {
+                    begin(&local);
+                    true
+                }
+                None => order(lane, Class::Urgent, serves, begin),
+            };
             if !ordered {
                 tell(supervisor, Event::Refused(number, "a lane has no memory to be told to accept".into()));
             }

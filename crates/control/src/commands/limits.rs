@@ -136,8 +136,14 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: GateState) {
     let id = word.strip_prefix('#').and_then(|id| id.parse::<u32>().ok());
     let known = call.generation.frontends.iter().find(|own| *own.name == *word || Some(own.id) == id);
     let Some(frontend) = known else { return call.error("No such frontend.") };
-    let Some(local) = Local::of(call.generation) else { return call.error(super::server::REPLACED) };
-    match (manylane_proxy::set_gate(&local, frontend, to), to) {
+    if Local::of(call.generation).is_none() {
+        return call.error(super::server::REPLACED);
+    }
+    let before = match manylane_proxy::set_gate(frontend, to) {
+        Ok(before) => before,
+        Err(why) => return call.error(&format!("The frontend stays disabled: {why}.")),
+    };
+    match (before, to) {
         (GateState::Shut, GateState::Shut) => call.error("Frontend was already shut down."),
         (GateState::Shut, GateState::Open) => call.error("Frontend was previously shut down, cannot enable."),
         (GateState::Shut, GateState::Paused) => {

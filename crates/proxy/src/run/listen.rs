@@ -484,19 +484,39 @@ fn refuse(generation: &Generation, bound: &BoundListener) {
 }
 
 /// Opens or closes a frontend's gate, unless it was shut, and tells the lanes. What it was before. To be called on the first lane only: no two of
-/// these are at work at once.
-pub fn set_gate(local: &Local, frontend: &Frontend, to: GateState) -> GateState {
-    let bound = local.bound.borrow().upgrade();
-    let own = || bound.iter().flat_map(|bound| bound.iter()).filter(|bound| bound.frontend == frontend.number);
+/// these are at work at once. Between the steps of a reload it is the gate of two generations, and what is done is done to the sockets of both.
+///
+/// # Errors
+/// A sentence, when the system does not let a socket listen again. All is as it was then.
+pub fn set_gate(frontend: &Frontend, to: GateState) -> Result<GateState, String> {
+    let served = Local::all().into_iter().filter(|local| !local.stopping.has_happened());
+    let served: Vec<_> = served.filter_map(|local| Some((local.bound.borrow().upgrade()?, local.generation.clone()))).collect();
+    let own = || {
+        served.iter().flat_map(|(bound, generation)| {
+            let is_own = |bound: &&BoundListener| Arc::ptr_eq(&generation.frontends[bound.frontend].gate, &frontend.gate);
+            bound.iter().filter(is_own).map(move |bound| (&**generation, bound))
+        })
+    };
     // Who finds the gate open finds sockets that listen; one that fails because it does not any more finds the gate closed.
     if to == GateState::Open && frontend.gate.state() == GateState::Paused {
-        for bound in own() {
-            let _ = bound.sockets.iter().try_for_each(|socket| socket.set_backlog(bound.made.options.backlog));
+        let mut listen = Vec::new();
+        for (_, bound) in own() {
+            for socket in bound.sockets.iter() {
+                let listened = socket.listens();
+                match socket.set_backlog(bound.made.options.backlog) {
+                    Err(error) if !listened => {
+                        listen.into_iter().for_each(Bound::refuse);
+                        return Err(error.to_string());
+                    }
+                    Ok(()) if !listened => listen.push(socket),
+                    _ => {}
+                }
+            }
         }
     }
     let before = frontend.gate.set(to);
     if before == GateState::Open && to != GateState::Open {
-        own().for_each(|bound| refuse(&local.generation, bound));
+        own().for_each(|(generation, bound)| refuse(generation, bound));
     }
     for lane in manylane_sched::report() {
         let make = |here: Here| async move {
@@ -505,7 +525,7 @@ pub fn set_gate(local: &Local, frontend: &Frontend, to: GateState) -> GateState 
         // A lane that has ended accepts nothing.
         let _ = Remote::new(lane.lane).spawn_with(&GATES, Class::Urgent, make);
     }
-    before
+    Ok(before)
 }
 
 /// Has a connection served on the least loaded lane, or the one that connected if that is one of ours. It is closed if there is no memory for its task, or that lane just ended.
