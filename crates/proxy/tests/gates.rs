@@ -15,6 +15,7 @@ use manylane_sched::{Config, Here, Lane};
 use manylane_sync::Arc;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::IntoRawFd;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -104,4 +105,58 @@ fn a_gate_is_that_of_both_generations_while_one_replaces_the_other() {
     };
     lane.block_on(&mut driver, asking).unwrap();
     Local::remove_all();
+}
+
+/// Connections that wait in a socket that listens, as the system counts them.
+fn waiting(listener: &TcpListener) -> u64 {
+    let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("it is of IPv4") };
+    let shown = format!("{:08X}:{:04X}", u32::from(*address.ip()).to_be(), address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let words = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let own = words.into_iter().find(|words| words[1] == shown && words[3] == "0A").unwrap();
+    u64::from_str_radix(own[4].split(':').nth(1).unwrap(), 16).unwrap()
+}
+
+fn accepted_ahead(kind: Kind) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut lane = Lane::new(Config::new()).unwrap();
+    let here = lane.here();
+    let mut driver = Driver::new(here, Choice::Only(kind)).unwrap();
+    let inherited = listener.try_clone().unwrap().into_raw_fd(); // the generation's from here on
+    let generation = Arc::new(built(&format!(" maxconn 1\n bind fd@{inherited} backlog 10\n")));
+    let bound =
+        Arc::new(bind(&generation, 1, |_, _| Err("nobody".into()), &mut HandedOver::default()).unwrap());
+    accept(&Local::install(driver.io(), generation.clone(), || {}), &bound, &[lane.id()]).unwrap();
+    let asking = async move {
+        let front = &generation.frontends[0];
+        let connections = || front.counts.read_cheap_one(|counts| &counts.connections);
+        let mut clients = vec![TcpStream::connect(address).unwrap()];
+        until(here, "the first is served", || connections() == 1).await;
+        // One of these is accepted and waits for the first to leave; the driver may accept the others meanwhile.
+        clients.extend((0..3).map(|_| TcpStream::connect(address).unwrap()));
+        let ahead = if kind == Kind::IoUring { 0 } else { 2 };
+        until(here, "the driver accepts", || waiting(&listener) == ahead).await;
+        assert_eq!(set_gate(front, GateState::Paused), Ok(GateState::Open));
+        assert_eq!(set_gate(front, GateState::Open), Ok(GateState::Paused));
+        let answers = asked(here, clients).await;
+        assert_eq!(answers.len(), 4);
+        assert!(answers.iter().all(|answer| answer.ends_with("\r\n\r\na")), "{answers:?}");
+    };
+    lane.block_on(&mut driver, asking).unwrap();
+    Local::remove_all();
+}
+
+/// What the driver has accepted before somebody asked is served, also where nobody looked while the gate was closed.
+#[test]
+fn connections_that_were_accepted_ahead_are_served_when_a_gate_is_open_again() {
+    accepted_ahead(Kind::Epoll);
+    let refused = std::thread::spawn(|| {
+        let lane = Lane::new(Config::new()).unwrap();
+        Driver::new(lane.here(), Choice::Only(Kind::IoUring)).err().map(|error| error.to_string())
+    });
+    match refused.join().unwrap() {
+        Some(why) => eprintln!("NOT SHOWN HERE: {why}"),
+        None => accepted_ahead(Kind::IoUring),
+    }
 }

@@ -411,13 +411,20 @@ async fn accepting(
     let gate = &generation.frontends[frontend].gate;
     let mut seen = gate.seen();
     let mut acceptor = Some(acceptor);
+    let mut changed = seen.state() != GateState::Open;
     loop {
-        if seen.state() != GateState::Open {
-            // Who connected before is served.
+        if std::mem::take(&mut changed) {
+            // Who connected before is served, also where it is open again by now: the driver may have accepted ahead.
             if let Some(acceptor) = acceptor.take() {
                 for incoming in acceptor.close().await.unwrap_or_default() {
                     let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
                     give(&local, &balance, incoming, ticket);
+                }
+            }
+            if seen.state() == GateState::Open {
+                acceptor = socket.acceptor(&local.io).ok();
+                if acceptor.is_none() {
+                    break;
                 }
             }
         }
@@ -442,15 +449,7 @@ async fn accepting(
                 give(&local, &balance, incoming, ticket);
             }
             Next::Failed if gate.seen() == seen => break, // by itself: it is of no use any more
-            Next::Failed | Next::Gate => {
-                seen = gate.seen();
-                if seen.state() == GateState::Open {
-                    acceptor = socket.acceptor(&local.io).ok();
-                    if acceptor.is_none() {
-                        break;
-                    }
-                }
-            }
+            Next::Failed | Next::Gate => (seen, changed) = (gate.seen(), true),
             Next::Stops => {
                 let rest = match acceptor.take() {
                     Some(acceptor) => acceptor.close().await.unwrap_or_default(),
