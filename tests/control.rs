@@ -503,6 +503,62 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     assert!(program.ask("show sess susp").contains("older"));
 }
 
+/// Streams that wait for what a rule waits for end at once, in each mode, before they have a server and with one.
+#[test]
+fn an_operator_ends_streams_that_wait_for_a_rule() {
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let log = common::watch::Syslog::new();
+    let ((web, address), (plain, plain_address)) = (listener(), listener());
+    let program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n nbthread 2\n log {} local0\n{DEFAULTS} mode http\n timeout tarpit 1h\n log global\n\
+         frontend front\n bind {}\n log-format \"%ts %ST %HP\"\n http-request tarpit if {{ path /tarpit }}\n http-request pause 1h if {{ path /pause }}\n \
+         http-request wait-for-body time 1h if {{ path /body }}\n default_backend back\n\
+         backend back\n http-response do-log\n http-response pause 1h\n server a {}\n\
+         listen plain\n mode tcp\n bind {}\n log-format \"%ts %ST tcp\"\n tcp-request inspect-delay 1h\n tcp-request content accept if {{ req.len gt 100 }}\n \
+         server p {}\n",
+        socket.display(),
+        log.address(),
+        fd(&web),
+        named("a"),
+        fd(&plain),
+        named("p"),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    for (at, request, order, status, logged) in [
+        (address, "GET /tarpit", "shutdown session", "HTTP/1.1 500 ", "KT 500 /tarpit"),
+        (address, "GET /pause", "shutdown session", "HTTP/1.1 503 ", "KR 503 /pause"),
+        (address, "POST /body", "shutdown session", "HTTP/1.1 503 ", "KR 503 /body"),
+        (address, "GET /answer", "shutdown session", "HTTP/1.1 502 ", "KH 502 /answer"),
+        (address, "GET /server", "shutdown sessions server back/a", "HTTP/1.1 502 ", "KH 502 /server"),
+        (plain_address, "GET /", "shutdown session", "", "KR 0 tcp"),
+    ] {
+        let mut client = connect(at);
+        let length = if request.starts_with("POST") { "Content-Length: 5\r\n" } else { "" };
+        client
+            .write_all(
+                format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{length}\r\n").as_bytes(),
+            )
+            .unwrap();
+        let source = format!(" src={} ", client.local_addr().unwrap());
+        let mut number = String::new();
+        common::watch::until(|| {
+            let shown = program.ask("show sess");
+            let own = shown.lines().find(|line| line.contains(&source)).and_then(|line| line.split_once(':'));
+            number = own.map(|(number, _)| number.to_owned()).unwrap_or_default();
+            !number.is_empty()
+        });
+        if logged.starts_with("KH") {
+            log.wait(&logged[7..]); // the rule before the one that waits
+        }
+        let order = if order.ends_with("session") { format!("{order} {number}") } else { order.to_owned() };
+        assert_eq!(program.ask(&order), "\n", "{request}");
+        let answer = common::read_all(&mut client);
+        assert!(answer.starts_with(status) && answer.is_empty() == status.is_empty(), "{request}: {answer}");
+        log.wait(logged);
+    }
+}
+
 /// What HAProxy tells of its inside has its words here as far as there is something of that kind.
 #[test]
 fn an_operator_sees_lanes_tasks_descriptors_and_memory() {

@@ -3,7 +3,9 @@
 use super::Session;
 use crate::rules::Moment;
 use crate::run::hashing;
+use crate::termination::Cause;
 use manylane_http::Head;
+use std::pin::pin;
 use std::time::Duration;
 
 /// Too many passwords wait to be hashed.
@@ -17,18 +19,19 @@ type Open = (Vec<usize>, Vec<u8>, Vec<u8>);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl Session<'_> {
-    /// Finds out whether the password of a request is right, if that takes time and nobody knows; rules ask for it soon. Whether it is known now, or
-    /// there was nothing to find out: else too many wait for the same.
-    pub(super) async fn finds_out(&self, head: &Head) -> bool {
+    /// Finds out whether the password of a request is right, if that takes time and nobody knows; rules ask for it soon.
+    ///
+    /// # Errors
+    /// It is not known: too many wait for the same, or somebody else ends the stream.
+    pub(super) async fn finds_out(&self, head: &Head) -> Result<(), Cause> {
         if !self.local.generation.hashes_passwords {
-            return true;
+            return Ok(());
         }
-        match self.unknown(head) {
-            None => true,
-            Some(open) => {
-                let hashing = Box::pin(self.authenticate(open));
-                matches!(self.local.here().timeout(LONGEST_WAIT, hashing).await, Ok(Ok(())))
-            }
+        let Some(open) = self.unknown(head) else { return Ok(()) };
+        let hashing = Box::pin(self.authenticate(open));
+        match self.unless_ended(pin!(self.local.here().timeout(LONGEST_WAIT, hashing))).await? {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Busy)) | Err(_) => Err(Cause::Resource),
         }
     }
 

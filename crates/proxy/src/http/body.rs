@@ -4,10 +4,12 @@ use super::Session;
 use super::pump::{Broken, Pump};
 use super::request::Wait;
 use crate::generation::Backend;
+use crate::termination::Cause;
 use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, Request};
 use manylane_http::{Known, Version};
+use std::pin::pin;
 use std::time::Duration;
 
 /// Why a body is not there.
@@ -19,6 +21,8 @@ pub(super) enum NoBody {
     Left,
     /// It is not framed as it should be: the status of the answer.
     Wrong(u16),
+    /// Somebody else ended the stream.
+    Ended(Cause),
 }
 
 impl Session<'_> {
@@ -60,10 +64,13 @@ impl Session<'_> {
                 self.client.connection.send(&mut out).await.map_err(|_| NoBody::Left)?;
             }
             let deadline = whole.or(patience.map(|time| here.now() + time));
-            match self.wait(deadline.unwrap_or(manylane_sched::Time::MAX), false).await {
-                Wait::Bytes => {}
-                Wait::Late => return Err(NoBody::Late),
-                Wait::Left | Wait::Stopping => return Err(NoBody::Left),
+            let (local, entry) = (self.local, self.entry());
+            let waiting = pin!(self.wait(deadline.unwrap_or(manylane_sched::Time::MAX), false));
+            match local.streams.unless_ended(entry, waiting).await {
+                Ok(Wait::Bytes) => {}
+                Ok(Wait::Late) => return Err(NoBody::Late),
+                Ok(Wait::Left | Wait::Stopping) => return Err(NoBody::Left),
+                Err(cause) => return Err(NoBody::Ended(cause)),
             }
         }
     }

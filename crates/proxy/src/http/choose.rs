@@ -6,7 +6,7 @@ use super::exchange::Asking;
 use super::pump::Pump;
 use crate::generation::{Backend, Reuse, Target};
 use crate::rules::{Moment, key};
-use crate::run::{Idle, Local, Streaming};
+use crate::run::{Idle, Local};
 use crate::server::{Hold, Shelved, Wanted};
 use manylane_balance::{Index, Key, Priority};
 use manylane_h1::Request;
@@ -48,7 +48,7 @@ impl Session<'_> {
                 offset: self.scopes.memory.priority_offset.get(),
             },
             packets: self.scopes.memory.server_packets.get(),
-            stream: self.stream.as_ref().and_then(Streaming::entry),
+            stream: self.entry(),
             head: Some(head),
         }
     }

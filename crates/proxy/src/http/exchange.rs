@@ -99,8 +99,8 @@ impl Session<'_> {
             let fails = any_holds(&self.facts(), moment, &rules.monitor_fail);
             return self.answer(&asking, About { backend: None, head: &request.head }, if fails { 503 } else { 200 }, bodyless).await;
         }
-        if frontend.http.asks_for_passwords && !self.finds_out(&request.head).await {
-            return self.fail(&asking, About { backend: None, head: &request.head }, 503, Termination::new(Cause::Resource, Phase::Request), bodyless).await;
+        if frontend.http.asks_for_passwords && let Err(cause) = self.finds_out(&request.head).await {
+            return self.fail(&asking, About { backend: None, head: &request.head }, 503, Termination::new(cause, Phase::Request), bodyless).await;
         }
         if frontend.http.buffer_request {
             if let Err(not) = self.await_body(request, &mut up, None, frontend.timeouts.request, 0).await {
@@ -162,9 +162,9 @@ impl Session<'_> {
         }
         let fine = restrict_names(&mut request.head, frontend.http.names)
             && restrict_names(&mut request.head, backend.http.names);
-        if !listens && backend.http.asks_for_passwords && !self.finds_out(&request.head).await {
+        if !listens && backend.http.asks_for_passwords && let Err(cause) = self.finds_out(&request.head).await {
             self.leave(backend, begun);
-            let ended = Termination::new(Cause::Resource, Phase::Request);
+            let ended = Termination::new(cause, Phase::Request);
             return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 503, ended, bodyless).await;
         }
         let ruled = if !listens && !backend.rules.request.is_empty() {
@@ -233,6 +233,7 @@ impl Session<'_> {
                 After::Close
             }
             NoBody::Wrong(status) => self.fail(asking, about, status, ended(Cause::Refused), false).await,
+            NoBody::Ended(cause) => self.fail(asking, about, 503, ended(cause), false).await,
         }
     }
 

@@ -29,12 +29,14 @@ use crate::log::Record;
 use crate::rules::{Facts, Scopes};
 use crate::run::{Idle, Local, Streaming};
 use crate::session::Client;
+use crate::termination::Cause;
 use exchange::After;
 use manylane_balance::Index;
 use manylane_sched::{Class, Time};
 use request::{NoMore, Wait};
 pub(crate) use rest::{Rest, Woken};
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::rc::Rc;
 
 /// Requests that a client has served one after another when they are there at once. Then others have their turn.
@@ -172,6 +174,16 @@ impl Session<'_> {
             scopes: &self.scopes,
             course: Some(&self.record),
         }
+    }
+
+    /// What `work` gives, unless somebody else ends the request at work first.
+    async fn unless_ended<W: Future>(&self, work: Pin<&mut W>) -> Result<W::Output, Cause> {
+        self.local.streams.unless_ended(self.entry(), work).await
+    }
+
+    /// The request at work, among the lane's streams.
+    fn entry(&self) -> Option<u32> {
+        self.stream.as_ref().and_then(Streaming::entry)
     }
 
     /// Notes something of the request at work, if that is logged.

@@ -90,7 +90,11 @@ impl Session<'_> {
             self.mark();
             match verdict {
                 Ok(Verdict::Continue) => break,
-                Ok(Verdict::Pause(time)) => self.local.here().sleep(time).await,
+                Ok(Verdict::Pause(time)) => {
+                    if let Err(cause) = self.unless_ended(pin!(self.local.here().sleep(time))).await {
+                        return Some(self.ended(asking, About { backend, head: &request.head }, cause).await);
+                    }
+                }
                 Ok(Verdict::Body { time, least }) => {
                     if let Err(not) = self.await_body(request, up, backend, Some(time), least).await {
                         return Some(self.no_body(asking, About { backend, head: &request.head }, not).await);
@@ -106,9 +110,13 @@ impl Session<'_> {
                     }
                 }
                 Ok(Verdict::Resolve { section, variable, question }) => {
-                    if let Some(address) = self.local.look_up(section, question).await {
-                        let moment = Moment { backend, request: Some(&request.head), ..Moment::default() };
-                        self.facts().learn(moment, variable, address);
+                    match self.unless_ended(pin!(self.local.look_up(section, question))).await {
+                        Ok(None) => {}
+                        Ok(Some(address)) => {
+                            let moment = Moment { backend, request: Some(&request.head), ..Moment::default() };
+                            self.facts().learn(moment, variable, address);
+                        }
+                        Err(cause) => return Some(self.ended(asking, About { backend, head: &request.head }, cause).await),
                     }
                 }
                 Ok(Verdict::Log) => self.log_now(),
@@ -178,14 +186,26 @@ impl Session<'_> {
         if end == End::Tarpit {
             let begun = self.local.here().now();
             let time = about.backend.map_or(self.frontend.timeouts.tarpit, |backend| backend.timeouts.tarpit);
-            self.tarpit(time.unwrap_or_default()).await;
+            let (local, entry) = (self.local, self.entry());
+            let ended = local.streams.unless_ended(entry, pin!(self.tarpit(time.unwrap_or_default()))).await;
             let held = self.local.here().now().since(begun);
             self.note(|record| {
                 record.request = None; // HAProxy's lines have it so
                 record.queued = Some(held);
+                if let Err(cause) = ended {
+                    record.ended = Termination::new(cause, Phase::Tarpit);
+                }
             });
+            if ended.is_err() {
+                return self.give(asking, about, answer, false).await;
+            }
         }
         self.give(asking, about, answer, bodyless).await
+    }
+
+    /// Somebody else has ended the request while a rule waited for something.
+    async fn ended(&mut self, asking: &Asking, about: About<'_>, cause: Cause) -> After {
+        self.fail(asking, about, 503, Termination::new(cause, Phase::Request), false).await
     }
 
     /// Holds the client for a time, unless its connection fails. That it ends its own side does not let it out.

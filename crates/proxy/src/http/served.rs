@@ -162,7 +162,8 @@ impl Session<'_> {
                 let mut seen = Look::new(response.body, From::Server, limits);
                 let incoming = Incoming { connection, input: &mut from_server, seen: &mut seen };
                 let ruling = self.response_ruled(answered.moment(), rules, &mut response.head, incoming);
-                match going_up.beside(pin!(ruling)).await {
+                let ruled = hold.unless_ended(pin!(going_up.beside(pin!(ruling)))).await;
+                match ruled.map_err(|cause| Failed::Answer(502, Termination::new(cause, Phase::Headers)))? {
                     Ok(ruled) => {
                         if let Err(Failed::Ruled(..)) = ruled {
                             answered_with();

@@ -7,10 +7,10 @@
 //!    at a time.
 //! 2. Who wants streams to end asks each lane that serves by its inbox ([`end_streams`], [`end_stream`]). A lane marks the entries of all its generations, and
 //!    wakes their tasks.
-//! 3. A stream looks at its mark whenever it is woken while it waits in a queue, for its server, or for its client while it has a server. What is
-//!    marked ends with that cause, as if the server had closed: HTTP answers 502 or 503 if nothing was sent yet, and nothing is tried again. One that
-//!    waits for something else ends when that is over. A mark that is about its server goes with that: a stream that failed there before it looked is tried
-//!    again elsewhere, if it may be.
+//! 3. A stream looks at its mark whenever it is woken while it waits in a queue, for its server, for its client, or for what a rule waits for. What is
+//!    marked ends with that cause, as if the server had closed: HTTP answers 502 or 503 if nothing was sent yet, out of a tarpit what that has to say, and
+//!    nothing is tried again. One whose client has to take in an answer of the program's own ends when that is over. A mark that is about its server goes
+//!    with that: a stream that failed there before it looked is tried again elsewhere, if it may be.
 //! 4. Who wants to see streams asks one lane after another for a slice of them ([`slice`]): nobody waits for who asks, and a lane is held up by
 //!    a slice at a time. What comes and goes meanwhile may be there or not.
 

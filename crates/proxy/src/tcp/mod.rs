@@ -18,6 +18,7 @@ use manylane_buf::Chain;
 use manylane_expr::{Data, Direction};
 use manylane_http::Head;
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -149,7 +150,11 @@ impl Stream<'_> {
         let log = || self.log_now(backend, None);
         let what = Inspected { rules, delay, backend, server: None, log: &log };
         let Client { connection, received, .. } = client;
-        let decided = inspect(self.facts, &what, Direction::Request, connection, received).await;
+        let decided = {
+            let inspecting = pin!(inspect(self.facts, &what, Direction::Request, connection, received));
+            self.local.streams.unless_ended(self.streaming.entry(), inspecting).await
+        };
+        let decided = decided.map_err(|cause| Termination::new(cause, Phase::Request))?;
         client.mark(self.facts.scopes.memory.client_packets.take());
         match decided {
             Ok(decided @ (Content::Reject | Content::Drop)) => {
