@@ -213,11 +213,11 @@ fn conditions_versions_and_help_need_no_file() {
     }
     assert_eq!(code(&["--help", "nothing-of-that-name"]), Some(1));
     assert_eq!(code(&[]), Some(1));
-    let refused = command().arg("-W").output().unwrap();
+    let refused = command().arg("-N").output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(
         String::from_utf8_lossy(&refused.stderr)
-            .contains("'-W' is an option of HAProxy that this program refuses")
+            .contains("'-N' is an option of HAProxy that this program refuses")
     );
 }
 

@@ -151,6 +151,8 @@ pub struct Global {
     pub maxconnrate: Option<Set<u32>>,
     pub maxpipes: Option<Set<u32>>,
     pub maxsessrate: Option<Set<u32>>,
+    /// Whether a worker that fails ends its master, too.
+    pub master_worker: Option<Set<bool>>,
     pub mworker_max_reloads: Option<Set<u32>>,
     pub nbthread: Option<Set<u32>>,
     pub node: Option<Set<Word>>,

@@ -31,17 +31,17 @@ pub struct Control {
     clients: Places,
 }
 
-/// Binds all sockets of the interface. `owner` looks up users and groups by name. Sockets that another process has handed over are taken where they fit.
+/// Binds sockets of the interface. `owner` looks up users and groups by name. Sockets that another process has handed over are taken where they fit.
 ///
 /// # Errors
 /// A sentence for each that could not be bound.
 pub fn bind(
-    generation: &Generation,
+    sockets: &[RuntimeSocket],
     owner: impl Fn(bool, &str) -> Result<u32, String>,
     handed_over: &mut HandedOver,
 ) -> Result<Vec<Bound>, Vec<String>> {
     let (mut bound, mut failures) = (Vec::new(), Vec::new());
-    for socket in generation.process.stats_sockets.iter() {
+    for socket in sockets {
         match bind_listener(&socket.listener, 1, &owner, handed_over) {
             Ok(sockets) => bound.extend(sockets),
             Err(reason) => failures.push(format!("Binding for the run-time interface: {reason}")),
@@ -51,12 +51,19 @@ pub fn bind(
 }
 
 impl Control {
-    /// Commands on what `generation` holds when they come.
+    /// Commands on what `generation` holds when they come, over the sockets that it names now.
     pub fn new(generation: Rc<RefCell<Arc<Generation>>>, process: Process) -> Self {
-        let (most, sockets) = {
-            let process = &generation.borrow().process;
-            (process.stats_maxconn.unwrap_or(MOST_CLIENTS), process.stats_sockets.clone())
-        };
+        let sockets = generation.borrow().process.stats_sockets.clone();
+        Self::over(generation, process, sockets)
+    }
+
+    /// The same, over others.
+    pub fn over(
+        generation: Rc<RefCell<Arc<Generation>>>,
+        process: Process,
+        sockets: Arc<[RuntimeSocket]>,
+    ) -> Self {
+        let most = generation.borrow().process.stats_maxconn.unwrap_or(MOST_CLIENTS);
         Self { generation, sockets, process, clients: Places::new(most) }
     }
 

@@ -1,8 +1,16 @@
 //! The command line: HAProxy's, with its meanings, or refused by name.
 
+use crate::master::Joined;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+/// A master process, and whether it tells the service manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Master {
+    Silent,
+    Notifies,
+}
 
 /// What was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +57,12 @@ pub(crate) struct Arguments {
     pub(crate) no_reuse_port: bool,
     /// `-de`
     pub(crate) no_epoll: bool,
+    /// `-W`, `-Ws`
+    pub(crate) master: Option<Master>,
+    /// `-S`
+    pub(crate) master_sockets: Vec<OsString>,
+    /// `--worker`, which a master writes: what joins the two.
+    pub(crate) worker: Option<Joined>,
     /// `-x`: who hands its listening sockets over.
     pub(crate) predecessor: Option<OsString>,
     /// `-sf`: told to finish.
@@ -98,6 +112,13 @@ const OPTIONS: &[Row] = &[
     (&["-dM"], "[<byte>][,<word>...]", "accepted, without effect: memory is checked by the compiler"),
     (&["-dI"], "", "accepted, without effect: nothing forks"),
     (&["-dG"], "", "accepted, without effect: names are resolved in one way"),
+    (&["-W"], "", "a master process watches over the worker, and replaces it on SIGUSR2"),
+    (&["-Ws"], "", "the same, and tells the service manager (sd_notify) when it is ready"),
+    (
+        &["-S"],
+        " <address>[,<option>...]",
+        "the master listens there for commands; options are those of bind; may be repeated",
+    ),
     (
         &["-x"],
         " <socket>",
@@ -163,12 +184,6 @@ pub(crate) fn help(name: &str) -> Result<String, String> {
 
 /// Options of HAProxy that are refused, and why. Some take words without a blank behind them.
 const REFUSED: &[(&str, &str)] = &[
-    ("-W", "there is no master process yet; let the service manager watch over the process"),
-    ("-Ws", "there is no master process yet; let the service manager watch over the process"),
-    (
-        "-S",
-        "there is no master process yet; 'stats socket' of the section 'global' is the run-time interface",
-    ),
     ("-N", "use 'maxconn' in 'defaults'"),
     ("-dL", "the program is one file"),
     ("-dK", "use --help with a keyword, or docs/configuration.md"),
@@ -217,6 +232,13 @@ impl Arguments {
                 "-n" => arguments.maxconn = Some(number(&text, &value("a number")?)?),
                 "-m" => arguments.megabytes = Some(u64::from(number(&text, &value("a number")?)?)),
                 "-L" => arguments.local_peer = Some(value("a name")?),
+                "-W" => arguments.master = arguments.master.or(Some(Master::Silent)),
+                "-Ws" => arguments.master = Some(Master::Notifies),
+                "-S" => arguments.master_sockets.push(value("an address")?),
+                "--worker" => {
+                    let passage = number(&text, &value("a descriptor")?)?.cast_signed();
+                    arguments.worker = Some(Joined { passage, master: number(&text, &value("a process")?)? });
+                }
                 "-x" => arguments.predecessor = Some(value("a socket")?),
                 "-dW" => arguments.warnings_are_errors = true,
                 "-dD" => arguments.diagnose = true,
@@ -291,7 +313,7 @@ mod tests {
             }
         }
         assert!(read("-dM0xff,no-merge,tag").is_ok() && read("-dMno-merge").is_ok() && read("-dM,").is_ok());
-        assert!(help("-W").unwrap().contains("Status: refused: "));
+        assert!(help("-N").unwrap().contains("Status: refused: "));
         assert!(help("-dKall").unwrap().contains("docs/configuration.md"));
         assert_eq!(help("-ff").unwrap_err(), "there is no option '-ff'; did you mean '-f' maybe ?");
     }

@@ -6,6 +6,7 @@ mod arguments;
 mod demo;
 mod environment;
 mod exists;
+mod master;
 mod reload;
 mod say;
 mod start;

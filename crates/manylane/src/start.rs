@@ -1,6 +1,7 @@
 //! From the command line to running lanes.
 
 use crate::arguments::{self, Arguments, usage};
+use crate::master::{self, Joined};
 use crate::supervise::{self, Ending, Reloads, Services, Work};
 use crate::{environment, exists, reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
@@ -10,8 +11,8 @@ use manylane_config::source::Sources;
 use manylane_control::{Control, Facts, Metrics};
 use manylane_io::{Choice, Io, Kind};
 use manylane_net::hand_over::NotHandedOver;
-use manylane_net::{Address, Endpoint, HandedOver, Rules};
-use manylane_proxy::generation::Wishes;
+use manylane_net::{Address, Bound, Endpoint, HandedOver, Rules};
+use manylane_proxy::generation::{RuntimeSocket, Wishes};
 use manylane_proxy::{BoundListener, Generation};
 use manylane_sync::Arc;
 use nix::sys::signal::{Signal, kill};
@@ -51,7 +52,17 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
         Ok(generation) => generation,
         Err(code) => return code,
     };
-    match begin(arguments, generation) {
+    let wants_master = arguments.master.is_some() || generation.process.master_worker.is_some();
+    let outcome = if wants_master && arguments.worker.is_none() {
+        let begun = master::Plan::new(arguments, &generation);
+        drop(generation); // the worker reads its own
+        begun.and_then(master::run)
+    } else if !arguments.master_sockets.is_empty() && arguments.worker.is_none() {
+        Err("'-S' is for a master: it needs '-W', '-Ws' or 'master-worker'".to_owned())
+    } else {
+        begin(arguments, generation)
+    };
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             alert(arguments, format_args!("[manylane.main()] {error}"));
@@ -168,6 +179,13 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     }
 }
 
+/// The run-time socket of a worker that its master uses.
+fn for_master(joined: Joined) -> Result<(Arc<[RuntimeSocket]>, Vec<Bound>), String> {
+    let named = master::run_time_sockets(&[joined.socket()])?;
+    let bound = manylane_control::bind(&named, system::owner, &mut HandedOver::default());
+    Ok((named, bound.map_err(|failures| failures.join("; "))?))
+}
+
 /// Asks another process for its sockets.
 fn take_over(at: &OsStr) -> Result<HandedOver, String> {
     let failed = |error: &dyn Display| {
@@ -205,13 +223,17 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             }
             "Some protocols failed to start their listeners! Exiting.".to_owned()
         })?;
-    let sockets =
-        manylane_control::bind(&generation, system::owner, &mut handed_over).map_err(|failures| {
+    let sockets = manylane_control::bind(&generation.process.stats_sockets, system::owner, &mut handed_over)
+        .map_err(|failures| {
             for failure in &failures {
                 alert(arguments, failure);
             }
             "Some sockets of the run-time interface could not be opened! Exiting.".to_owned()
         })?;
+    let of_master = match arguments.worker {
+        Some(joined) => Some(for_master(joined)?),
+        None => None,
+    };
     drop(handed_over); // what nobody wants stays the other process's
     manylane_sched::set_profiling(process.profiling);
     let identity = system::Identity::new(&process)?;
@@ -220,14 +242,16 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     } else {
         Choice::from_environment().map_err(|error| error.to_string())?
     };
-    let pidfile = arguments.pidfile.as_ref().or(process.pidfile.as_ref());
+    // Those are the master's, if there is one.
+    let alone = arguments.worker.is_none();
+    let pidfile = arguments.pidfile.as_ref().or(process.pidfile.as_ref()).filter(|_| alone);
     let mut pidfile = pidfile
         .map(|path| {
             let file = std::fs::File::create(path);
             file.map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))
         })
         .transpose()?;
-    if (arguments.daemon || process.daemon) && !arguments.foreground {
+    if alone && (arguments.daemon || process.daemon) && !arguments.foreground {
         nix::unistd::daemon(true, false).map_err(|error| format!("Cannot go to the background: {error}"))?;
     }
     if let Some(file) = &mut pidfile {
@@ -243,6 +267,9 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     if process.dumpable {
         system::dumpable();
     }
+    if let Some(joined) = arguments.worker {
+        joined.end_with_master()?;
+    }
     let quiet = arguments.quiet || process.quiet && !arguments.verbose;
     // A thread, so not before the process has gone to the background.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
@@ -251,13 +278,16 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         }
     })
     .map_err(|error| format!("Cannot start the watchdog: {error}"))?;
-    let verbose = arguments.verbose;
+    let (verbose, joined, most_reloads) = (arguments.verbose, arguments.worker, process.most_reloads);
     let (finish, terminate) = (arguments.finish.clone(), arguments.terminate.clone());
     let started = move || {
         for (list, signal) in [(finish, Signal::SIGUSR1), (terminate, Signal::SIGTERM)] {
             for pid in list {
                 let _ = kill(Pid::from_raw(pid), signal); // it may have ended already
             }
+        }
+        if let Some(joined) = joined {
+            joined.tell_ready(most_reloads);
         }
         if verbose {
             say::notice(format_args!("{lanes} lanes are ready"));
@@ -274,11 +304,18 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     generation.pages = Some(Arc::new(Metrics::new(facts.clone())));
     let generation = Arc::new(generation);
     let current = Rc::new(RefCell::new(generation.clone()));
-    let control = Control::new(
-        current.clone(),
-        manylane_control::Process { facts, reload: Box::new(|| Box::pin(supervise::reload())) },
-    );
-    let services = Some(Box::new(move |io: &Io| control.serve(io, sockets)) as Services);
+    let process = || manylane_control::Process {
+        facts: facts.clone(),
+        reload: Box::new(|| Box::pin(supervise::reload())),
+    };
+    let control = Control::new(current.clone(), process());
+    let of_master = of_master.map(|(named, bound)| (Control::over(current.clone(), process(), named), bound));
+    let services = Some(Box::new(move |io: &Io| {
+        if let Some((control, bound)) = of_master {
+            control.serve(io, bound)?;
+        }
+        control.serve(io, sockets)
+    }) as Services);
     let again = arguments.clone();
     let reread = Box::new(move |before: (&Generation, &[BoundListener])| reload::read(&again, lanes, before));
     let work = Work {

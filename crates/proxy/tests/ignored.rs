@@ -33,7 +33,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Global", "expose_deprecated", Is("no keyword is deprecated here")),
     ("Global", "expose_experimental", Is("no keyword is experimental here")),
     ("Global", "localpeer", Is("the reader has put it into the environment")),
-    ("Global", "mworker_max_reloads", Told("Process", "mworker-max-reloads")),
     ("Global", "numa_cpu_mapping", Told("Process", "numa-cpu-mapping")),
     ("Global", "profiling_memory", Told("Process", "profiling.memory")),
     ("Proxy", "explicit_defaults", Is("the reader has copied what they say")),

@@ -159,10 +159,13 @@ pub(super) fn rows() -> Vec<Keyword> {
                 b.found.alert(line.words[0].pos(), "'localpeer' : the name is too long for a variable");
             }
         }),
-        args("master-worker", GLOBAL, [text("mode").optional()], "a master process watches over the worker")
-            .refused(
-                "there is no master process yet: leave it out, and let the service manager watch over the process",
-            ),
+        args(
+            "master-worker",
+            GLOBAL,
+            [choice("mode", &["no-exit-on-failure"]).optional()],
+            "a master process watches over the worker, and replaces it on SIGUSR2",
+        )
+        .built(|b, line| b.config.global.master_worker = Some(line.set(line.words.is_empty()))),
         args(
             "max-spread-checks",
             GLOBAL,
@@ -213,8 +216,13 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("thread-groups", GLOBAL, [int("number", 1, 64)], "groups of lanes")
             .default("1")
             .built(store!(thread_groups, int as u32)),
-        args("max-threads-per-group", GLOBAL, [int("number", 1, 1024)], "lanes of a group, beyond which there are more groups")
-            .refused("groups are not made by their size: say how many there are with 'thread-groups'"),
+        args(
+            "max-threads-per-group",
+            GLOBAL,
+            [int("number", 1, 1024)],
+            "lanes of a group, beyond which there are more groups",
+        )
+        .refused("groups are not made by their size: say how many there are with 'thread-groups'"),
         own("thread-group", GLOBAL, "group [first[-last]...]", 1, "which lanes belong to a group")
             .adds()
             .built(|b, line| b.config.global.thread_group.push(line.statement())),
@@ -392,8 +400,13 @@ pub(super) fn rows() -> Vec<Keyword> {
         .built(store!(warn_blocked_after, time)),
         flag("zero-warning", GLOBAL, "a warning refuses the configuration, as -dW")
             .built(raise!(zero_warning)),
-        args("anonkey", GLOBAL, [int("key", 0, u32::MAX as i64)], "the key of names that run-time answers hide")
-            .refused("run-time answers hide no names: leave it out"),
+        args(
+            "anonkey",
+            GLOBAL,
+            [int("key", 0, u32::MAX as i64)],
+            "the key of names that run-time answers hide",
+        )
+        .refused("run-time answers hide no names: leave it out"),
         args("busy-polling", GLOBAL, [] as [Arg; 0], "lanes never sleep until the soft stop")
             .negatable()
             .built(|b, line| {

@@ -27,11 +27,6 @@ const IDLE: &[Row] = &[
         "guid-prefix",
         "nothing finds listeners by such a name, and no file of counters is read",
     ),
-    (
-        "Process",
-        "mworker-max-reloads",
-        "a new process takes over from the old one, which then serves to its end: there is no master to end it",
-    ),
     ("Process", "tune.disable-zero-copy-forwarding", COPIES),
     ("Process", "tune.disable-fast-forward", "bytes are forwarded in one way only"),
     ("Server options", "non-stick", "there are no stick tables"),

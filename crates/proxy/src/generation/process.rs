@@ -118,6 +118,10 @@ pub struct Process {
     pub nice: Option<i32>,
     /// `close-spread-time`: over how long clients' connections are closed at the soft stop; none inside: until they end by themselves.
     pub close_spread: Option<Option<Duration>>,
+    /// `master-worker`: whether a worker that fails ends its master, too.
+    pub master_worker: Option<bool>,
+    /// `mworker-max-reloads`
+    pub most_reloads: Option<u32>,
     /// `set-dumpable`
     pub dumpable: bool,
     /// `warn-blocked-traffic-after`: a task that runs for longer is reported.
@@ -168,6 +172,8 @@ impl Process {
             "group": group,
             "daemon": daemon,
             "pidfile": pidfile,
+            "master-worker": master_worker,
+            "mworker-max-reloads": most_reloads,
             "busy-polling": busy_polling,
             "tune.runqueue-depth": runqueue_depth,
             "tune.sched.low-latency": low_latency,
@@ -293,7 +299,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         maxconnrate,
         maxpipes,
         maxsessrate,
-        mworker_max_reloads: _, // of the master, which is refused
+        master_worker,
+        mworker_max_reloads,
         nbthread,
         node,
         noreuseport,
@@ -357,6 +364,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         maxconn: maxconn.map(|set| set.value),
         most_pipes: maxpipes.map(|set| set.value as usize).filter(|most| *most > 0), // 0 is as if it were not there
         close_spread: close_spread_time.map(|set| set.value).filter(|window| *window != Some(Duration::ZERO)),
+        master_worker: master_worker.map(|set| set.value),
+        most_reloads: mworker_max_reloads.map(|set| set.value),
         dumpable: set_dumpable.is_some_and(|set| set.value != "off"),
         connection_rate: maxconnrate.map_or(0, |set| set.value),
         session_rate: maxsessrate.map_or(0, |set| set.value),

@@ -1,0 +1,129 @@
+//! From threads that wait for something to the one that does something about it.
+
+use manylane_sync::{Arc, LockClass, Mutex};
+use std::collections::VecDeque;
+use std::thread::Thread;
+
+static CLASS: LockClass = LockClass::new("master's channel", LockClass::LEAF);
+
+/// The other side is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone;
+
+#[derive(Debug)]
+struct Queue<T> {
+    items: VecDeque<T>,
+    senders: usize,
+    is_read: bool,
+    /// Who waits for the next.
+    waiter: Option<Thread>,
+}
+
+#[derive(Debug)]
+pub(super) struct Sender<T>(Arc<Mutex<Queue<T>>>);
+
+#[derive(Debug)]
+pub(super) struct Receiver<T>(Arc<Mutex<Queue<T>>>);
+
+/// A queue with its two sides.
+pub(super) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    let queue = Queue { items: VecDeque::new(), senders: 1, is_read: true, waiter: None };
+    let queue = Arc::new(Mutex::new(&CLASS, queue));
+    (Sender(queue.clone()), Receiver(queue))
+}
+
+impl<T> Sender<T> {
+    pub(super) fn send(&self, item: T) -> Result<(), Gone> {
+        let waiter = {
+            let mut queue = self.0.lock();
+            if !queue.is_read {
+                return Err(Gone);
+            }
+            queue.items.push_back(item);
+            queue.waiter.take()
+        };
+        waiter.iter().for_each(Thread::unpark);
+        Ok(())
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.0.lock().senders += 1;
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let waiter = {
+            let mut queue = self.0.lock();
+            queue.senders -= 1;
+            queue.waiter.take()
+        };
+        waiter.iter().for_each(Thread::unpark);
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Waits for the next; it is gone when there is none and nobody left to send one.
+    pub(super) fn recv(&self) -> Result<T, Gone> {
+        loop {
+            {
+                let mut queue = self.0.lock();
+                if let Some(item) = queue.items.pop_front() {
+                    return Ok(item);
+                }
+                if queue.senders == 0 {
+                    return Err(Gone);
+                }
+                queue.waiter = Some(std::thread::current());
+            }
+            std::thread::park();
+        }
+    }
+
+    /// Takes what is there; how much that was.
+    pub(super) fn drain(&self) -> usize {
+        std::mem::take(&mut self.0.lock().items).len()
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let items = {
+            let mut queue = self.0.lock();
+            queue.is_read = false;
+            std::mem::take(&mut queue.items)
+        };
+        drop(items); // outside of the lock: they may be other senders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_comes_in_order_and_each_side_knows_of_the_others_end() {
+        let (sender, receiver) = channel();
+        let others: Vec<_> = (0..4)
+            .map(|number| {
+                let sender = sender.clone();
+                std::thread::spawn(move || (0..100).all(|item| sender.send((number, item)).is_ok()))
+            })
+            .collect();
+        drop(sender);
+        let mut next = [0; 4];
+        while let Ok((number, item)) = receiver.recv() {
+            assert_eq!(item, next[number]);
+            next[number] += 1;
+        }
+        assert_eq!(next, [100; 4]);
+        assert!(others.into_iter().all(|other| other.join().unwrap()));
+        let (sender, receiver) = channel();
+        assert_eq!((sender.send(1), sender.send(2), receiver.drain()), (Ok(()), Ok(()), 2));
+        drop(receiver);
+        assert_eq!(sender.send(3), Err(Gone));
+    }
+}

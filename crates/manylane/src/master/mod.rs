@@ -1,0 +1,363 @@
+//! The master: a process that serves nothing, and has another one, the worker, do it (`-W`, `-Ws`, `master-worker`).
+//!
+//! # Design
+//! - The master reads the files once, to tell what is wrong before anything is started, and then starts this program again as the worker, which reads
+//!   them itself. So the master keeps its rights and its folder whatever `user` and `chroot` say, and a reload starts the program that is there by then.
+//! - A unix socket joins the two. The worker says over it, in one line, that all of its lanes accept. The master passes connections over it, as to a
+//!   `sockpair@`: they reach the worker's run-time interface, with the level `admin`. That is how the master CLI talks to workers, and how a new worker
+//!   takes the listening sockets of the one before (`-x sockpair@N`).
+//! - A reload (SIGUSR2, SIGHUP, `reload`) starts another worker. Once that accepts, the one before is told to finish (SIGUSR1). One that fails before
+//!   that changes nothing.
+//! - A worker ends with its master: the system sends it SIGTERM when the master is gone.
+//! - Nothing here is fast, so everything is simple: threads that wait tell one loop, which owns all state and alone starts processes, on the
+//!   main thread: the system ties the worker's life to the thread that started it.
+
+mod channel;
+mod client;
+mod notify;
+mod worker;
+
+pub(crate) use client::run_time_sockets;
+pub(crate) use worker::Joined;
+
+use crate::arguments::Arguments;
+use crate::say;
+use channel::{Receiver, Sender, channel};
+use client::{Question, Target};
+use manylane_proxy::Generation;
+use nix::sys::signal::Signal;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Instant;
+use worker::{Told, Worker};
+
+/// What the master is told.
+enum Event {
+    Signal(i32),
+    /// The worker of that number accepts.
+    Ready(u32, Told),
+    /// A client of the master CLI wants to know or to have something.
+    Asked(Question),
+}
+
+struct Master {
+    arguments: Arguments,
+    /// Found when the process started: what is there later may be another version.
+    program: PathBuf,
+    events: Sender<Event>,
+    began: Instant,
+    current: Option<Worker>,
+    /// Does not accept yet.
+    starting: Option<Worker>,
+    /// Were told to finish.
+    former: Vec<Worker>,
+    /// Reloads that were asked for, and those that failed since the last that did not.
+    reloads: u32,
+    failed: u32,
+    /// There is to be another reload, and who waits for it; who waits for the one that is under way.
+    again: bool,
+    next: Vec<Sender<bool>>,
+    waiting: Vec<Sender<bool>>,
+    /// A worker that fails ends all of them.
+    exit_on_failure: bool,
+    ends: bool,
+    code: u8,
+    quiet: bool,
+}
+
+/// What a master goes by.
+pub(crate) struct Plan {
+    arguments: Arguments,
+    pidfile: Option<PathBuf>,
+    exit_on_failure: bool,
+    quiet: bool,
+}
+
+impl Plan {
+    /// By the files of `generation`, of which nothing else is needed.
+    ///
+    /// # Errors
+    /// There is no master of that kind.
+    pub(crate) fn new(arguments: &Arguments, generation: &Generation) -> Result<Self, String> {
+        let process = &generation.process;
+        if (arguments.daemon || process.daemon) && !arguments.foreground {
+            let why = "a master does not go to the background: use '-Ws' and a service manager, or '-db'";
+            return Err(why.to_owned());
+        }
+        Ok(Self {
+            arguments: arguments.clone(),
+            pidfile: arguments.pidfile.clone().or_else(|| process.pidfile.clone()),
+            exit_on_failure: process.master_worker != Some(false),
+            quiet: arguments.quiet || process.quiet && !arguments.verbose,
+        })
+    }
+}
+
+/// Runs the master until its last worker has ended.
+///
+/// # Errors
+/// Why it could not begin.
+pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
+    let Plan { arguments, pidfile, exit_on_failure, quiet } = plan;
+    let program = std::env::current_exe().map_err(|error| format!("the program cannot be found: {error}"))?;
+    let (events, told) = channel();
+    let sockets = client::bind(&arguments.master_sockets)?;
+    if let Some(path) = &pidfile {
+        std::fs::write(path, format!("{}\n", std::process::id()))
+            .map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))?;
+    }
+    watch_signals(events.clone()).map_err(|error| format!("signals cannot be watched: {error}"))?;
+    let mut master = Master {
+        arguments,
+        program,
+        events: events.clone(),
+        began: Instant::now(),
+        current: None,
+        starting: None,
+        former: Vec::new(),
+        reloads: 0,
+        failed: 0,
+        again: false,
+        next: Vec::new(),
+        waiting: Vec::new(),
+        exit_on_failure,
+        ends: false,
+        code: 0,
+        quiet,
+    };
+    master.start().map_err(|error| format!("the worker cannot be started: {error}"))?;
+    let _bound = client::serve(sockets, &events)?; // until the end
+    master.run(&told);
+    Ok(ExitCode::from(master.code))
+}
+
+/// A thread that waits for signals and tells them. Those that HAProxy's master leaves alone are no end of this one.
+fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
+    let all = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN];
+    let mut signals = Signals::new(all)?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+impl Master {
+    fn run(&mut self, told: &Receiver<Event>) {
+        while let Ok(event) = told.recv() {
+            match event {
+                Event::Signal(SIGUSR2 | SIGHUP) => self.reload(None),
+                Event::Signal(SIGCHLD) => self.reap(),
+                Event::Signal(SIGUSR1) => self.end(Signal::SIGUSR1),
+                Event::Signal(SIGTERM | SIGINT) => self.end(Signal::SIGTERM),
+                Event::Signal(_) => {}
+                Event::Ready(pid, told) => self.ready(pid, told),
+                Event::Asked(question) => self.answer(question),
+            }
+            if self.workers().next().is_none() {
+                self.say("WARNING", format_args!("All workers exited. Exiting... ({})", self.code));
+                return;
+            }
+        }
+    }
+
+    fn workers(&self) -> impl Iterator<Item = &Worker> {
+        self.current.iter().chain(&self.starting).chain(&self.former)
+    }
+
+    fn say(&self, severity: &str, message: std::fmt::Arguments<'_>) {
+        if !self.quiet || severity == "ALERT" {
+            say::say(severity, message);
+        }
+    }
+
+    fn notify(&self, tell: impl FnOnce()) {
+        if self.arguments.master == Some(crate::arguments::Master::Notifies) {
+            tell();
+        }
+    }
+
+    /// Starts a worker, which takes over from the one there is.
+    fn start(&mut self) -> std::io::Result<()> {
+        let events = self.events.clone();
+        let ready = move |pid, told| {
+            let _ = events.send(Event::Ready(pid, told)); // the master may have ended
+        };
+        let worker = Worker::start(&self.program, &self.arguments, self.current.as_ref(), ready)?;
+        self.say("NOTICE", format_args!("New worker ({}) forked", worker.pid()));
+        self.starting = Some(worker);
+        Ok(())
+    }
+
+    /// Another worker is wanted.
+    fn reload(&mut self, asker: Option<Sender<bool>>) {
+        self.next.extend(asker);
+        self.again = true;
+        self.reload_next();
+    }
+
+    /// Begins the next reload, if one is wanted and none is under way.
+    fn reload_next(&mut self) {
+        if !self.again || self.starting.is_some() {
+            return;
+        }
+        self.again = false;
+        self.waiting.append(&mut self.next);
+        if self.ends {
+            return self.over(false);
+        }
+        self.say("NOTICE", format_args!("Reloading"));
+        self.notify(notify::reloading);
+        self.reloads += 1;
+        self.current.iter_mut().chain(&mut self.former).for_each(|worker| worker.reloads += 1);
+        if let Err(error) = self.start() {
+            say::alert(format_args!("the worker cannot be started: {error}"));
+            self.has_failed();
+        }
+    }
+
+    /// A worker accepts: if it is the one that was started last, it takes over.
+    fn ready(&mut self, pid: u32, told: Told) {
+        let Some(mut worker) = self.starting.take_if(|worker| worker.pid() == pid) else { return };
+        self.say("NOTICE", format_args!("Loading success."));
+        let most = told.most_reloads;
+        worker.told = told;
+        self.failed = 0;
+        if let Some(before) = self.current.replace(worker) {
+            before.signal(Signal::SIGUSR1);
+            self.former.push(before);
+        }
+        for worker in self.former.iter().filter(|worker| most.is_some_and(|most| worker.reloads > most)) {
+            worker.signal(Signal::SIGTERM);
+        }
+        self.notify(|| notify::ready("Ready."));
+        self.over(true);
+    }
+
+    /// The worker that was started does not accept.
+    fn has_failed(&mut self) {
+        self.failed += 1;
+        self.say("WARNING", format_args!("Loading failure!"));
+        if self.current.is_some() {
+            self.notify(|| notify::ready("Reload failed!"));
+        }
+        self.over(false);
+    }
+
+    /// A reload, or the start, is over.
+    fn over(&mut self, good: bool) {
+        for asker in self.waiting.drain(..) {
+            let _ = asker.send(good); // it may be gone
+        }
+        self.reload_next();
+    }
+
+    /// Looks which workers have ended.
+    fn reap(&mut self) {
+        let ended = |worker: &mut Worker| worker.child.try_wait().ok().flatten();
+        let mut place = 0;
+        while place < self.former.len() {
+            match ended(&mut self.former[place]) {
+                Some(status) => {
+                    let worker = self.former.swap_remove(place);
+                    self.tell_end("Former", worker.pid(), status);
+                }
+                None => place += 1,
+            }
+        }
+        if let Some(status) = self.current.as_mut().and_then(ended) {
+            let pid = self.current.take().map_or(0, |worker| worker.pid());
+            let code = self.tell_end("Current", pid, status);
+            // That somebody ended it is no failure of its own.
+            if !matches!(code, 0 | 130 | 143) && !self.ends {
+                self.code = code;
+                if self.exit_on_failure {
+                    say::alert("exit-on-failure: killing every processes with SIGTERM");
+                    self.ends = true;
+                    self.workers().for_each(|worker| worker.signal(Signal::SIGTERM));
+                }
+            }
+        }
+        if let Some(status) = self.starting.as_mut().and_then(ended) {
+            let pid = self.starting.take().map_or(0, |worker| worker.pid());
+            let code = self.tell_end("New", pid, status);
+            if self.current.is_none() && !self.ends {
+                self.code = if code == 0 { 1 } else { code };
+            }
+            self.has_failed();
+        }
+    }
+
+    /// Says how a worker ended; as a code of its own.
+    fn tell_end(&self, which: &str, pid: u32, status: ExitStatus) -> u8 {
+        let signal = status.signal();
+        let code = status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(1);
+        let how =
+            signal.map_or("Exit", |signal| signal_hook::low_level::signal_name(signal).unwrap_or("signal"));
+        let severity = if code == 0 || which == "Former" { "WARNING" } else { "ALERT" };
+        self.say(severity, format_args!("{which} worker ({pid}) exited with code {code} ({how})"));
+        u8::try_from(code).unwrap_or(1)
+    }
+
+    /// All workers are told to end.
+    fn end(&mut self, signal: Signal) {
+        self.say("WARNING", format_args!("Exiting Master process..."));
+        self.notify(|| notify::notify("STOPPING=1\n"));
+        self.ends = true;
+        self.workers().for_each(|worker| worker.signal(signal));
+    }
+
+    /// Answers a client, which may be gone.
+    fn answer(&mut self, question: Question) {
+        let _ = match question {
+            Question::Reload(answer) => return self.reload(Some(answer)),
+            Question::Processes(answer) => answer.send(self.processes()),
+            Question::Failed(answer) => answer.send(self.failed > 0),
+            Question::Worker(target, answer) => {
+                let mut serving = self.current.iter().chain(&self.former);
+                let found = match target {
+                    Target::Current => self.current.as_ref(),
+                    Target::Pid(pid) => serving.find(|worker| worker.pid() == pid),
+                };
+                answer.send(found.and_then(|worker| Some((worker.pid(), worker.passage().ok()?))))
+            }
+        };
+    }
+
+    /// `show proc`
+    fn processes(&self) -> String {
+        let own = std::process::id().to_string();
+        let reloads = format!("{} [failed: {}]", self.reloads, self.failed);
+        let mut text = row(["#<PID>", "<type>", "<reloads>", "<uptime>", "<version>"]);
+        text += &row([&own, "master", &reloads, &uptime(self.began), env!("CARGO_PKG_VERSION")]);
+        let of = |worker: &Worker| {
+            let (pid, reloads) = (worker.pid().to_string(), worker.reloads.to_string());
+            row([&pid, "worker", &reloads, &uptime(worker.began), &worker.told.version])
+        };
+        text += "# workers\n";
+        text.extend(self.current.iter().map(of));
+        if !self.former.is_empty() {
+            text += "# old workers\n";
+            text.extend(self.former.iter().map(of));
+        }
+        text + "# programs\n"
+    }
+}
+
+/// A row of `show proc`.
+fn row([pid, kind, reloads, uptime, version]: [&str; 5]) -> String {
+    format!("{pid:<15} {kind:<15} {reloads:<15} {uptime:<15} {version:<15}\n")
+}
+
+/// As HAProxy writes it.
+fn uptime(began: Instant) -> String {
+    let seconds = began.elapsed().as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    format!("{days}d{hours:02}h{minutes:02}m{:02}s", seconds % 60)
+}

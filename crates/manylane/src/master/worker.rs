@@ -1,0 +1,220 @@
+//! A worker, from both sides.
+
+use crate::arguments::Arguments;
+use manylane_io::passing::send_descriptor;
+use manylane_io::socket::{self, Shape};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a worker may take to take a connection out of its socket.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a worker says once all of its lanes accept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// `mworker-max-reloads` of its files.
+    pub(crate) most_reloads: Option<u32>,
+    /// Its version.
+    pub(crate) version: String,
+}
+
+/// A worker, in the master's hands.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) child: Child,
+    /// Connections are passed over it.
+    passage: UnixStream,
+    pub(crate) began: Instant,
+    /// Reloads since it began.
+    pub(crate) reloads: u32,
+    pub(crate) told: Told,
+}
+
+/// The descriptor is inherited by what is started next.
+fn inherit(descriptor: &OwnedFd) -> io::Result<()> {
+    fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::empty())).map_err(io::Error::from)?;
+    Ok(())
+}
+
+impl Worker {
+    /// Starts one, which takes over from `before` if there is such. `ready` is called on another thread with its number once it accepts.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn start(
+        program: &Path,
+        arguments: &Arguments,
+        before: Option<&Self>,
+        ready: impl FnOnce(u32, Told) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (ours, theirs) = socket::pair(Shape::Stream)?;
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).env("HAPROXY_MWORKER", "1").env_remove("NOTIFY_SOCKET");
+        inherit(&theirs)?;
+        command.arg("--worker").arg(theirs.as_raw_fd().to_string()).arg(std::process::id().to_string());
+        command.args(arguments.of_worker(before.is_none()));
+        let handed = before.map(|before| before.passage.as_fd().try_clone_to_owned()).transpose()?;
+        if let Some(handed) = &handed {
+            inherit(handed)?;
+            command.arg("-x").arg(format!("sockpair@{}", handed.as_raw_fd()));
+        }
+        let child = command.spawn()?;
+        let passage = UnixStream::from(ours);
+        passage.set_nonblocking(false)?;
+        passage.set_write_timeout(Some(PATIENCE))?;
+        let (listener, pid) = (passage.try_clone()?, child.id());
+        std::thread::Builder::new().name("worker".into()).spawn(move || {
+            let mut line = String::new();
+            if BufReader::new(listener).read_line(&mut line).is_ok_and(|length| length > 0) {
+                let (most, version) = line.trim_end().split_once(' ').unwrap_or_default();
+                ready(pid, Told { most_reloads: most.parse().ok(), version: version.to_owned() });
+            }
+        })?;
+        Ok(Self { child, passage, began: Instant::now(), reloads: 0, told: Told::default() })
+    }
+
+    /// Its number in the system.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal. It may have ended already.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = kill(Pid::from_raw(self.pid().cast_signed()), signal);
+    }
+
+    /// The socket over which connections are passed to it, once more.
+    pub(crate) fn passage(&self) -> io::Result<UnixStream> {
+        self.passage.try_clone()
+    }
+}
+
+/// A connection to the run-time interface of the worker at the other end of `passage`.
+///
+/// # Errors
+/// The system's; it may have ended.
+pub(crate) fn connect(passage: &UnixStream) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    send_descriptor(passage.as_fd(), theirs.as_fd())?;
+    Ok(ours)
+}
+
+/// What joins a worker to its master, as the command line has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Joined {
+    /// The number of its end of the socket.
+    pub(crate) passage: i32,
+    /// The master's number.
+    pub(crate) master: u32,
+}
+
+impl Joined {
+    /// The run-time socket that the master uses.
+    pub(crate) fn socket(self) -> String {
+        format!("sockpair@{} level admin expose-fd listeners", self.passage)
+    }
+
+    /// The worker ends with its master from here on; to be called by its main thread, after it has changed its user.
+    ///
+    /// # Errors
+    /// The master has ended already, or the system refuses.
+    pub(crate) fn end_with_master(self) -> Result<(), String> {
+        nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)
+            .map_err(|error| format!("the end of the master cannot be watched: {error}"))?;
+        if std::os::unix::process::parent_id() == self.master {
+            return Ok(());
+        }
+        Err("the master has ended".to_owned())
+    }
+
+    /// All lanes accept.
+    pub(crate) fn tell_ready(self, most_reloads: Option<u32>) {
+        let most = most_reloads.map_or("-".to_owned(), |most| most.to_string());
+        let line = format!("{most} {}\n", env!("CARGO_PKG_VERSION"));
+        // Without a master the worker ends anyway.
+        let told = socket::inherited(self.passage).map_err(io::Error::from);
+        let _ = told.and_then(|socket| UnixStream::from(socket).write_all(line.as_bytes()));
+    }
+}
+
+impl Arguments {
+    /// The command line of a worker. What is about other processes is for the first.
+    pub(crate) fn of_worker(&self, first: bool) -> Vec<OsString> {
+        let Self {
+            files,
+            folder: _, // the master is there already
+            check: _,
+            condition: _,
+            daemon: _,
+            foreground: _,
+            verbose,
+            quiet,
+            version: _,
+            build: _,
+            help: _,
+            pidfile: _,
+            maxconn,
+            megabytes,
+            local_peer,
+            warnings_are_errors,
+            diagnose,
+            ignore_unresolved,
+            no_splice,
+            no_reuse_port,
+            no_epoll,
+            predecessor,
+            finish,
+            terminate,
+            master: _,
+            master_sockets: _,
+            worker: _,
+        } = self;
+        let mut words: Vec<OsString> = Vec::new();
+        for (is_set, word) in [
+            (*verbose, "-V"),
+            (*quiet, "-q"),
+            (*warnings_are_errors, "-dW"),
+            (*diagnose, "-dD"),
+            (*ignore_unresolved, "-dr"),
+            (*no_splice, "-dS"),
+            (*no_reuse_port, "-dR"),
+            (*no_epoll, "-de"),
+        ] {
+            words.extend(is_set.then(|| word.into()));
+        }
+        let mut give = |word: &str, value: OsString| words.extend([word.into(), value]);
+        files.iter().for_each(|file| give("-f", file.into()));
+        maxconn.iter().for_each(|most| give("-n", most.to_string().into()));
+        megabytes.iter().for_each(|most| give("-m", most.to_string().into()));
+        local_peer.iter().for_each(|name| give("-L", name.clone()));
+        if first {
+            predecessor.iter().for_each(|at| give("-x", at.clone()));
+            finish.iter().for_each(|pid| give("-sf", pid.to_string().into()));
+            terminate.iter().for_each(|pid| give("-st", pid.to_string().into()));
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_gets_what_concerns_it() {
+        let read = |text: &str| Arguments::read(text.split(' ').map(OsString::from)).unwrap();
+        let all = "-Ws -S /m -f a -f b -C / -db -V -q -p pid -n 5 -m 6 -L me -dW -dD -dr -dS -dR -de -x s -sf 1 2 -st 3";
+        let first = read(all).of_worker(true).join(" ".as_ref()).into_string().unwrap();
+        assert_eq!(first, "-V -q -dW -dD -dr -dS -dR -de -f a -f b -n 5 -m 6 -L me -x s -sf 1 -sf 2 -st 3");
+        let later = read(all).of_worker(false).join(" ".as_ref()).into_string().unwrap();
+        assert_eq!(later, "-V -q -dW -dD -dr -dS -dR -de -f a -f b -n 5 -m 6 -L me");
+    }
+}

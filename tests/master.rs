@@ -1,0 +1,415 @@
+//! A master process and its worker: `-W`, `-Ws`, `-S`, `master-worker`.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{Folder, PATIENCE, command, own_ip};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+
+/// An address that nobody listens at but the programs of one test: each has an IP address of its own.
+fn address() -> SocketAddr {
+    static NEXT: AtomicUsize = AtomicUsize::new(64);
+    let [_, _, high, low] = own_ip().octets();
+    let ip = Ipv4Addr::new(127, NEXT.fetch_add(1, Ordering::Relaxed) as u8, high, low);
+    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
+}
+
+/// A master, what it and its workers say, and where it is asked.
+struct Master {
+    folder: Folder,
+    child: Child,
+    said: Receiver<String>,
+}
+
+impl Master {
+    /// With this configuration, once its worker serves.
+    fn start(config: &str, change: impl FnOnce(&mut Command)) -> Self {
+        let master = Self::begin(config, change);
+        master.hears("Loading success.");
+        master
+    }
+
+    fn begin(config: &str, change: impl FnOnce(&mut Command)) -> Self {
+        let folder = Folder::new();
+        let mut program = command();
+        program.arg("-f").arg(folder.file("test.cfg", config)).arg("-S").arg(folder.0.join("master"));
+        change(&mut program);
+        let mut child = program.stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (tell, said) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                eprintln!("{line}");
+                let _ = tell.send(line); // nobody may listen any more
+            }
+        });
+        Self { folder, child, said }
+    }
+
+    /// Waits for a line.
+    fn hears(&self, what: &str) -> String {
+        loop {
+            let line = self.said.recv().unwrap_or_else(|_| panic!("nobody said '{what}'"));
+            if line.contains(what) {
+                return line;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    fn write(&self, config: &str) {
+        self.folder.file("test.cfg", config);
+    }
+
+    /// What is answered to lines.
+    fn ask(&self, lines: &str) -> String {
+        asked_at(&self.folder.0.join("master"), lines)
+    }
+
+    /// Rows of `show proc` as words, by title.
+    fn rows(&self, title: &str) -> Vec<Vec<String>> {
+        let text = self.ask("show proc");
+        let rows = text.lines().skip_while(|line| !line.starts_with(title)).skip(1);
+        rows.take_while(|line| !line.starts_with('#'))
+            .map(|line| line.split_whitespace().map(str::to_owned).collect())
+            .collect()
+    }
+
+    /// The number of the worker that serves.
+    fn worker(&self) -> i32 {
+        self.rows("# workers")[0][0].parse().unwrap()
+    }
+
+    /// The code that it ends with.
+    fn ends(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What is answered to lines at a socket.
+fn asked_at(socket: &Path, lines: &str) -> String {
+    let mut client = UnixStream::connect(socket).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(format!("{lines}\n").as_bytes()).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// `noreuseport` makes sure that a new worker has its sockets from the one before.
+fn answering(address: SocketAddr, status: u16, global: &str) -> String {
+    format!(
+        "global\n noreuseport\n nbthread 2\n{global}defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
+         frontend f\n bind {address}\n http-request return status {status}\n"
+    )
+}
+
+/// The status of the answer to a request over a connection of its own.
+///
+/// # Errors
+/// What came instead.
+fn get(address: SocketAddr) -> Result<u16, String> {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    };
+    let answer = ask().map_err(|error: std::io::Error| error.to_string())?;
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(answer)
+}
+
+/// Waits for the end of a connection, which may be a reset.
+fn has_ended(client: &mut TcpStream) -> bool {
+    let end = client.read_to_end(&mut Vec::new());
+    end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+fn with_master(program: &mut Command) {
+    program.arg("-W");
+}
+
+#[test]
+fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
+    let address = address();
+    let master = Master::start(&answering(address, 200, ""), with_master);
+    let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (over, served) = (over.clone(), served.clone());
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    get(address)?;
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok::<(), String>(())
+            })
+        })
+        .collect();
+    let mut workers = vec![master.worker()];
+    for status in [401, 403, 404] {
+        let before = served.load(Ordering::Relaxed);
+        while served.load(Ordering::Relaxed) < before + 50
+            && clients.iter().all(|client| !client.is_finished())
+        {
+            std::thread::yield_now();
+        }
+        master.write(&answering(address, status, ""));
+        assert_eq!(master.ask("reload"), "Success=1\n");
+        master.hears("Former worker");
+        assert_eq!(get(address), Ok(status));
+        workers.push(master.worker());
+    }
+    over.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert_eq!(client.join().unwrap(), Ok(()));
+    }
+    workers.dedup();
+    assert_eq!(workers.len(), 4);
+    assert!(master.ask("show proc").contains(" master          3 [failed: 0] "));
+    assert!(master.rows("# old workers").is_empty());
+    master.signal(Signal::SIGUSR1);
+    assert_eq!(master.ends(), Some(0));
+}
+
+#[test]
+fn a_bad_file_leaves_the_worker_that_there_is() {
+    let address = address();
+    let good = answering(address, 200, "");
+    let master = Master::start(&good, with_master);
+    let worker = master.worker();
+    master.write("global\n nonsense\n");
+    assert_eq!(master.ask("reload"), "Success=0\n");
+    master.hears("unknown keyword 'nonsense'");
+    assert_eq!((master.worker(), get(address)), (worker, Ok(200)));
+    assert!(master.ask("show proc").contains(" master          1 [failed: 1] "));
+    assert_eq!(master.ask("prompt"), "master[ReloadFailed]> ");
+    // A signal does the same, and what is good again is served.
+    master.write(&good.replace("200", "404"));
+    for (signal, reloads) in [(Signal::SIGUSR2, 2), (Signal::SIGHUP, 3)] {
+        master.signal(signal);
+        master.hears("Former worker");
+        assert!(master.ask("show proc").contains(&format!(" master          {reloads} [failed: 0] ")));
+        assert_eq!(get(address), Ok(404));
+    }
+    assert_ne!(master.worker(), worker);
+    master.signal(Signal::SIGTERM);
+    assert_eq!(master.ends(), Some(0));
+}
+
+#[test]
+fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
+    let config = answering(address(), 200, " master-worker\n");
+    let master = Master::start(&config, |_| {});
+    kill(Pid::from_raw(master.worker()), Signal::SIGKILL).unwrap();
+    master.hears("exited with code 137 (SIGKILL)");
+    master.hears("exit-on-failure: killing every processes with SIGTERM");
+    master.hears("All workers exited. Exiting... (137)");
+    assert_eq!(master.ends(), Some(137));
+    // What somebody ends is no failure.
+    for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
+        let master = Master::start(&config, |_| {});
+        kill(Pid::from_raw(master.worker()), signal).unwrap();
+        assert_eq!(master.ends(), Some(0));
+    }
+    // A worker that cannot begin.
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let master = Master::begin(&answering(taken.local_addr().unwrap(), 200, ""), with_master);
+    master.hears("Loading failure!");
+    assert_eq!(master.ends(), Some(1));
+    // Without a master there is nobody to tell.
+    let address = address();
+    let mut master = Master::start(&answering(address, 200, ""), with_master);
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    client.read_exact(&mut [0; 8]).unwrap();
+    master.child.kill().unwrap();
+    assert!(has_ended(&mut client));
+}
+
+#[test]
+fn a_worker_that_survives_too_many_reloads_is_ended() {
+    let address = address();
+    let config = format!(
+        "global\n nbthread 1\n mworker-max-reloads 1\ndefaults\n timeout client 60s\n timeout server 60s\n timeout connect 5s\n\
+         listen l\n bind {address}\n server s {}\n",
+        common::echo()
+    );
+    let master = Master::start(&config, with_master);
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let echoed = |client: &mut TcpStream| {
+        client.write_all(b"x").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+    };
+    echoed(&mut client);
+    let worker = master.worker().to_string();
+    assert_eq!(master.ask("reload"), "Success=1\n");
+    let old = master.rows("# old workers");
+    assert_eq!((&*old[0][0], &*old[0][2], old.len()), (&*worker, "1", 1));
+    echoed(&mut client);
+    assert!(master.ask(&format!("@!{worker} show info")).contains(&format!("\nPid: {worker}\n")));
+    assert_eq!(master.ask("reload"), "Success=1\n");
+    master.hears(&format!("Former worker ({worker}) exited with code 143 (SIGTERM)"));
+    assert!(has_ended(&mut client));
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let folder = Folder::new();
+    let path = folder.0.join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hears = || {
+        let mut bytes = [0; 512];
+        let length = manager.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let master = Master::start(&answering(address(), 200, ""), |program| {
+        program.arg("-Ws").env("NOTIFY_SOCKET", &path);
+    });
+    let ready = format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", master.child.id());
+    assert_eq!(hears(), ready);
+    master.signal(Signal::SIGUSR2);
+    let reloading = hears();
+    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert_eq!(hears(), ready);
+    master.write("nonsense\n");
+    assert_eq!(master.ask("reload"), "Success=0\n");
+    assert!(hears().starts_with("RELOADING=1\n"));
+    assert!(hears().ends_with("STATUS=Reload failed!\n"));
+    master.signal(Signal::SIGTERM);
+    assert_eq!(hears(), "STOPPING=1\n");
+    assert_eq!(master.ends(), Some(0));
+}
+
+#[test]
+fn commands_go_to_the_process_that_they_name() {
+    let config = answering(address(), 200, "") + " http-after-response set-header x %[var(proc.x)]\n";
+    let folder = Folder::new();
+    let low = folder.0.join("low");
+    let master = Master::start(&config, |program| {
+        program.args(["-W", "-S", &format!("{},level,user,mode,600", low.display())]);
+    });
+    let (own, worker) = (master.child.id().to_string(), master.worker().to_string());
+    let version = format!("{}\n\n", env!("CARGO_PKG_VERSION"));
+    for (asked, answer) in [
+        ("show version", &*version),
+        ("@master show version", &version),
+        ("@1 show version", &version),
+        ("@1; show version; @; show version", &format!("{version}{version}")),
+        ("@2 show version", "Can't find the target PID matching the prefix '@2'\n"),
+        ("@!1 show version", "Can't find the target PID matching the prefix '@!1'\n"),
+        (
+            &format!("@!{own} show version"),
+            &format!("Can't find the target PID matching the prefix '@!{own}'\n"),
+        ),
+        ("show cli level; operator; show cli level; user; show cli level", "admin\n\noperator\n\nuser\n\n"),
+        ("operator; @1 show cli level", "operator\n\n"),
+        ("user; reload", "Permission denied\n\n"),
+        (
+            "@1 experimental-mode; experimental-mode on; @1 experimental-mode",
+            "experimental-mode is OFF\n\nexperimental-mode is ON\n\n",
+        ),
+        ("prompt\nexpert-mode on\n@1\nquit", &format!("master> master(e)> {worker}(e)> ")),
+        ("@1 show env HAPROXY_MWORKER", "HAPROXY_MWORKER=1\n\n"),
+        ("@1 set var proc.x str(a\\;b)", "This command is restricted to experimental mode only."),
+        ("experimental-mode on; @1 set var proc.x str(a\\;b)\n@1 get var proc.x", "a;b"),
+        ("@1 add map nothing <<\na b\n\n", "Unknown map"),
+        ("nonsense", "Unknown command"),
+        ("help", "The following commands are valid at this level:\n"),
+    ] {
+        let said = master.ask(asked);
+        if answer.ends_with('\n') && asked != "help" || answer.ends_with("> ") {
+            assert_eq!(said, answer, "{asked}");
+        } else {
+            assert!(said.contains(answer), "{asked}: {said}");
+        }
+    }
+    assert_eq!(asked_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
+    assert_eq!(asked_at(&low, "@1 show cli level"), "user\n\n");
+    assert_eq!(std::fs::metadata(&low).unwrap().mode() & 0o777, 0o600);
+    // Half a line is none, and a payload that does not end changes nothing.
+    assert!(master.ask("@1 add map x <<\na b").contains("nothing was done"));
+    let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
+    client.write_all(&[b'x'; 20_000]).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut said = Vec::new();
+    let _ = client.read_to_end(&mut said); // or a reset, since not all was read
+    assert_eq!(master.worker().to_string(), worker);
+}
+
+#[test]
+fn what_a_master_cannot_be_is_told() {
+    let refused = |arguments: &[&str], why: &str| {
+        let folder = Folder::new();
+        let file = folder.file("test.cfg", &answering(address(), 200, ""));
+        let output = command().arg("-f").arg(file).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
+    };
+    refused(&["-W", "-D"], "a master does not go to the background");
+    refused(&["-S", "/nowhere"], "'-S' is for a master");
+    refused(&["-W", "-S", "/nowhere/socket"], "Binding for the master CLI: ");
+    refused(&["-W", "-S", "/nowhere,nonsense"], "nonsense");
+}
+
+/// The lines of the unit that are run, with this program and these places.
+#[test]
+fn the_unit_for_systemd_starts_and_reloads() {
+    let unit =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/manylane.service")).unwrap();
+    let commands = |key: &str| -> Vec<Vec<String>> {
+        let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
+    };
+    let address = address();
+    let folder = Folder::new();
+    let (config, socket) = (folder.file("test.cfg", &answering(address, 200, "")), folder.0.join("socket"));
+    let place = |word: &String| match &**word {
+        "${CONFIG}" => config.display().to_string(),
+        "${MASTER}" => socket.display().to_string(),
+        word => word.to_owned(),
+    };
+    let starts = commands("ExecStart");
+    let [start] = &starts[..] else { panic!("{unit}") };
+    assert_eq!(start[0], "/usr/sbin/manylane");
+    let master = Master::start(&answering(self::address(), 200, ""), |program| {
+        let mut own = command();
+        own.args(start[1..].iter().map(place));
+        *program = own;
+    });
+    let reloads = commands("ExecReload");
+    let [check, signal] = &reloads[..] else { panic!("{unit}") };
+    assert_eq!(check[0], "/usr/sbin/manylane");
+    assert!(command().args(check[1..].iter().map(place)).status().unwrap().success());
+    assert_eq!(signal.join(" "), "/bin/kill -USR2 $MAINPID");
+    master.signal(Signal::SIGUSR2);
+    master.hears("Former worker");
+    assert!(asked_at(&socket, "show proc").contains(" master          1 [failed: 0] "));
+    assert_eq!(get(address), Ok(200));
+}
