@@ -622,8 +622,15 @@ fn an_operator_waits_until_a_server_serves_nobody() {
 
 /// Where nobody listens, at an address with which nobody else has to do, so that its ports are free.
 fn own_address() -> std::net::SocketAddr {
+    let [address] = own_addresses();
+    address
+}
+
+/// The same, as many different ones.
+fn own_addresses<const COUNT: usize>() -> [std::net::SocketAddr; COUNT] {
     let host = std::net::Ipv4Addr::from(0x7f40_0000 | std::process::id() & 0x3f_ffff);
-    std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
+    let taken = [(); COUNT].map(|()| std::net::TcpListener::bind((host, 0)).unwrap());
+    taken.map(|listener| listener.local_addr().unwrap())
 }
 
 /// Connections to a frontend that is disabled are refused, those that it has go on, and it takes new ones when it is enabled; also after a reload.
@@ -706,7 +713,7 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
 fn a_frontend_that_cannot_listen_stays_disabled_and_says_why() {
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");
-    let (first, second) = (own_address(), own_address());
+    let [first, second] = own_addresses();
     let program = Manylane::start_ready(&format!(
         "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {first}\n bind {second}\n \
          http-request return content-type text/plain string a\n",
