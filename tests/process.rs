@@ -199,6 +199,17 @@ fn conditions_versions_and_help_need_no_file() {
     assert_eq!(code(&["-cc", "version_atleast(3.4) && feature(THREAD)"]), Some(0));
     assert_eq!(code(&["-cc", "feature(OPENSSL)"]), Some(1));
     assert_eq!(code(&["-cc", "nonsense("]), Some(2));
+    for (option, name) in [("-dS", "SPLICE"), ("-dR", "REUSEPORT"), ("-de", "EPOLL")] {
+        let asked = format!("enabled({name})");
+        let usual = code(&["-cc", &asked]);
+        // The driver of the tests may be the other one.
+        assert!(usual == Some(0) || name == "EPOLL", "{name}");
+        assert_eq!(code(&[option, "-cc", &asked]), Some(1), "{option}");
+        let shown = command().args([option, "-vv"]).output().unwrap().stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        let enabled = shown.lines().find(|line| line.starts_with("Enabled at run time")).unwrap();
+        assert!(enabled.contains("GETADDRINFO") && !enabled.contains(name), "{enabled}");
+    }
     assert_eq!(code(&["-v"]), Some(0));
     for name in [
         &["timeout", "client"][..],

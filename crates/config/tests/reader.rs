@@ -5,9 +5,9 @@
 use manylane_config::cond::Build;
 use manylane_config::diag::{Diagnostics, Severity};
 use manylane_config::lex::Environment;
-use manylane_config::limits;
 use manylane_config::read::{Item, Reader};
 use manylane_config::source::Sources;
+use manylane_config::{limits, load};
 
 const BUILD: Build = Build { features: &["THREAD"], ..Build::bare() };
 
@@ -41,6 +41,18 @@ fn read(files: &[&str]) -> (Vec<String>, Vec<String>) {
         format!("{:?} {}:{} {}", finding.severity, pos.line, pos.column, finding.message)
     });
     (statements, findings.collect())
+}
+
+#[test]
+fn what_a_line_switches_off_is_not_enabled_for_the_next() {
+    let mut sources = Sources::new();
+    let asks = |name: &str| format!(".if enabled({name})\n.notice \"{name} is on\"\n.endif\n");
+    let both = format!("{}{}", asks("SPLICE"), asks("REUSEPORT"));
+    sources.add("test.cfg", format!("{both}global\n noreuseport\n{both} nosplice\n{both}")).unwrap();
+    let build = Build { enabled: &["SPLICE", "REUSEPORT"], ..Build::bare() };
+    let found = load(&sources, &build, Environment::new(), false).found;
+    let lines: Vec<u32> = found.found().iter().map(|finding| finding.pos.unwrap().line).collect();
+    assert_eq!(lines, [2, 5, 10], "{:?}", found.found());
 }
 
 fn statements(text: &str) -> Vec<String> {

@@ -29,7 +29,7 @@ use std::time::{Instant, SystemTime};
 /// Does what the arguments ask for.
 pub(crate) fn start(arguments: &Arguments) -> ExitCode {
     if arguments.version || arguments.build {
-        print!("{}", if arguments.build { version::long() } else { version::short() });
+        print!("{}", if arguments.build { version::long(arguments) } else { version::short() });
         return ExitCode::SUCCESS;
     }
     if let Some(words) = &arguments.help {
@@ -99,7 +99,7 @@ fn help(words: &[std::ffi::OsString]) -> ExitCode {
 
 fn condition(text: &[u8], arguments: &Arguments) -> ExitCode {
     let environment = environment::before(&Sources::new(), arguments.local_peer.as_deref());
-    match evaluate_option(text, &environment, &version::BUILD) {
+    match evaluate_option(text, &environment, &version::in_use(arguments)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(Code::Error as u8),
         Err(error) => {
@@ -131,7 +131,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
         return Err("no folder behind '-f' holds a file whose name ends in .cfg".to_owned());
     }
     let before = environment::before(&sources, arguments.local_peer.as_deref());
-    let mut loaded = load(&sources, &version::BUILD, before, arguments.diagnose);
+    let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
     environment::tell_sockets(&mut loaded.config);
     let wishes = Wishes {
         ignore_unresolved: arguments.ignore_unresolved,

@@ -62,6 +62,12 @@ pub fn load(sources: &Sources, build: &Build, environment: Environment, diag_mod
                 builder.statement(&words);
                 reader.environment = std::mem::take(&mut builder.environment);
                 reader.section = builder.section_name();
+                let global = &builder.config.global;
+                for (off, name) in [(global.noreuseport, "REUSEPORT"), (global.nosplice, "SPLICE")] {
+                    if off.is_some() {
+                        reader.build = reader.build.without(name);
+                    }
+                }
             }
             Item::EndOfFile(_) => builder.current = Current::Top,
         }

@@ -222,7 +222,7 @@ mod tests {
 
     const BUILD: Build = Build {
         features: &["THREAD", "OPENSSL"],
-        enabled: &["POLL"],
+        enabled: &["KQUEUE", "POLL"],
         tls: Some(("OpenSSL 3.0.2", LibraryVersion::new(3, 0, 2))),
         ..Build::bare()
     };
@@ -230,7 +230,7 @@ mod tests {
     fn ask(text: &str) -> Result<bool, ConditionError> {
         let mut environment = Environment::new();
         environment.set(b"SET", b"").unwrap();
-        evaluate(text.as_bytes(), &environment, &BUILD)
+        evaluate(text.as_bytes(), &environment, &BUILD.without("KQUEUE").without("SPLICE"))
     }
 
     #[test]

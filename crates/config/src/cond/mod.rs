@@ -28,8 +28,10 @@ pub struct Build {
     pub version: Version,
     /// Names that `feature()` answers with true, as HAProxy spells them (`OPENSSL`, `THREAD`...).
     pub features: &'static [&'static str],
-    /// Names that `enabled()` answers with true: run-time choices such as `POLL` or `SPLICE`.
+    /// Names that `enabled()` answers with true unless they are switched off: run-time choices such as `POLL` or `SPLICE`.
     pub enabled: &'static [&'static str],
+    /// A bit for each of them that is switched off, by option or keyword: see [`without`](Self::without).
+    pub disabled: u32,
     /// The TLS library, if there is one: its name as it calls itself and its version.
     pub tls: Option<(&'static str, LibraryVersion)>,
     /// The number of AWS-LC's interface, if that is the TLS library.
@@ -39,6 +41,28 @@ pub struct Build {
 impl Build {
     /// Nothing built but the language itself, which is HAProxy 3.4's.
     pub const fn bare() -> Self {
-        Self { version: Version::SPOKEN, features: &[], enabled: &[], tls: None, awslc_api: None }
+        Self {
+            version: Version::SPOKEN,
+            features: &[],
+            enabled: &[],
+            disabled: 0,
+            tls: None,
+            awslc_api: None,
+        }
+    }
+
+    /// The same with a run-time choice switched off, if it is one of ours.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        if let Some(number) = self.enabled.iter().position(|known| *known == name) {
+            self.disabled |= 1 << number;
+        }
+        self
+    }
+
+    /// Names for which `enabled()` is true.
+    pub fn enabled(&self) -> impl Iterator<Item = &'static str> {
+        let of = |number: usize| self.disabled & 1 << number == 0;
+        self.enabled.iter().enumerate().filter(move |(number, _)| of(*number)).map(|(_, name)| *name)
     }
 }

@@ -125,7 +125,7 @@ impl Predicate {
             }
             AwslcApiBefore => build.awslc_api.zip(number(text(0))).is_some_and(|(ours, asked)| ours < asked),
             Defined => environment.get(text(0)).is_some(),
-            Enabled => listed(build.enabled),
+            Enabled => build.enabled().any(|name| name.as_bytes() == text(0)),
             Feature => listed(build.features),
             OpensslVersionAtLeast => {
                 openssl.zip(LibraryVersion::parse(text(0))).is_some_and(|(ours, asked)| ours >= asked)

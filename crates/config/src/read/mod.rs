@@ -24,7 +24,8 @@ pub enum Item {
 #[derive(Debug)]
 pub struct Reader<'a> {
     sources: &'a Sources,
-    build: &'a Build,
+    /// What the next line's conditions ask.
+    pub build: Build,
     files: std::vec::IntoIter<FileId>,
     /// The file at work and the last line that was read of it.
     now: Option<(FileId, u32)>,
@@ -43,7 +44,7 @@ impl<'a> Reader<'a> {
     pub fn new(sources: &'a Sources, build: &'a Build, environment: Environment) -> Self {
         Self {
             sources,
-            build,
+            build: *build,
             files: sources.files().collect::<Vec<_>>().into_iter(),
             now: None,
             blocks: Blocks::default(),
@@ -112,7 +113,7 @@ impl<'a> Reader<'a> {
         };
         let first = words.first()?;
         if first.bytes().starts_with(b".") {
-            self.blocks.directive(&words, &self.environment, self.build, found);
+            self.blocks.directive(&words, &self.environment, &self.build, found);
             return None;
         }
         if !self.blocks.hold() {
