@@ -655,6 +655,13 @@ fn a_body_goes_on_behind_an_answer_that_came_early() {
     assert_eq!(ask(&client, GET).1, "next");
 }
 
+/// A listener with a rule and a server.
+fn ruled(rule: &str, socket: &TcpListener) -> Manylane {
+    let server = serves(|_, _, _| ok("x"));
+    let text = format!("{DEFAULTS} mode http\nlisten l\n bind {}\n {rule}\n server s {server}\n", fd(socket));
+    Manylane::start(&text)
+}
+
 /// `silent-drop`: what came is acknowledged, so that nothing is repeated to a socket that is gone, which would be answered with a reset.
 #[test]
 fn a_client_that_is_dropped_in_silence_hears_nothing() {
@@ -662,13 +669,32 @@ fn a_client_that_is_dropped_in_silence_hears_nothing() {
         return println!("NOT SHOWN HERE: only root closes a connection in silence");
     }
     let (socket, address) = listener();
-    let _program = http(" http-request silent-drop\n", &socket, serves(|_, _, _| ok("x")));
+    let _program = ruled("http-request silent-drop if { path /no }", &socket);
     let mut client = connect(address);
-    client.write_all(GET.as_bytes()).unwrap();
+    assert_eq!(ask(&client, GET).1, "x");
+    client.write_all(GET.replace("GET /", "GET /no").as_bytes()).unwrap();
     // Longer than it takes until something is repeated: 200 ms at least.
     client.set_read_timeout(Some(Duration::from_millis(900))).unwrap();
     let error = client.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
+}
+
+/// `silent-drop rst-ttl`: who is no further away than so many hops is told.
+#[test]
+fn a_client_within_the_hops_of_a_reset_hears_it() {
+    for rule in [
+        "tcp-request connection silent-drop rst-ttl 3",
+        "tcp-request content silent-drop rst-ttl 3",
+        "http-request silent-drop rst-ttl 3",
+        "http-response silent-drop rst-ttl 3",
+    ] {
+        let (socket, address) = listener();
+        let _program = ruled(rule, &socket);
+        let mut client = connect(address);
+        let _ = client.write_all(GET.as_bytes()); // it may have been reset already
+        let error = client.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{rule}: {error}");
+    }
 }
 
 /// A server that reads until the end must not take for all what a client broke off, nor wait for an answer to be read by nobody.

@@ -204,6 +204,27 @@ fn rules_log_and_say_how_often_servers_are_tried() {
     assert_eq!(syslog.line().trim_end(), "/log 503 1 SC");
 }
 
+/// What haproxy 2.6 does not have: `do-log` in `http-after-response`, which the rules behind it follow.
+#[test]
+fn rules_behind_a_line_of_a_response_are_obeyed() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n log {} format raw local0\nlisten l\n bind {}\n log-format \"%[var(txn.at)] %ST\"\n \
+         http-request return status 200\n http-after-response set-var(txn.at) str(before)\n \
+         http-after-response do-log\n http-after-response do-log if {{ status 404 }}\n \
+         http-after-response set-var(txn.at) str(behind)\n http-after-response set-header x-behind yes\n",
+        syslog.address(),
+        fd(&socket),
+    ));
+    let mut client = connect(address);
+    write!(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.contains("x-behind: yes\r\n"), "{answer}");
+    assert!(syslog.line().starts_with("before "));
+    assert_eq!(syslog.line().trim_end(), "behind 200");
+}
+
 /// What haproxy 2.6 does not have: `do-log` in rules of `tcp-request` and `tcp-response`.
 #[test]
 fn rules_for_connections_and_contents_log_what_is_known_by_then() {

@@ -94,7 +94,8 @@ fn requests_are_denied_answered_and_redirected() {
         " http-request deny if { method DELETE }\n http-request deny deny_status 429 if { path /busy }\n \
           http-request return status 200 content-type text/plain lf-string \"hello %[path]\" hdr x-own yes if { path_beg /own }\n \
           http-request redirect scheme https code 301 if { path_beg /secure }\n \
-          redirect location /elsewhere if { path /moved }\n redirect prefix http://other drop-query if { path_beg /prefix }",
+          redirect location /elsewhere if { path /moved }\n redirect location /x code 308 keep-query if { path /kept }\n \
+          redirect location /x?b#c keep-query if { path /both }\n redirect prefix http://other drop-query if { path_beg /prefix }",
     );
     for (line, begin, contains) in [
         ("DELETE /", "HTTP/1.1 403 ", "content-length"),
@@ -102,6 +103,10 @@ fn requests_are_denied_answered_and_redirected() {
         ("GET /own/x", "HTTP/1.1 200 ", "\r\n\r\nhello /own/x"),
         ("GET /secure?a=b", "HTTP/1.1 301 ", "location: https://example.org/secure?a=b\r\n"),
         ("GET /moved", "HTTP/1.1 302 ", "location: /elsewhere\r\n"),
+        ("GET /kept?a=b&c", "HTTP/1.1 308 ", "location: /x?a=b&c\r\n"),
+        ("GET /kept", "HTTP/1.1 308 ", "location: /x\r\n"),
+        ("GET /kept?", "HTTP/1.1 308 ", "location: /x\r\n"),
+        ("GET /both?a", "HTTP/1.1 302 ", "location: /x?b&a#c\r\n"),
         ("GET /prefix/a?b", "HTTP/1.1 302 ", "location: http://other/prefix/a\r\n"),
         ("GET /fine", "HTTP/1.1 200 ", "main\n"),
     ] {
@@ -190,6 +195,11 @@ fn mistakes_in_rules_are_told_with_their_place() {
         (" http-request set-fc-mark 5000000000", 27, "a number from 0 to 4294967295"),
         (" http-request set-bc-mark", 2, "expects a number or an expression"),
         (" http-request set-bc-tos nosuch", 26, "nosuch"),
+        (" redirect location /x keep-qury", 23, "did you mean 'keep-query' maybe ?"),
+        (" redirect location /x y", 23, "'redirect' does not know 'y', there are "),
+        (" http-request silent-drop rst-ttl 0", 35, "a number of hops from 1 to 255"),
+        (" http-response silent-drop hops", 28, "takes nothing but 'rst-ttl'"),
+        (" tcp-request connection silent-drop rst-ttl", 37, "takes nothing but 'rst-ttl'"),
         (" tcp-request content do-log now", 29, "takes no arguments"),
         (" http-request return status 204 content-type a string b", 48, "status 204 has no body"),
         (" http-request deny status 403 string b", 31, "expects a 'content-type'"),

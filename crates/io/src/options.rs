@@ -143,8 +143,18 @@ pub fn set_silent_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     if set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &repair).is_ok() {
         return Ok(());
     }
-    let hops: c_int = 1;
-    set(socket, libc::IPPROTO_IP, libc::IP_TTL, &hops)?;
+    set_reset_within(socket, 1)
+}
+
+/// Closing `socket` resets its connection, and the reset goes over so many hops.
+///
+/// # Errors
+/// The system's.
+pub fn set_reset_within(socket: BorrowedFd<'_>, hops: u8) -> Result<(), Errno> {
+    let hops = c_int::from(hops);
+    // A socket of IPv6 may have a peer of IPv4; one of IPv4 has no such limit.
+    let v6 = set(socket, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, &hops);
+    set(socket, libc::IPPROTO_IP, libc::IP_TTL, &hops).or(v6)?;
     set_reset_on_close(socket)
 }
 

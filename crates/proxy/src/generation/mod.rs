@@ -52,7 +52,7 @@ pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, 
 pub use crate::rules::{End, Normalizer};
 pub use rules::{
     Action, Addressed, Captures, Change, ConnectionAction, Lookup, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES,
-    Made, NameMatch, Packets, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Target, TimeoutOf,
+    Made, NameMatch, Packets, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Silence, Target, TimeoutOf,
 };
 pub use users::Userlist;
 pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};

@@ -198,12 +198,12 @@ impl Session<'_> {
         let moment = Moment { request: Some(&request.head), request_data, backend, ..Moment::default() };
         let decided = content(&self.facts(), moment, rules, &|| self.log_now(), &Lookups::default());
         self.mark();
-        if !matches!(decided, Content::Reject | Content::Drop) {
+        if !matches!(decided, Content::Reject | Content::Drop(_)) {
             self.readdress();
             return true;
         }
-        if decided == Content::Drop {
-            self.client.vanish();
+        if let Content::Drop(silence) = decided {
+            self.client.vanish(silence);
         }
         self.note(|record| {
             record.ended = Termination::new(Cause::Refused, Phase::Request);

@@ -121,14 +121,14 @@ impl Session<'_> {
                 }
                 Ok(Verdict::Log) => self.log_now(),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
-                Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {
+                Ok(verdict @ (Verdict::Reject | Verdict::Drop(_))) => {
                     self.note(|record| {
                         record.ended = Termination::new(Cause::Refused, Phase::Request);
                         record.request = None; // HAProxy's lines have it so
                     });
                     count_in_front!(self.frontend, self.listener, requests_denied);
                     match verdict {
-                        Verdict::Drop => self.client.vanish(),
+                        Verdict::Drop(silence) => self.client.vanish(silence),
                         _ => self.client.swallow(),
                     }
                     return Some(After::Close);
@@ -284,10 +284,10 @@ impl Session<'_> {
                 Ok(Verdict::Hint(_) | Verdict::Bad | Verdict::Resolve { .. }) => {} // of requests only
                 Ok(Verdict::Log) => self.log_now(),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
-                Ok(verdict @ (Verdict::Reject | Verdict::Drop)) => {
-                    let dropped = matches!(verdict, Verdict::Drop);
-                    if dropped {
-                        self.client.vanish();
+                Ok(verdict @ (Verdict::Reject | Verdict::Drop(_))) => {
+                    let dropped = matches!(verdict, Verdict::Drop(_));
+                    if let Verdict::Drop(silence) = verdict {
+                        self.client.vanish(silence);
                     }
                     // Of whatever message, in HAProxy's lines.
                     let phase = if dropped { Phase::Request } else { Phase::Headers };
@@ -315,7 +315,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.scopes.begin_response();
-        after_response(&self.facts(), moment, lists, head)
+        after_response(&self.facts(), moment, lists, head, &|| self.log_now())
     }
 
     /// Answers in place of a server that failed.

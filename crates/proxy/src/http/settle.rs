@@ -86,10 +86,10 @@ impl Session<'_> {
         };
         let decided = content(&self.facts(), moment, &backend.rules.response_content, &|| self.log_now(), &Lookups::default());
         self.mark();
-        if matches!(decided, Content::Reject | Content::Drop) {
+        if matches!(decided, Content::Reject | Content::Drop(_)) {
             self.note(|record| record.status = Some(response.head.status()));
-            if decided == Content::Drop {
-                self.client.vanish();
+            if let Content::Drop(silence) = decided {
+                self.client.vanish(silence);
                 return Err(Failed::Refused(Phase::Request)); // of whatever message, in HAProxy's lines
             }
             return Err(Failed::Refused(Phase::Data));

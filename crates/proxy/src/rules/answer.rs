@@ -68,6 +68,7 @@ pub(super) fn redirect(
         return Ok(None);
     }
     let location = match (redirect.kind, moment.request) {
+        (RedirectKind::Location, Some(request)) if redirect.keep_query => with_query(target, request.query()),
         (RedirectKind::Location, _) | (_, None) => target,
         (kind, Some(request)) => {
             let pathq = |request: &Head| -> Vec<u8> {
@@ -104,6 +105,21 @@ pub(super) fn redirect(
         head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
     }
     Ok(Some(Answer::Own(Box::new(head), Chain::new())))
+}
+
+/// `keep-query`: a location with the query of the request behind its own, before a fragment.
+fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return location };
+    let end = location.iter().position(|&byte| byte == b'#').unwrap_or(location.len());
+    let fragment = location.split_off(end);
+    match location.iter().position(|&byte| byte == b'?') {
+        None => location.push(b'?'),
+        Some(last) if last + 1 == location.len() => {}
+        Some(_) => location.push(b'&'),
+    }
+    location.extend_from_slice(query);
+    location.extend_from_slice(&fragment);
+    location
 }
 
 /// What `redir` of a server answers: its prefix and what the request asked for.

@@ -5,7 +5,7 @@ use super::facts::{Facts, Moment, backend_named};
 use super::normalize::NoTarget;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
-use crate::generation::{Question, Action, Change, ConnectionAction, NameMatch, Persist, Replaced, Rule, Target};
+use crate::generation::{Question, Action, Change, ConnectionAction, NameMatch, Persist, Replaced, Rule, Silence, Target};
 use crate::log::Record;
 use manylane_balance::{Index, Servers};
 use manylane_expr::{Condition, Format, VariableId, Writer};
@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
     /// The connection is closed without an answer.
     Reject,
     /// The same, and the client is not told.
-    Drop,
+    Drop(Silence),
     /// The list goes on after this time.
     Pause(Duration),
     /// The list goes on when the body is there, or so much of it, or after this time.
@@ -110,7 +110,7 @@ pub(crate) enum Entrance {
     },
     Rejected,
     /// Rejected, and the client is not told.
-    Dropped,
+    Dropped(Silence),
 }
 
 /// Whether a new connection is accepted.
@@ -124,7 +124,7 @@ pub(crate) fn connection(facts: &Facts<'_>, rules: &[Rule<ConnectionAction>]) ->
         match &rule.action {
             ConnectionAction::Accept => break,
             ConnectionAction::Reject => return Entrance::Rejected,
-            ConnectionAction::SilentDrop => return Entrance::Dropped,
+            ConnectionAction::SilentDrop(silence) => return Entrance::Dropped(*silence),
             ConnectionAction::ExpectProxy => greeted = true,
             ConnectionAction::DoLog => {
                 let now = facts.local.here().now();
@@ -223,7 +223,7 @@ pub(crate) fn apply(
             Ok(None) if matches!(rule.action, Action::Allow) => facts.scopes.memory.last_rule.set(rule.line),
             Ok(None) => {}
             Ok(Some(verdict)) => {
-                if matches!(verdict, Verdict::Answer(..) | Verdict::Reject | Verdict::Drop) {
+                if matches!(verdict, Verdict::Answer(..) | Verdict::Reject | Verdict::Drop(_)) {
                     facts.scopes.memory.last_rule.set(rule.line);
                 }
                 return Ok(verdict);
@@ -235,7 +235,7 @@ pub(crate) fn apply(
     Ok(walk.hint.take().map_or(Verdict::Continue, Verdict::Hint))
 }
 
-/// Runs the lists of `http-after-response` over a response.
+/// Runs the lists of `http-after-response` over a response. `log` writes a line, for `do-log`.
 ///
 /// # Errors
 /// When an edit cannot be done.
@@ -244,11 +244,14 @@ pub(crate) fn after_response<'r>(
     moment: Moment<'_>,
     lists: impl IntoIterator<Item = &'r [Rule<Action>]>,
     head: &mut Head,
+    log: &dyn Fn(),
 ) -> Result<(), EditError> {
     for rules in lists {
         let mut walk = Walk::new(rules, Which::AfterResponse);
         // What would have it wait or answer may not stand in these lists.
-        apply(facts, moment, &mut walk, head)?;
+        while let Verdict::Log = apply(facts, moment, &mut walk, head)? {
+            log();
+        }
     }
     Ok(())
 }
@@ -286,7 +289,7 @@ fn one(
             return Ok(answer.map(|answer| Verdict::Answer(End::Answered, answer)));
         }
         Action::Reject => return Ok(Some(Verdict::Reject)),
-        Action::SilentDrop => return Ok(Some(Verdict::Drop)),
+        Action::SilentDrop(silence) => return Ok(Some(Verdict::Drop(*silence))),
         Action::Pause(Change::Fixed(time)) => return Ok(Some(Verdict::Pause(*time))),
         Action::Pause(Change::Of(expression)) => {
             let number = facts.with(now, |env, scratch| expression.eval_int(env, scratch));

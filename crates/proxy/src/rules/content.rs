@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, Moment};
 use super::set::set;
-use crate::generation::{ContentAction, Question, Rule, Setting};
+use crate::generation::{ContentAction, Question, Rule, Setting, Silence};
 use manylane_buf::Chain;
 use manylane_expr::{Absent, Direction, Expression, VariableId, Verdict};
 use manylane_sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum Content {
     /// The connection ends.
     Reject,
     /// The same, and the client is not told.
-    Drop,
+    Drop(Silence),
     /// A name is to be looked up, and then the rules go on.
     LookUp,
     /// The server's connection ends, and the client gets what came.
@@ -70,7 +70,7 @@ pub(crate) fn content(
         match &rule.action {
             ContentAction::Accept => return end(Content::Accept),
             ContentAction::Reject => return end(Content::Reject),
-            ContentAction::SilentDrop => return end(Content::Drop),
+            ContentAction::SilentDrop(silence) => return end(Content::Drop(*silence)),
             ContentAction::Close => return end(Content::Close),
             ContentAction::DoLog => log(),
             ContentAction::Resolve(_) if at < lookups.done.get() => {}

@@ -1,6 +1,6 @@
 //! The client's side of a session.
 
-use crate::generation::Server;
+use crate::generation::{Server, Silence};
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_http::{Head, List};
@@ -204,9 +204,13 @@ impl Client {
 
     /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that it gets a reset that no router passes
     /// on.
-    pub(crate) fn vanish(&self) {
+    pub(crate) fn vanish(&self, silence: Silence) {
         if let Some(stream) = self.connection.stream() {
-            let _ = manylane_io::options::set_silent_close(stream.as_fd()); // else it is closed as usual
+            // What the system refuses is closed as usual.
+            let _ = match silence {
+                Silence::Full => manylane_io::options::set_silent_close(stream.as_fd()),
+                Silence::ResetWithin(hops) => manylane_io::options::set_reset_within(stream.as_fd(), hops),
+            };
         }
     }
 

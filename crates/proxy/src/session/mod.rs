@@ -235,8 +235,8 @@ fn rule(
                 true => count_in_front!(frontend, listener, connections_denied),
                 false => count_in_front!(frontend, listener, sessions_denied),
             }
-            if entrance == Entrance::Dropped {
-                client.vanish();
+            if let Entrance::Dropped(silence) = entrance {
+                client.vanish(silence);
             }
             None
         }

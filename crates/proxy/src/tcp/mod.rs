@@ -157,13 +157,13 @@ impl Stream<'_> {
         let decided = decided.map_err(|cause| Termination::new(cause, Phase::Request))?;
         client.mark(self.facts.scopes.memory.client_packets.take());
         match decided {
-            Ok(decided @ (Content::Reject | Content::Drop)) => {
+            Ok(decided @ (Content::Reject | Content::Drop(_))) => {
                 count_in_front!(self.frontend, self.listener, requests_denied);
                 if let Some(backend) = backend {
                     backend.counts.own().requests_denied.add(1);
                 }
-                if decided == Content::Drop {
-                    client.vanish();
+                if let Content::Drop(silence) = decided {
+                    client.vanish(silence);
                 }
                 Err(Termination::new(Cause::Refused, Phase::Request))
             }
@@ -291,8 +291,8 @@ impl Stream<'_> {
             client.mark(memory.client_packets.take());
             match decided {
                 Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
-                Ok(Content::Drop) => {
-                    client.vanish();
+                Ok(Content::Drop(silence)) => {
+                    client.vanish(silence);
                     Err(Termination::new(Cause::Refused, Phase::Request)) // of whatever message, in HAProxy's lines
                 }
                 Ok(Content::Close) => Ok((received, true)),

@@ -37,7 +37,7 @@ impl Reader<'_, '_, '_> {
                 return self.redirect(rule, arguments, place);
             }
             ("reject", []) => Action::Reject,
-            ("silent-drop", []) => Action::SilentDrop,
+            ("silent-drop", _) => Action::SilentDrop(self.silence(rule, arguments)?),
             ("set-header", [name, value]) => Action::SetHeader(header(name), self.format(value, Use::Header, place)?),
             ("add-header", [name, value]) => Action::AddHeader(header(name), self.format(value, Use::Header, place)?),
             ("early-hint", [name, value]) => Action::EarlyHint(header(name), self.format(value, Use::Header, place)?),
@@ -81,7 +81,7 @@ impl Reader<'_, '_, '_> {
             (
                 "set-header" | "add-header" | "early-hint" | "del-header" | "replace-header" | "replace-value"
                 | "replace-path" | "replace-pathq" | "replace-uri" | "set-method" | "set-path" | "set-pathq"
-                | "set-query" | "set-uri" | "auth" | "reject" | "silent-drop" | "allow" | "set-status"
+                | "set-query" | "set-uri" | "auth" | "reject" | "allow" | "set-status"
                 | "normalize-uri" | "strict-mode" | "pause" | "disable-l7-retry" | "add-acl(" | "del-acl("
                 | "del-map(" | "set-map(",
                 _,

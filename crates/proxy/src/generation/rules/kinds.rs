@@ -7,6 +7,15 @@ use manylane_logs::Level;
 use manylane_sync::Arc;
 use std::time::Duration;
 
+/// How `silent-drop` keeps from a client that its connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Nothing is sent.
+    Full,
+    /// `rst-ttl`: a reset goes over so many hops, so that what is nearer than the client forgets the connection, too.
+    ResetWithin(u8),
+}
+
 /// What is done with a connection.
 #[derive(Debug)]
 #[allow(missing_docs)] // the words of the rules
@@ -16,7 +25,7 @@ pub enum ConnectionAction {
     /// It is closed.
     Reject,
     /// It is closed, and the client is not told.
-    SilentDrop,
+    SilentDrop(Silence),
     /// `expect-proxy layer4`: a header of the PROXY protocol comes first.
     ExpectProxy,
     /// A line of what is known by now.
@@ -34,7 +43,7 @@ pub enum ContentAction {
     /// The connection ends.
     Reject,
     /// The connection ends, and the client is not told.
-    SilentDrop,
+    SilentDrop(Silence),
     /// The server's connection ends.
     Close,
     /// A line of what is known by now.
@@ -78,7 +87,7 @@ pub enum Action {
     Auth(Box<[u8]>),
     Redirect(Box<Redirect>),
     Reject,
-    SilentDrop,
+    SilentDrop(Silence),
     SetHeader(Box<[u8]>, Format),
     AddHeader(Box<[u8]>, Format),
     DelHeader(Box<[u8]>),
@@ -277,6 +286,8 @@ pub struct Redirect {
     pub code: u16,
     /// `drop-query`
     pub drop_query: bool,
+    /// `keep-query`: a location has the request's query, too.
+    pub keep_query: bool,
     /// `append-slash`
     pub append_slash: bool,
     /// `ignore-empty`

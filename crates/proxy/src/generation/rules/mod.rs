@@ -12,7 +12,7 @@ pub use captures::{Captures, MOST_CAPTURES};
 pub use lookup::Lookup;
 pub use kinds::{
     Action, Addressed, Change, ConnectionAction, ContentAction, Figure, Listed, Made, NameMatch, Packets, Redirect,
-    RedirectKind, Replaced, Reply, ReplyBody, Setting, TimeoutOf,
+    RedirectKind, Replaced, Reply, ReplyBody, Setting, Silence, TimeoutOf,
 };
 
 use super::files;

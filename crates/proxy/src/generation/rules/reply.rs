@@ -9,6 +9,12 @@ use manylane_config::table::Ruleset;
 use manylane_config::tree;
 use manylane_expr::{Places, Use};
 
+/// What may stand in a redirection.
+const REDIRECT_WORDS: [&str; 10] = [
+    "location", "prefix", "scheme", "code", "drop-query", "keep-query", "append-slash", "ignore-empty", "set-cookie",
+    "clear-cookie",
+];
+
 impl Reader<'_, '_, '_> {
     /// What is behind `return`, `deny` or `tarpit`.
     pub(super) fn reply(&mut self, rule: &tree::Rule, arguments: &[Word], place: Places) -> Option<Action> {
@@ -179,7 +185,8 @@ impl Reader<'_, '_, '_> {
 
     pub(super) fn redirect(&mut self, rule: &tree::Rule, arguments: &[Word], place: Places) -> Option<Action> {
         let mut kind = None;
-        let (mut code, mut drop_query, mut append_slash, mut ignore_empty) = (302, false, false, false);
+        let (mut code, mut drop_query, mut keep_query) = (302, false, false);
+        let (mut append_slash, mut ignore_empty) = (false, false);
         let mut cookie: Option<Box<[u8]>> = None;
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -211,6 +218,7 @@ impl Reader<'_, '_, '_> {
                     }
                 }
                 b"drop-query" => drop_query = true,
+                b"keep-query" => keep_query = true,
                 b"append-slash" => append_slash = true,
                 b"ignore-empty" => ignore_empty = true,
                 b"set-cookie" => {
@@ -222,8 +230,12 @@ impl Reader<'_, '_, '_> {
                     cookie = Some([value.bytes(), b"; path=/; Max-Age=0;"].concat().into());
                 }
                 _ => {
-                    let keyword = format!("redirect {}", word.shown());
-                    self.refuse.keyword(word.pos(), &keyword, "it is not built yet");
+                    let guess = match manylane_config::nearest(word.bytes(), REDIRECT_WORDS) {
+                        Some(known) => format!("; did you mean '{known}' maybe ?"),
+                        None => format!(", there are {}", REDIRECT_WORDS.join(", ")),
+                    };
+                    let message = format!("'redirect' does not know '{}'{guess}", word.shown());
+                    self.refuse.found.alert(word.pos(), message);
                     return None;
                 }
             }
@@ -232,7 +244,7 @@ impl Reader<'_, '_, '_> {
             self.refuse.found.alert(rule.pos, "'redirect' expects 'location', 'prefix' or 'scheme' and its target");
             return None;
         };
-        let redirect = Redirect { kind, target, code, drop_query, append_slash, ignore_empty, cookie };
+        let redirect = Redirect { kind, target, code, drop_query, keep_query, append_slash, ignore_empty, cookie };
         Some(Action::Redirect(Box::new(redirect)))
     }
 }

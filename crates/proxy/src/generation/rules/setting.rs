@@ -1,7 +1,7 @@
 //! Actions of `tcp-request` and `tcp-response`, and what rules of all lists may set.
 
 use super::captures::makes_slots;
-use super::{Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, Setting, TimeoutOf};
+use super::{Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, Setting, Silence, TimeoutOf};
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
 use manylane_config::tree;
@@ -21,9 +21,9 @@ impl Reader<'_, '_, '_> {
         Some(match (rule.action, rule.words.get(1..)?) {
             ("accept", []) => ConnectionAction::Accept,
             ("reject", []) => ConnectionAction::Reject,
-            ("silent-drop", []) => ConnectionAction::SilentDrop,
+            ("silent-drop", arguments) => ConnectionAction::SilentDrop(self.silence(rule, arguments)?),
             ("do-log", []) => ConnectionAction::DoLog,
-            ("accept" | "reject" | "silent-drop" | "do-log", [word, ..]) => return self.wrong(rule, word.pos(), "takes no arguments"),
+            ("accept" | "reject" | "do-log", [word, ..]) => return self.wrong(rule, word.pos(), "takes no arguments"),
             ("expect-proxy", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectProxy,
             ("expect-proxy", _) => return self.wrong(rule, rule.pos, "expects 'layer4' and nothing else"),
             _ => return self.not_built(rule),
@@ -41,14 +41,26 @@ impl Reader<'_, '_, '_> {
             }
             ("accept", []) => ContentAction::Accept,
             ("reject", []) => ContentAction::Reject,
-            ("silent-drop", []) => ContentAction::SilentDrop,
+            ("silent-drop", arguments) => ContentAction::SilentDrop(self.silence(rule, arguments)?),
             ("do-log", []) => ContentAction::DoLog,
             ("close", []) => ContentAction::Close,
-            ("accept" | "reject" | "silent-drop" | "close" | "do-log", [word, ..]) => {
+            ("accept" | "reject" | "close" | "do-log", [word, ..]) => {
                 return self.wrong(rule, word.pos(), "takes no arguments");
             }
             _ => return self.not_built(rule),
         })
+    }
+
+    /// What follows `silent-drop`.
+    pub(super) fn silence(&mut self, rule: &tree::Rule, arguments: &[Word]) -> Option<Silence> {
+        match arguments {
+            [] => Some(Silence::Full),
+            [word, hops] if *word == *"rst-ttl" => match value::integer(hops.bytes(), 1, 255) {
+                Ok(hops) => Some(Silence::ResetWithin(hops as u8)),
+                Err(_) => self.wrong(rule, hops.pos(), "expects a number of hops from 1 to 255 behind 'rst-ttl'"),
+            },
+            [word, ..] => self.wrong(rule, word.pos(), "takes nothing but 'rst-ttl' and a number of hops"),
+        }
     }
 
     /// What a rule sets. `None`: its action is of another kind. `Some(None)`: it is wrong, and was reported.
