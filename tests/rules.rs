@@ -95,7 +95,7 @@ fn requests_are_denied_answered_and_redirected() {
           http-request return status 200 content-type text/plain lf-string \"hello %[path]\" hdr x-own yes if { path_beg /own }\n \
           http-request redirect scheme https code 301 if { path_beg /secure }\n \
           redirect location /elsewhere if { path /moved }\n redirect location /x code 308 keep-query if { path /kept }\n \
-          redirect location /x?b#c keep-query if { path /both }\n redirect prefix http://other drop-query if { path_beg /prefix }",
+          redirect location \"/x?b#c\" keep-query if { path /both }\n redirect prefix http://other drop-query if { path_beg /prefix }",
     );
     for (line, begin, contains) in [
         ("DELETE /", "HTTP/1.1 403 ", "content-length"),
@@ -200,6 +200,7 @@ fn mistakes_in_rules_are_told_with_their_place() {
         (" http-request silent-drop rst-ttl 0", 35, "a number of hops from 1 to 255"),
         (" http-response silent-drop hops", 28, "takes nothing but 'rst-ttl'"),
         (" tcp-request connection silent-drop rst-ttl", 37, "takes nothing but 'rst-ttl'"),
+        (" http-request set-timeout queue 1s", 27, "sets client, server and tunnel so far"),
         (" tcp-request content do-log now", 29, "takes no arguments"),
         (" http-request return status 204 content-type a string b", 48, "status 204 has no body"),
         (" http-request deny status 403 string b", 31, "expects a 'content-type'"),

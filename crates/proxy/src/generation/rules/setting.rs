@@ -78,6 +78,10 @@ impl Reader<'_, '_, '_> {
             ("set-timeout", [of, time @ ..]) if !time.is_empty() => self.set_timeout(rule, of, time, place),
             ("set-priority-class", [_, ..]) => self.expression(arguments, place).map(Setting::PriorityClass),
             ("set-priority-offset", [_, ..]) => self.expression(arguments, place).map(Setting::PriorityOffset),
+            ("set-retries", [number]) if value::integer(number.bytes(), 0, i64::from(i32::MAX)).is_ok() => {
+                let fixed = Word::plain([b"int(", number.bytes(), b")"].concat(), number.pos());
+                self.expression(&[fixed], place).map(Setting::Retries)
+            }
             ("set-retries", [_, ..]) => self.expression(arguments, place).map(Setting::Retries),
             ("set-nice", [number]) => match value::integer(number.bytes(), -1024, 1024) {
                 Ok(nice) => Some(Setting::Nice(nice as i16)),
@@ -195,6 +199,9 @@ impl Reader<'_, '_, '_> {
             b"client" => TimeoutOf::Client,
             b"server" => TimeoutOf::Server,
             b"tunnel" => TimeoutOf::Tunnel,
+            b"connect" | b"queue" | b"tarpit" => {
+                return self.wrong(rule, of.pos(), "sets client, server and tunnel so far: 'timeout' of the proxy sets this one");
+            }
             _ => return self.wrong(rule, of.pos(), "expects client, server or tunnel"),
         };
         if of != TimeoutOf::Client && !self.back {
