@@ -117,3 +117,26 @@ fn formats_and_error_files_that_nobody_needs_are_looked_at() {
         assert!(said.contains("/no/such.file"), "{said}");
     }
 }
+
+/// As HAProxy, also where 'defaults' have the line.
+#[test]
+fn formats_that_no_line_is_made_by_are_told() {
+    let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
+    let log = " log 127.0.0.1:1 local0\n";
+    let listen = |defaults: &str, own: &str| {
+        said(format!("defaults\n{times}{defaults}listen l\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n{own}"))
+    };
+    let (format, fall) = ("log format ignored for listen 'l'", "Falling back to 'option tcplog'");
+    for line in [" option httplog\n", " option tcplog\n", " log-format %ci\n", " log-format-sd %ci\n"] {
+        for said in [listen(line, " mode http\n"), listen("", &format!(" mode http\n{line}"))] {
+            assert!(said.contains(format) && !said.contains(fall), "{line}: {said}");
+        }
+        for said in [listen(line, &format!(" mode http\n{log}")), listen(log, &format!(" mode http\n{line}"))]
+        {
+            assert!(!said.contains(format), "{line}: {said}");
+        }
+    }
+    for said in [listen(" option httplog\n", log), listen(log, " option httplog clf\n")] {
+        assert!(said.contains(fall) && !said.contains(format), "{said}");
+    }
+}

@@ -360,7 +360,7 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     if settings.mode() == Mode::Tcp {
         if let Some(option) = &settings.log_option
             && option.value != LogFormatOption::Tcp
-            && own(option.pos)
+            && (proxy.kind.is_frontend() || own(option.pos))
         {
             let message = format!(
                 "'option httplog' not usable with {kind} '{name}' (needs 'mode http'). Falling back to 'option tcplog'"

@@ -4,7 +4,6 @@ use super::bind::text;
 use super::refuse::Refuse;
 use super::rules::RuleReader;
 use manylane_config::lex::Word;
-use manylane_config::source::Pos;
 use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{
     self,
@@ -209,11 +208,12 @@ impl Logs {
         let (format, errors, structured) =
             (own(&settings.log_format), own(&settings.error_log_format), own(&settings.log_format_sd));
         let (format, errors, structured) = (format?, errors?, structured?);
-        // One that was taken over from 'defaults' may be meant for other proxies.
-        let here = |pos: Pos| (pos.file, pos.line) > (proxy.pos.file, proxy.pos.line);
-        if let Some(set) = settings.log_format.as_ref().filter(|set| settings.log.is_empty() && here(set.pos)) {
+        // As HAProxy, be they taken over from 'defaults' or not.
+        let given = settings.log_format.as_ref().or(settings.log_format_sd.as_ref()).map(|set| set.pos);
+        let given = given.or(settings.log_option.map(|set| set.pos));
+        if let Some(pos) = given.filter(|_| settings.log.is_empty()) {
             let (kind, name) = (proxy.kind.name(), proxy.name.shown());
-            refuse.found.warning(set.pos, format!("log format ignored for {kind} '{name}' since it has no log address"));
+            refuse.found.warning(pos, format!("log format ignored for {kind} '{name}' since it has no log address"));
         }
         if targets.is_empty() {
             return None;
