@@ -232,8 +232,8 @@ pub struct Proxy {
     pub name: Word,
     /// Where its section begins.
     pub pos: Pos,
-    /// The `defaults` section that it begins with, as an index of [`Config::proxies`]; the rules and ACLs of a named one come
-    /// before the proxy's own.
+    /// The `defaults` section that it begins with, as an index of [`Config::proxies`]; the rules of a named one come before the
+    /// proxy's own, and its ACLs are visible to those rules only.
     pub defaults: Option<usize>,
     /// Its header names that section.
     pub explicit_defaults: bool,

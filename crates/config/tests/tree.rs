@@ -233,3 +233,56 @@ fn the_section_default_of_resolvers_is_there_where_something_names_it() {
     let own = tree(&format!("{times}backend b\n{server}resolvers default\n nameserver n 127.0.0.1:53\n"));
     assert_eq!((own.resolvers.len(), own.resolvers[0].system), (1, false));
 }
+
+#[test]
+fn rules_of_defaults_are_for_one_side_only() {
+    let base = "defaults plain\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n mode http\n\
+                defaults d from plain\n http-request deny\n";
+    let why = |rest: &str, base: &str| -> Vec<String> {
+        let found = findings(&format!("{base}{rest}"));
+        found.into_iter().filter(|line| line.contains(" A ")).collect()
+    };
+    let has = "cannot begin with 'defaults d' (t.cfg:6), which has 'http-request deny' (t.cfg:7): ";
+    let twice = "a frontend and a backend that both take them would run them twice; \
+                 give one of the two sides a 'defaults' section of its own";
+    for (rest, expected) in [
+        ("frontend f from d\n bind :1\nfrontend g from d\n bind :2\n", vec![]),
+        ("backend b from d\nbackend c from d\n", vec![]),
+        ("frontend f from d\n bind :1\nbackend b from plain\n", vec![]),
+        ("frontend f from d\n bind :1\nbackend b from d\n", vec![format!("10:1 A backend 'b' {has}{twice}")]),
+        // Implicit use is use.
+        ("backend b\nfrontend f\n bind :1\n", vec![format!("9:1 A frontend 'f' {has}{twice}")]),
+        (
+            "listen l from d\n bind :1\n",
+            vec![format!(
+                "8:1 A listen 'l' {has}they would run for both of its sides; write the rules in the section itself, or split it \
+                 into a frontend and a backend"
+            )],
+        ),
+        (
+            "defaults e from d\n",
+            vec![format!(
+                "8:1 A defaults 'e' {has}rules are not handed on from one 'defaults' section to the next; let both begin with a \
+                 third one that has no rules"
+            )],
+        ),
+    ] {
+        assert_eq!(why(rest, base), expected, "{rest}");
+    }
+    // ACLs and times of inspection alone are no rules.
+    let settings = "defaults d\n acl a src 127.0.0.1\n tcp-request inspect-delay 1s\n";
+    assert_eq!(why("listen l from d\n bind :1\ndefaults e from d\n", settings), [""; 0]);
+    for (rule, back, reason) in [
+        ("tcp-request connection accept", true, "a backend accepts no connections"),
+        ("tcp-request session accept", true, "a backend accepts no connections"),
+        ("http-request capture src len 8", true, "slots of captures are of frontends"),
+        ("tcp-response content accept", false, "a frontend has no bytes of servers"),
+    ] {
+        let base = format!("defaults d\n mode http\n {rule}\n");
+        let (front, behind) = ("frontend f from d\n bind :1\n", "backend b from d\n");
+        let (good, bad) = if back { (front, behind) } else { (behind, front) };
+        assert_eq!(why(good, &base), [""; 0], "{rule}");
+        let found = why(bad, &base);
+        assert!(found.len() == 1 && found[0].contains(reason) && found[0].contains("t.cfg:3"), "{found:?}");
+    }
+}

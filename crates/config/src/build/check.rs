@@ -52,7 +52,7 @@ pub(super) fn check(b: &mut Builder<'_>) {
     for name in rings_of(&config.global.log) {
         rings.require(b, &mut reported, name);
     }
-    implicit_defaults(b, &config.proxies);
+    super::inherit::check(b, &config.proxies);
     config.userlists.iter().for_each(|list| userlist(b, list));
     b.config = config;
 }
@@ -415,31 +415,4 @@ fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
         proxy.name.shown()
     );
     b.found.push(Severity::Warning, Some(proxy.pos), message);
-}
-
-/// A `defaults` section that one proxy names and another takes because it is the last one changes for both when it moves.
-fn implicit_defaults(b: &mut Builder<'_>, proxies: &[Proxy]) {
-    let mut users: HashMap<usize, [Option<&Proxy>; 2]> = HashMap::new();
-    for proxy in proxies {
-        if let Some(index) = proxy.defaults {
-            users.entry(index).or_default()[usize::from(proxy.explicit_defaults)].get_or_insert(proxy);
-        }
-    }
-    for (index, defaults) in proxies.iter().enumerate() {
-        let Some(&[implicit, explicit]) = users.get(&index).filter(|_| !defaults.name.bytes().is_empty())
-        else {
-            continue;
-        };
-        if let (Some(explicit), Some(implicit)) = (explicit, implicit) {
-            let message = format!(
-                "defaults section '{}' is used explicitly by {} '{}' and implicitly by {} '{}'; better name it in both or add one for implicit use",
-                defaults.name.shown(),
-                explicit.kind.name(),
-                explicit.name.shown(),
-                implicit.kind.name(),
-                implicit.name.shown()
-            );
-            b.found.warning(implicit.pos, message);
-        }
-    }
 }

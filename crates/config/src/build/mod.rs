@@ -5,6 +5,7 @@
 //! errors; when all files are read, names and references are checked.
 
 mod check;
+mod inherit;
 mod line;
 pub(crate) mod parse;
 mod section;

@@ -47,11 +47,16 @@ enum Line<'c> {
 }
 
 impl Slots {
-    /// `longest`: `tune.http.cookielen`.
-    pub(super) fn new(proxy: &Proxy, longest: Option<u64>, refuse: &mut Refuse<'_>) -> Self {
+    /// Those of a proxy and of the `defaults` section whose rules it has. `longest`: `tune.http.cookielen`.
+    pub(super) fn new<'c>(
+        sections: impl Iterator<Item = &'c Proxy> + Clone,
+        longest: Option<u64>,
+        refuse: &mut Refuse<'_>,
+    ) -> Self {
         let longest = longest.map_or(COOKIE, |longest| longest as usize);
         let mut slots = Self::default();
-        let rules = proxy.rules.iter().filter(|rule| rule.action == "capture" && makes_slots(rule.list));
+        let rules = sections.clone().flat_map(|section| &section.rules);
+        let rules = rules.filter(|rule| rule.action == "capture" && makes_slots(rule.list));
         let of_rules = rules.filter_map(|rule| {
             let length = match &rule.words[..] {
                 [.., len, number] if *len == *"len" => number.text()?.parse().ok()?,
@@ -59,7 +64,8 @@ impl Slots {
             };
             Some(Line::Rule(rule.pos, length))
         });
-        let mut lines: Vec<Line<'_>> = proxy.captures.iter().map(Line::Capture).chain(of_rules).collect();
+        let mut lines: Vec<Line<'_>> =
+            sections.flat_map(|section| &section.captures).map(Line::Capture).chain(of_rules).collect();
         lines.sort_by_key(|line| match line {
             Line::Capture(capture) => capture.pos,
             Line::Rule(pos, _) => *pos,

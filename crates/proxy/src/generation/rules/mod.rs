@@ -3,6 +3,7 @@
 mod action;
 mod captures;
 mod kinds;
+mod lists;
 mod lookup;
 mod reply;
 mod setting;
@@ -22,7 +23,6 @@ use super::server::{Server, has_stand_in};
 use super::variables;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::table::Ruleset;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
     Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
@@ -319,27 +319,31 @@ impl<'c> RuleReader<'c> {
     pub(super) fn rules(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> (Rules, Captures) {
         self.directory.at.set(Some(proxy.pos));
         let longest = self.directory.config.global.tune.http_cookielen.map(|set| set.value);
-        let slots = Slots::new(proxy, longest, refuse);
         self.directory.current = Some(proxy);
         let config = self.directory.config;
         let defaults = proxy.defaults.map(|index| &config.proxies[index]);
-        let defaults = defaults.filter(|defaults| !defaults.name.bytes().is_empty());
         let all = || defaults.into_iter().chain([proxy]);
+        let slots = Slots::new(all(), longest, refuse);
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(proxy.settings.mode());
-        let mut acls = Acls::new();
-        for acl in all().flat_map(|proxy| &proxy.acls) {
-            self.directory.at.set(Some(acl.pos));
-            compiler.place = config.place(acl.pos);
-            let words: Vec<&[u8]> = acl.words.iter().map(Word::bytes).collect();
-            if let Err(error) = acls.add(acl.name.bytes(), &words, &mut compiler) {
-                report(refuse, &acl.words, acl.pos, &format!("acl '{}'", acl.name.shown()), &error);
+        // Those of a section are visible in it only.
+        let mut read_acls = |section: &Proxy| {
+            let mut acls = Acls::new();
+            for acl in &section.acls {
+                self.directory.at.set(Some(acl.pos));
+                compiler.place = config.place(acl.pos);
+                let words: Vec<&[u8]> = acl.words.iter().map(Word::bytes).collect();
+                if let Err(error) = acls.add(acl.name.bytes(), &words, &mut compiler) {
+                    report(refuse, &acl.words, acl.pos, &format!("acl '{}'", acl.name.shown()), &error);
+                }
             }
-        }
+            acls
+        };
+        let (of_defaults, own) = (defaults.map(&mut read_acls).unwrap_or_default(), read_acls(proxy));
         let (front, back) = (proxy.kind.is_frontend(), proxy.kind.is_backend());
         let mut reader = Reader {
             compiler: &mut compiler,
-            acls: &mut acls,
+            acls: of_defaults,
             refuse,
             config,
             slots: &slots,
@@ -347,57 +351,17 @@ impl<'c> RuleReader<'c> {
             front,
             back,
             lines: &mut self.lines,
+            at: &self.directory.at,
         };
-        // The rules of a `listen` run for both of its sides.
-        let at = |of_front: Places, of_back: Places| match (front, back) {
-            (true, true) => of_front | of_back,
-            (true, false) => of_front,
-            _ => of_back,
-        };
-        let http = proxy.settings.mode() == Mode::Http;
         let mut rules = Rules::default();
         let mut redirects = Vec::new();
-        for rule in all().flat_map(|proxy| &proxy.rules) {
-            self.directory.at.set(Some(rule.pos));
-            reader.compiler.place = config.place(rule.pos);
-            match rule.list {
-                Ruleset::TcpRequestConnection if front => {
-                    rules.connection.extend(reader.connection(rule, Places::CONNECTION));
-                }
-                Ruleset::TcpRequestSession if front => {
-                    rules.session.extend(reader.connection(rule, Places::SESSION));
-                }
-                Ruleset::TcpRequestContent if http && rule.action == "do-resolve(" => {
-                    let why = "in HTTP mode a request is there before its rules; use 'http-request do-resolve'";
-                    reader.refuse.keyword(rule.pos, "tcp-request content do-resolve", why);
-                }
-                Ruleset::TcpRequestContent => {
-                    let place = if front { Places::FRONT_CONTENT } else { Places::BACK_CONTENT };
-                    rules.content.extend(reader.content(rule, place));
-                }
-                Ruleset::TcpResponseContent if back => {
-                    rules.response_content.extend(reader.content(rule, Places::BACK_RESPONSE_CONTENT));
-                }
-                Ruleset::HttpRequest | Ruleset::Redirect if http => {
-                    let place = at(Places::FRONT_REQUEST, Places::BACK_REQUEST);
-                    let list = if rule.list == Ruleset::Redirect { &mut redirects } else { &mut rules.request };
-                    list.extend(reader.rule(rule, place));
-                }
-                Ruleset::HttpResponse if http => {
-                    let place = at(Places::FRONT_RESPONSE, Places::BACK_RESPONSE);
-                    rules.response.extend(reader.rule(rule, place));
-                }
-                Ruleset::HttpAfterResponse if http => {
-                    let place = at(Places::FRONT_RESPONSE, Places::BACK_RESPONSE);
-                    rules.after_response.extend(reader.rule(rule, place));
-                }
-                // Rules for messages mean nothing to bytes, of which the file's reader warns.
-                list if !http && (list.name().starts_with("http") || list == Ruleset::Redirect) => {}
-                list => reader.refuse.keyword(rule.pos, list.name(), "it is not built yet"),
-            }
-        }
-        rules.request.extend(redirects);
+        let http = proxy.settings.mode() == Mode::Http;
+        let inherited = defaults.map_or(&[][..], |defaults| &defaults.rules);
+        inherited.iter().for_each(|rule| reader.put(rule, http, &mut rules, &mut redirects));
+        reader.acls = own;
+        proxy.rules.iter().for_each(|rule| reader.put(rule, http, &mut rules, &mut redirects));
         self.directory.at.set(Some(proxy.pos));
+        rules.request.extend(redirects);
         for choice in &proxy.use_backend {
             rules.use_backend.extend(reader.choice(choice, Places::USE_BACKEND, |name| {
                 self.directory.backends.get(name).map(|(number, ..)| *number as usize)
@@ -444,7 +408,7 @@ impl<'c> RuleReader<'c> {
         compiler.missing = missing::in_rules(proxy.settings.mode());
         let mut reader = Reader {
             compiler: &mut compiler,
-            acls: &mut Acls::new(),
+            acls: Acls::new(),
             refuse,
             config,
             slots: &Slots::default(),
@@ -452,6 +416,7 @@ impl<'c> RuleReader<'c> {
             front: proxy.kind.is_frontend(),
             back: proxy.kind.is_backend(),
             lines: &mut self.lines,
+            at: &self.directory.at,
         };
         let errors = proxy.settings.http_errors.iter().filter_map(|statement| reader.http_error(statement)).collect();
         self.looks_at.add(&compiler);
@@ -485,7 +450,7 @@ fn report(refuse: &mut Refuse<'_>, words: &[Word], pos: Pos, what: &str, error: 
 
 struct Reader<'r, 'c, 'f> {
     compiler: &'r mut Compiler<'c>,
-    acls: &'r mut Acls,
+    acls: Acls,
     refuse: &'r mut Refuse<'f>,
     config: &'c Config,
     slots: &'r Slots,
@@ -495,6 +460,8 @@ struct Reader<'r, 'c, 'f> {
     /// The proxy has servers.
     back: bool,
     lines: &'r mut Vec<(Box<[u8]>, u32)>,
+    /// The line at work.
+    at: &'r Cell<Option<Pos>>,
 }
 
 impl Reader<'_, '_, '_> {
@@ -503,7 +470,7 @@ impl Reader<'_, '_, '_> {
         let Some(tree::Condition { unless, words, pos }) = condition else { return Some(None) };
         let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
         self.compiler.place = self.config.place(*pos);
-        match Condition::compile(*unless, &bytes, self.acls, place, self.compiler) {
+        match Condition::compile(*unless, &bytes, &mut self.acls, place, self.compiler) {
             Ok(condition) => Some(Some(condition)),
             Err(error) => {
                 report(self.refuse, words, *pos, "condition", &error);
