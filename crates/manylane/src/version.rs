@@ -6,7 +6,7 @@ use manylane_io::{Choice, Kind};
 
 /// What `feature()`, `enabled()` and `version_atleast()` are answered with.
 pub(crate) const BUILD: Build = Build {
-    features: &["EPOLL", "LINUX_SPLICE", "LINUX_TPROXY", "NS", "RT", "TFO", "THREAD"],
+    features: BUILT,
     enabled: &["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"],
     ..Build::bare()
 };
@@ -19,6 +19,81 @@ pub(crate) fn in_use(arguments: &Arguments) -> Build {
         .into_iter()
         .filter(|(off, _)| *off)
         .fold(BUILD, |build, (_, name)| build.without(name))
+}
+
+/// What `feature()` is true for: what a file may make use of, whichever library or system call is behind it. `CRYPT_H` and
+/// `LIBCRYPT` are hashed passwords, `CPU_AFFINITY` is `cpu-map`, `PRCTL` is `set-dumpable`, `BACKTRACE` and `THREAD_DUMP` are
+/// what the watchdog says of a lane that stands still, `SYSTEMD` is what the master tells the system's
+/// service manager, `TPROXY` is `transparent` and `usesrc`.
+const BUILT: &[&str] = &[
+    "ACCEPT4",
+    "BACKTRACE",
+    "CPU_AFFINITY",
+    "CRYPT_H",
+    "EPOLL",
+    "GETADDRINFO",
+    "LIBCRYPT",
+    "LINUX_SPLICE",
+    "LINUX_TPROXY",
+    "MATH",
+    "NS",
+    "PRCTL",
+    "PROMEX",
+    "RT",
+    "SYSTEMD",
+    "TFO",
+    "THREAD",
+    "THREAD_DUMP",
+    "TPROXY",
+];
+
+/// Other names of HAProxy's. `NETFILTER` is among them because nobody asks for the address that a connection had before the
+/// firewall redirected it, and `PCRE` because regular expressions have an engine of their own, which refuses some of its language.
+const NOT_BUILT: &[&str] = &[
+    "51DEGREES",
+    "CLOSEFROM",
+    "DEVICEATLAS",
+    "DL",
+    "ECH",
+    "ENGINE",
+    "EVPORTS",
+    "KQUEUE",
+    "KTLS",
+    "LIBATOMIC",
+    "LINUX_CAP",
+    "LUA",
+    "MEMORY_PROFILING",
+    "NETFILTER",
+    "OBSOLETE_LINKER",
+    "OPENSSL",
+    "OPENSSL_AWSLC",
+    "OPENSSL_WOLFSSL",
+    "OT",
+    "PCRE",
+    "PCRE2",
+    "PCRE2_JIT",
+    "PCRE_JIT",
+    "POLL",
+    "PROCCTL",
+    "PTHREAD_EMULATION",
+    "QUIC",
+    "QUIC_OPENSSL_COMPAT",
+    "SHM_OPEN",
+    "SLZ",
+    "SSL",
+    "STATIC_PCRE",
+    "STATIC_PCRE2",
+    "WURFL",
+    "ZLIB",
+];
+
+/// All of them in the form of HAProxy's `-vv`, which scripts search: `+` before what is built, `-` before the others.
+fn feature_list() -> String {
+    let marked = |names: &'static [&'static str], mark| names.iter().map(move |name| (*name, mark));
+    let mut all: Vec<(&str, char)> = marked(BUILT, '+').chain(marked(NOT_BUILT, '-')).collect();
+    all.sort_unstable();
+    let words: Vec<String> = all.iter().map(|(name, mark)| format!("{mark}{name}")).collect();
+    words.join(" ")
 }
 
 /// `-v`
@@ -34,9 +109,57 @@ pub(crate) fn short() -> String {
 pub(crate) fn long(arguments: &Arguments) -> String {
     let enabled: Vec<&str> = in_use(arguments).enabled().collect();
     format!(
-        "{}\nBuilt features : {}\nEnabled at run time : {}\nDrivers : epoll, io_uring (MANYLANE_DRIVER)\n",
+        "{}\nFeature list : {}\nEnabled at run time : {}\nDrivers : epoll, io_uring (MANYLANE_DRIVER)\n",
         short(),
-        BUILD.features.join(" "),
+        feature_list(),
         enabled.join(" ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BUILT, NOT_BUILT, feature_list};
+    use manylane_config::table::{Action, Status, Table};
+
+    /// The keyword is refused wherever it may stand, or there is none.
+    fn refused(keyword: &str) -> bool {
+        Table::get().named(keyword).all(|row| matches!(row.status, Status::Refused(_)))
+    }
+
+    #[test]
+    fn features_are_true_where_their_keywords_are_built() {
+        for (name, keyword) in [
+            ("CPU_AFFINITY", "cpu-map"),
+            ("CRYPT_H", "user"),
+            ("LIBCRYPT", "user"),
+            ("PRCTL", "set-dumpable"),
+            ("LINUX_CAP", "setcap"),
+            ("LUA", "lua-load"),
+            ("OPENSSL", "ca-base"),
+            ("ENGINE", "ssl-engine"),
+            ("QUIC", "limited-quic"),
+            ("SLZ", "compression"),
+            ("ZLIB", "compression"),
+            ("51DEGREES", "51degrees-data-file"),
+            ("DEVICEATLAS", "deviceatlas-json-file"),
+            ("WURFL", "wurfl-data-file"),
+        ] {
+            assert_eq!(BUILT.contains(&name), !refused(keyword), "{name}, {keyword}");
+        }
+        let exporter = Action::all().find(|action| action.name == "use-service").unwrap();
+        assert_eq!(BUILT.contains(&"PROMEX"), exporter.refused.is_none());
+        assert!(BUILT.iter().all(|name| !NOT_BUILT.contains(name)));
+    }
+
+    #[test]
+    fn the_list_of_features_has_the_form_that_scripts_search() {
+        let list = feature_list();
+        let words: Vec<&str> = list.split(' ').collect();
+        assert!(
+            words.contains(&"+THREAD")
+                && words.contains(&"-OPENSSL")
+                && words.len() == BUILT.len() + NOT_BUILT.len()
+        );
+        assert!(words.is_sorted_by_key(|word| &word[1..]));
+    }
 }
