@@ -411,3 +411,33 @@ fn conditions_on_responses_look_at_the_response() {
         assert_eq!(world.verdict(condition), expected, "{condition}");
     }
 }
+
+#[test]
+fn a_list_has_a_file_or_may_have_one_or_is_only_a_name() {
+    let mut world = world();
+    world.names.files.insert(b"there".to_vec(), b"/a/b one\n".to_vec());
+    // The same file is the same list, by whichever name.
+    for name in ["there", "file@there", "opt@there"] {
+        assert_eq!(world.text(&format!("path,map({name})")).as_deref(), Some("one"));
+    }
+    assert_eq!(world.references.numbered().len(), 1);
+    let list = |world: &World, name: &[u8]| world.references.get(name, true).unwrap();
+    assert_eq!(list(&world, b"opt@there").name(), Some(&b"there"[..]));
+    // Neither of these has a file, and both begin empty.
+    for name in ["opt@absent", "virt@there"] {
+        assert_eq!(world.text(&format!("path,map({name})")), None);
+        list(&world, name.as_bytes()).add_new(b"/a/b", b"two").unwrap();
+        assert_eq!(world.text(&format!("path,map({name})")).as_deref(), Some("two"));
+    }
+    assert_eq!(list(&world, b"absent").name(), Some(&b"absent"[..]));
+    assert_eq!(list(&world, b"virt@there").name(), Some(&b"virt@there"[..]));
+    assert_eq!(world.text("path,map(there)").as_deref(), Some("one"));
+    // A line that needs the file is refused, whatever another one puts up with.
+    for name in ["absent", "file@absent", "virt@", "opt@"] {
+        let (_, message) = world.refusal(&format!("path,map({name})"));
+        assert!(message.contains("cannot read"), "{name}: {message}");
+    }
+    assert_eq!(world.verdict("{ path -f virt@paths }"), Verdict::Fail);
+    world.references.get(b"virt@paths", false).unwrap().add_new(b"/a/b", b"").unwrap();
+    assert_eq!(world.verdict("{ path -f virt@paths }"), Verdict::Pass);
+}

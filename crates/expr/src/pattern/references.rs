@@ -4,7 +4,8 @@ use super::reference::{MAX_REFERENCE_BYTES, Reference};
 use crate::names::Names;
 use crate::show::Shown;
 use manylane_sync::Arc;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 
 /// All references of a generation, in the order in which they were named first.
 #[derive(Debug, Default)]
@@ -12,15 +13,50 @@ pub struct References {
     /// With the number that the configuration gives (`-u`), if it does.
     all: Vec<(Option<u32>, Arc<Reference>)>,
     by_name: HashMap<(Box<[u8]>, bool), Arc<Reference>>,
+    /// Names of files that are not there, and need not be.
+    absent: HashSet<Box<[u8]>>,
+}
+
+/// Where a list's entries come from at the start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// `file@path`, or the path alone.
+    File,
+    /// `opt@path`: the file need not be there.
+    Optional,
+    /// `virt@name`: no file.
+    Virtual,
+}
+
+/// What a list is called, and where it comes from. The same file is the same list, by whichever name; `virt@` belongs to the name.
+fn origin(name: &[u8]) -> (&[u8], Origin) {
+    let behind = |prefix: &[u8]| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
+    match (behind(b"file@"), behind(b"opt@"), behind(b"virt@")) {
+        (Some(path), ..) => (path, Origin::File),
+        (_, Some(path), _) => (path, Origin::Optional),
+        (.., Some(_)) => (name, Origin::Virtual),
+        _ => (name, Origin::File),
+    }
 }
 
 impl References {
-    /// The reference of a file, read at the first use. The error is a sentence.
+    /// The reference of a file, read at the first use, or of another name ([`Origin`]). The error is a sentence.
     pub fn open(&mut self, name: &[u8], is_map: bool, names: &dyn Names) -> Result<Arc<Reference>, String> {
-        if let Some(known) = self.get(name, is_map) {
+        let (name, origin) = origin(name);
+        let known = self.get(name, is_map);
+        // One that began without its file is no excuse for a line that needs it.
+        if let Some(known) = known.filter(|_| origin != Origin::File || !self.absent.contains(name)) {
             return Ok(known);
         }
-        let bytes = names.file(name).map_err(|why| format!("cannot read '{}': {why}", Shown(name)))?;
+        let bytes = match origin {
+            Origin::Virtual => Ok(Vec::new()),
+            Origin::File => names.file(name),
+            Origin::Optional => names.file(name).or_else(|why| {
+                let is_absent = why.kind() == ErrorKind::NotFound;
+                is_absent.then(|| self.absent.insert(name.into())).map(|_| Vec::new()).ok_or(why)
+            }),
+        };
+        let bytes = bytes.map_err(|why| format!("cannot read '{}': {why}", Shown(name)))?;
         if bytes.len() > MAX_REFERENCE_BYTES {
             return Err(format!("'{}' has more than {MAX_REFERENCE_BYTES} bytes", Shown(name)));
         }
@@ -50,7 +86,7 @@ impl References {
 
     /// The reference of that name, for what changes it at run time.
     pub fn get(&self, name: &[u8], is_map: bool) -> Option<Arc<Reference>> {
-        self.by_name.get(&(name.into(), is_map)).cloned()
+        self.by_name.get(&(origin(name).0.into(), is_map)).cloned()
     }
 
     /// All of them with their numbers, in order of these. Those that the configuration gives no number take the free ones in order.
