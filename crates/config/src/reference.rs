@@ -41,6 +41,9 @@ fn kind(arg: &Arg) -> Option<String> {
         }
         Kind::Int(min, max) => format!("<{}> is an integer from {min} to {max}", arg.name),
         Kind::Time(unit) => format!("<{}> is a time, in {} without a unit", arg.name, unit.suffix()),
+        Kind::Interval(unit) => {
+            format!("<{}> is a time above 0, in {} without a unit", arg.name, unit.suffix())
+        }
         Kind::Size(min, max) => format!("<{}> is a size from {min} to {max} bytes", arg.name),
         Kind::Choice(_) | Kind::Switch | Kind::Text => return None,
     })

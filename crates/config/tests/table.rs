@@ -36,7 +36,7 @@ fn check_arg(name: &str, arg: &Arg) {
         Kind::Int(min, max) => assert!(min <= max, "{name}"),
         Kind::Size(min, max) => assert!(min <= max, "{name}"),
         Kind::Choice(words) => assert!(!words.is_empty(), "{name}"),
-        Kind::Time(_) | Kind::Switch | Kind::Text => {}
+        Kind::Time(_) | Kind::Interval(_) | Kind::Switch | Kind::Text => {}
     }
 }
 
@@ -284,4 +284,14 @@ fn what_haproxy_has_removed_or_renamed_is_told_what_stands_in_its_place() {
     assert_eq!(of("transparent"), ("[]".to_owned(), false));
     let (said, wrong) = self::said("frontend f\n use-fcgi-app x\n".to_owned());
     assert!(wrong && said.contains("'use-fcgi-app' not allowed in 'frontend' section"), "{said}");
+}
+
+#[test]
+fn nothing_is_done_every_zero_milliseconds() {
+    for option in ["inter", "fastinter", "downinter", "agent-inter"] {
+        for (time, taken) in [("0", false), ("0ms", false), ("1us", true), ("1", true)] {
+            let (text, _) = said(format!("backend b\n server s 127.0.0.1:80 check {option} {time}\n"));
+            assert_eq!(!text.contains("expects a time above 0"), taken, "{option}: {text}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ fn said(config: String) -> String {
 fn values(arg: &Arg) -> Vec<String> {
     match arg.kind {
         Kind::Int(min, max) => vec![min.to_string(), max.to_string()],
-        Kind::Time(_) => vec!["1s".into()],
+        Kind::Time(_) | Kind::Interval(_) => vec!["1s".into()],
         Kind::Size(min, max) => vec![min.to_string(), max.to_string()],
         Kind::Choice(words) => words.iter().map(|word| (*word).to_owned()).collect(),
         Kind::Switch => vec!["off".into(), "on".into()],

@@ -247,6 +247,10 @@ impl Kind {
         Ok(match *self {
             Self::Int(min, max) => Value::Int(value::integer(bytes, min, max)?),
             Self::Time(unit) => Value::Time(value::time(bytes, unit)?),
+            Self::Interval(unit) => match value::time(bytes, unit)? {
+                Duration::ZERO => return Err(ValueError { at: 0, message: "expects a time above 0".into() }),
+                time => Value::Time(time),
+            },
             Self::Size(min, max) => Value::Size(value::size(bytes, min, max)?),
             Self::Choice(words) => Value::Choice(one_of(words)?),
             Self::Switch => Value::Switch(one_of(&["on", "off"])? == "on"),
@@ -263,7 +267,9 @@ impl Arg {
     pub(crate) fn expected(&self) -> String {
         match self.kind {
             Kind::Int(..) => format!("<{}>, an integer", self.name),
-            Kind::Time(unit) => format!("<{}>, a time (in {} without a unit)", self.name, unit.suffix()),
+            Kind::Time(unit) | Kind::Interval(unit) => {
+                format!("<{}>, a time (in {} without a unit)", self.name, unit.suffix())
+            }
             Kind::Size(..) => format!("<{}>, a size", self.name),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Switch => "on or off".into(),

@@ -97,6 +97,8 @@ pub enum Kind {
     Int(i64, i64),
     /// A time; the unit holds where none is written.
     Time(Unit),
+    /// The same above zero: how often something is done.
+    Interval(Unit),
     /// Bytes in this range.
     Size(u64, u64),
     /// One of these words.
@@ -196,6 +198,10 @@ fn int(name: &'static str, min: i64, max: i64) -> Arg {
 
 fn time(name: &'static str) -> Arg {
     Arg { name, kind: Kind::Time(Unit::Ms), count: Count::One }
+}
+
+fn interval(name: &'static str) -> Arg {
+    Arg { name, kind: Kind::Interval(Unit::Ms), count: Count::One }
 }
 
 fn seconds(name: &'static str) -> Arg {

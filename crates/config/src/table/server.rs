@@ -1,7 +1,7 @@
 //! Options behind the address of a `server`, `server-template` or `default-server` line.
 
 use super::place::SERVER;
-use super::{Keyword, choice, flag, int, own, text, time};
+use super::{Keyword, choice, flag, int, interval, own, text, time};
 use crate::build::parse;
 use crate::lex::Word;
 use crate::tree::{ProxyHeader, Set, Source};
@@ -79,12 +79,12 @@ options! {
     addr: Word = text("address"), word, "addr", "where health checks go, if not where requests go";
     port: u16 = int("port", 1, 65535), int, "port", "the port of health checks, if it is another";
     agent_addr: Word = text("address"), word, "agent-addr", "where the agent is, if not where the server is";
-    agent_inter: Duration = time("delay"), time, "agent-inter", "time between two questions to the agent; 2 s without";
+    agent_inter: Duration = interval("delay"), time, "agent-inter", "time between two questions to the agent; 2 s without";
     agent_port: u16 = int("port", 1, 65535), int, "agent-port", "the agent's port";
     agent_send: Word = text("text"), word, "agent-send", "what the agent is sent";
-    inter: Duration = time("delay"), time, "inter", "time between two health checks; 2 s without";
-    fastinter: Duration = time("delay"), time, "fastinter", "inter while the server's state is about to change";
-    downinter: Duration = time("delay"), time, "downinter", "inter while the server is down";
+    inter: Duration = interval("delay"), time, "inter", "time between two health checks; 2 s without";
+    fastinter: Duration = interval("delay"), time, "fastinter", "inter while the server's state is about to change";
+    downinter: Duration = interval("delay"), time, "downinter", "inter while the server is down";
     rise: u32 = int("count", 1, MANY / 2), int, "rise", "good checks in a row that bring a server up; 2 without";
     fall: u32 = int("count", 1, MANY / 2), int, "fall", "failed checks in a row that take a server down; 3 without";
     }
