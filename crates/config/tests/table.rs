@@ -287,6 +287,22 @@ fn what_haproxy_has_removed_or_renamed_is_told_what_stands_in_its_place() {
 }
 
 #[test]
+fn balance_tells_its_algorithms_and_which_are_not_haproxys() {
+    let help = Table::get().find("balance", Place::Backend).unwrap().help;
+    let (theirs, ours) = help.split_once("that HAProxy does not have").unwrap();
+    let (unknown, _) = said("backend b\n balance zzzzzzzzzz\n".into());
+    let (_, all) = unknown.split_once("there are ").unwrap();
+    let all: Vec<&str> = all.split('"').next().unwrap().split(", ").collect();
+    assert_eq!(all.len(), 13, "{unknown}");
+    for name in all {
+        match name {
+            "ewma" | "maglev" => assert!(ours.contains(name) && !theirs.contains(name), "{name}"),
+            _ => assert!(theirs.contains(name), "{name}"),
+        }
+    }
+}
+
+#[test]
 fn nothing_is_done_every_zero_milliseconds() {
     for option in ["inter", "fastinter", "downinter", "agent-inter"] {
         for (time, taken) in [("0", false), ("0ms", false), ("1us", true), ("1", true)] {

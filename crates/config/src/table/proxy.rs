@@ -10,6 +10,15 @@ const MANY: i64 = i32::MAX as i64;
 /// Not so `balance rdp-cookie`, which takes the cookie for a key.
 const RDP: &str = "the address in the cookie is not looked for yet; 'balance rdp-cookie' brings the same user to the same server";
 
+const BALANCE: &str = "how a server is chosen: \
+    roundrobin (in turns, by weight), static-rr (the same, with weights that do not change), leastconn (the one with the fewest \
+    connections), first (the first with a free place), random[(draws)] (the least loaded of some that are drawn), \
+    source (by a hash of the client's address), uri, url_param name, hdr(name) and rdp-cookie[(name)] (by a hash of that part of the \
+    request), hash expression (by a hash of what the expression gives); \
+    and two that HAProxy does not have: ewma (the better of two that are drawn, by how long answers took lately, requests in \
+    progress and weight), maglev [expression] (by Maglev's table, from a hash of what the expression gives, or of the client's \
+    address: few clients change servers when one comes or goes)";
+
 macro_rules! setting {
     ($field:ident, $get:ident $(as $type:ty)?) => {
         |b, line| {
@@ -43,7 +52,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .adds()
         .built(parse::server_template),
-        own("balance", DLB, "algorithm [argument...]", 1, "how a server is chosen")
+        own("balance", DLB, "algorithm [argument...]", 1, BALANCE)
             .default("roundrobin")
             .built(parse::balance),
         own(

@@ -61,7 +61,7 @@ pub(crate) fn use_server(b: &mut Builder<'_>, line: &Line<'_>) {
     b.proxy().use_server.extend(choice);
 }
 
-/// Names of algorithms; those with `(` take an argument.
+/// Names of algorithms.
 const ALGORITHMS: [&str; 13] = [
     "ewma",
     "first",
