@@ -189,3 +189,21 @@ fn a_lane_accepts_as_many_connections_in_a_round_as_tune_maxaccept_says() {
     assert_eq!(accepts(" tune.maxaccept 0\n"), ACCEPTS_PER_ROUND, "as without it");
     assert_eq!(accepts(" tune.maxaccept -1\n"), MOST_ACCEPTS_PER_ROUND);
 }
+
+#[test]
+fn buffers_that_are_larger_than_heads_can_be_are_warned_of() {
+    let said = |size: &str| {
+        let mut sources = Sources::new();
+        sources.add("test.cfg", format!("global\n tune.bufsize {size}\n")).unwrap();
+        let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
+        let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+        let said: Vec<_> =
+            loaded.found.found().iter().map(|one| (one.severity, one.pos.unwrap().line)).collect();
+        let text = loaded.found.found().iter().map(|one| one.message.as_str()).collect::<String>();
+        (said, text, generation.process.bufsize)
+    };
+    assert_eq!(said("65535"), (vec![], String::new(), 65_535));
+    let (warnings, text, bytes) = said("200000");
+    assert_eq!((warnings, bytes), (vec![(Severity::Warning, 2)], 200_000));
+    assert!(text.contains("at most 65535 bytes") && text.contains("grows to 200000 bytes"), "{text}");
+}

@@ -31,7 +31,7 @@ const MANY: i64 = i32::MAX as i64;
 tune! {
     buffers_limit: u64 = int("number", 0, MANY), int, "tune.buffers.limit", "none", "bounds the buffers of a lane; 0 for no bound";
     buffers_reserve: u64 = int("number", 0, MANY), int, "tune.buffers.reserve", "2", "buffers kept for the moment when memory runs out";
-    bufsize: u64 = size("bytes", K, 64 * M), size, "tune.bufsize", "16k", "bytes of a buffer, which bounds the head of a message";
+    bufsize: u64 = size("bytes", K, 64 * M), size, "tune.bufsize", "16k", "bytes that are kept of a message at most: of its head, of its body for rules and retries, of the contents of TCP";
     bufsize_large: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.large", "0", "bytes of a large buffer; 0 for none";
     bufsize_small: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.small", "1k", "bytes of a buffer for short texts";
     events_max_at_once: u64 = int("number", 1, 10_000), int, "tune.events.max-events-at-once", "100", "internal events handled in one go";

@@ -86,6 +86,11 @@ const PARTLY: &[Row] = &[
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     (
         "Tuning",
+        "tune.bufsize",
+        "the head of a message has at most 65,535 bytes, also where this is larger; what is kept of bodies and contents grows with it",
+    ),
+    (
+        "Tuning",
         "tune.listener.multi-queue",
         "'fair' is as 'on': connections go to the least loaded lane, and to equally loaded ones in turns",
     ),

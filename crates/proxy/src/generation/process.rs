@@ -8,6 +8,7 @@ use super::refuse::Refuse;
 use manylane_config::table::Tune;
 use manylane_config::tree::{Bind, Global, HardStop, Set, Settings};
 use manylane_expr::VariableLimits;
+use manylane_http::MAX_HEAD;
 use manylane_sched::{Placement, Profiling};
 use manylane_sync::Arc;
 use std::path::PathBuf;
@@ -342,6 +343,15 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     {
         let message = "'warn-blocked-traffic-after' expects a time from 1 ms to 1000 ms";
         refuse.found.alert(*pos, message.to_owned());
+    }
+    if let Some(Set { value, pos, .. }) = tune.bufsize
+        && value > MAX_HEAD as u64
+    {
+        let message = format!(
+            "'tune.bufsize' : the head of a message has at most {MAX_HEAD} bytes, whatever is given here; what is kept of bodies, for rules that \
+             wait for them and for retries, and of contents for 'tcp-request content' and 'tcp-response content' grows to {value} bytes"
+        );
+        refuse.found.warning(pos, message);
     }
     let tune = self::tune(tune);
     let stats_sockets = self::stats_sockets(stats_sockets, global, &groups, refuse);
