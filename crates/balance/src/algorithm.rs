@@ -105,7 +105,8 @@ pub struct Options {
     pub fullconn: u32,
     /// Lanes that there are; 0 counts as 1.
     pub lanes: usize,
-    /// How many of them queue together; 0 for [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
+    /// How many of them queue together; 0 for as few as make up to [`QUEUE_LINES`](crate::QUEUE_LINES) lines, but at most
+    /// [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
     pub lanes_per_group: usize,
     /// Where random numbers begin.
     pub seed: u64,

@@ -31,5 +31,8 @@ pub use shelf::{Depot, LOOKED_AT, PlaceId, Shelf, ShelfLimits};
 pub use spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
 pub use state::{Admin, Operation, ServerState, Standing};
 
-/// Lanes whose requests queue together by default: about as many as share a last-level cache.
+/// Lanes whose requests queue together at most, by default: about as many as share a last-level cache.
 pub const LANES_PER_GROUP: usize = 8;
+
+/// Lines of a queue by default, as long as not more than [`LANES_PER_GROUP`] lanes share one: who looks for the next one looks at each.
+pub const QUEUE_LINES: usize = 8;

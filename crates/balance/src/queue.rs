@@ -10,6 +10,9 @@
 //! 4. What became of a request stands in its slot: it is read under the line's lock by the one who waits, and stays until it was read.
 //! 5. Each line counts those who were taken out of it to be served, beside its first key and under its lock; so each learns how many were served
 //!    before it, as logs tell.
+//! 6. Who has a right takes the first of its own line, unless another line's first came [`OVERTAKEN_BY`] before that one: a
+//!    wake-up of another lane costs system calls of both. So nobody is overtaken by who came as much as that after it, and classes go strictly one
+//!    after another.
 //!
 //! Nothing is woken under a lock.
 //!
@@ -26,6 +29,9 @@ use std::fmt;
 use std::task::Waker;
 
 static LINE: LockClass = LockClass::new("line of a server queue", 60);
+
+/// Rule 6, in microseconds, the unit of keys.
+const OVERTAKEN_BY: u64 = 1000;
 
 /// The key of a line without entries.
 const NOBODY: u64 = u64::MAX;
@@ -107,6 +113,7 @@ struct Head<W> {
 /// See the module.
 pub(crate) struct Queue<W> {
     lines: Box<[CachePadded<Head<W>>]>,
+    lanes_per_group: usize,
 }
 
 /// A place in a queue. It must be given back: by [`Balancer::poll`](crate::Balancer::poll) or [`Balancer::leave`](crate::Balancer::leave).
@@ -155,7 +162,8 @@ impl<W> Line<W> {
 }
 
 impl<W: Waiter> Queue<W> {
-    pub(crate) fn new(groups: usize) -> Self {
+    /// For so many lanes, so many of which share a line.
+    pub(crate) fn new(lanes: usize, lanes_per_group: usize) -> Self {
         let line = |_| {
             let line =
                 Line { slots: Vec::new(), free: Vec::new(), order: BinaryHeap::new(), live: 0, users: 0 };
@@ -165,7 +173,28 @@ impl<W: Waiter> Queue<W> {
                 line: Mutex::new(&LINE, line),
             })
         };
-        Self { lines: (0..groups).map(line).collect() }
+        Self { lines: (0..lanes.max(1).div_ceil(lanes_per_group)).map(line).collect(), lanes_per_group }
+    }
+
+    /// How many lines it has.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// The line of this lane's group. Lanes have the lowest numbers, and those of a group follow each other.
+    fn own(&self) -> usize {
+        lane::current().index() / self.lanes_per_group % self.lines.len()
+    }
+
+    /// The line whose first one is next (rule 6).
+    fn next(&self) -> &Head<W> {
+        let key = |head: &Head<W>| head.head.load(Ordering::SeqCst);
+        let own = &*self.lines[self.own()];
+        let first = self.lines.iter().map(|head| (key(head), &**head)).min_by_key(|&(key, _)| key);
+        match (key(own), first) {
+            (of_own, Some((of_first, first))) if of_own == NOBODY || of_own >= of_first + OVERTAKEN_BY => first,
+            _ => own,
+        }
     }
 
     /// Publishes the key of the first. Under the line's lock.
@@ -180,13 +209,12 @@ impl<W: Waiter> Queue<W> {
     /// Enters behind all with a key up to `key`. None when `claims` has no room.
     pub(crate) fn enter(
         &self,
-        lanes_per_group: usize,
         server: Option<Index>,
         key: u64,
         waiter: W,
         claims: &impl Claims,
     ) -> Option<Ticket> {
-        let number = lane::current().index() / lanes_per_group % self.lines.len();
+        let number = self.own();
         let head = &self.lines[number];
         let entered = self.served();
         let mut line = head.line.lock();
@@ -227,12 +255,11 @@ impl<W: Waiter> Queue<W> {
         self.lines.iter().map(|head| head.head.load(Ordering::SeqCst)).min().unwrap_or(NOBODY)
     }
 
-    /// Takes the first out and tells it that it may begin on a server; without one, that it must go elsewhere. For who has a right (rule 2). Gives who is to
+    /// Takes the next one out and tells it that it may begin on a server; without one, that it must go elsewhere. For who has a right (rule 2). Gives who is to
     /// be woken; `None`: it had left (rule 3).
     pub(crate) fn take(&self, server: Option<Index>) -> Option<W> {
         loop {
-            let first = self.lines.iter().min_by_key(|head| head.head.load(Ordering::SeqCst));
-            let head = first.expect("a queue has a line");
+            let head = self.next();
             let mut line = head.line.lock();
             let Some(entry) = line.first() else {
                 drop(line); // another was faster; by rule 2 there is one for us
@@ -331,9 +358,9 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_full_keeps_nothing_of_those_that_it_refuses() {
-        let queue: Queue<Waker> = Queue::new(1);
+        let queue: Queue<Waker> = Queue::new(1, 1);
         for _ in 0..10_000 {
-            assert!(queue.enter(1, None, 7, Waker::noop().clone(), &Full).is_none());
+            assert!(queue.enter(None, 7, Waker::noop().clone(), &Full).is_none());
         }
         let line = queue.lines[0].line.lock();
         assert!(line.order.len() < 100 && line.slots.len() < 100, "{} entries", line.order.len());

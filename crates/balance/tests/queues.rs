@@ -114,6 +114,28 @@ fn classes_come_before_time_and_offsets_shift_time() {
 }
 
 #[test]
+fn a_lane_serves_its_own_first_unless_others_wait_for_a_millisecond_more() {
+    let options = Options { lanes: manylane_sync::lane::MAX_LANES, lanes_per_group: 1, ..Options::default() };
+    let b = limited(&[(1, 0)], options);
+    let s = index(&b, 0);
+    let enter = |class, later| {
+        let (bell, at) = (Bell::default(), NOW + Duration::from_micros(later));
+        (b.enqueue_any(Priority { class, offset: 0 }, at, bell.clone()), bell)
+    };
+    for (others_class, later, own_is_first) in [(0, 999, true), (0, 1000, false), (-1, 0, false)] {
+        b.take(s, NOW).unwrap();
+        let other = thread::scope(|scope| scope.spawn(|| enter(others_class, 0)).join().unwrap());
+        let own = enter(0, later);
+        b.release(s);
+        assert_eq!((own.1.rung() == 1, other.1.rung() == 1), (own_is_first, !own_is_first), "{later}");
+        for (ticket, bell) in if own_is_first { [own, other] } else { [other, own] } {
+            granted(b.poll(ticket, bell));
+            b.release(s);
+        }
+    }
+}
+
+#[test]
 fn maxqueue_refuses_and_leastconn_counts_such_a_queue_as_room() {
     let b = limited(&[(1, 2)], Options::default());
     let s = index(&b, 0);

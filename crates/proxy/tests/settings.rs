@@ -37,6 +37,16 @@ fn maxconnrate_and_maxsessrate_bound_the_process() {
     assert_eq!(rates(" maxconnrate 0\n maxsessrate 4\n"), [0, 4]);
 }
 
+/// R-G2: each lane has a line of its own, as long as there are not more than eight.
+#[test]
+fn queues_have_lines_for_the_lanes_that_serve() {
+    for (lanes, lines) in [(1, 1), (2, 2), (8, 8), (12, 6), (64, 8)] {
+        let servers = "backend b\n timeout connect 1s\n timeout server 1s\n server s 127.0.0.1:1 maxconn 1\n";
+        let generation = built(&format!(" nbthread {lanes}\n{servers}"));
+        assert_eq!(generation.backends[0].balancer.queue_lines(), lines, "{lanes} lanes");
+    }
+}
+
 #[test]
 fn a_lane_takes_in_as_many_events_at_once_as_tune_maxpollevents_says() {
     for (global, events) in [

@@ -10,7 +10,7 @@ pub use change::StaticWeight;
 pub use waiting::{Priority, QueueFull, Turn, Wait};
 
 use self::core::Core;
-use crate::LANES_PER_GROUP;
+use crate::{LANES_PER_GROUP, QUEUE_LINES};
 use crate::algorithm::{Algorithm, Input, NoPick, Options};
 use crate::queue::{Queue, Waiter};
 use crate::servers::Servers;
@@ -30,7 +30,6 @@ pub struct Balancer<W: Waiter = Waker> {
     queues: Box<[Option<Queue<W>>]>,
     /// For any server.
     any: Queue<W>,
-    lanes_per_group: usize,
 }
 
 /// The server has no room: it serves as many requests as it may, or others wait for it.
@@ -58,17 +57,15 @@ impl<W: Waiter> Balancer<W> {
     /// A balancer over `servers`, whose queues wake by `W`.
     pub fn waking(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
         let lanes_per_group = match options.lanes_per_group {
-            0 => LANES_PER_GROUP,
+            0 => options.lanes.div_ceil(QUEUE_LINES).clamp(1, LANES_PER_GROUP),
             some => some,
         };
-        let groups = options.lanes.max(1).div_ceil(lanes_per_group);
         let core = Core::new(servers, algorithm, options);
-        let queue = |(index, _)| core.is_limited(index).then(|| Queue::new(groups));
+        let queue = |(index, _)| core.is_limited(index).then(|| Queue::new(options.lanes, lanes_per_group));
         Self {
             queues: core.servers.iter().map(queue).collect(),
-            any: Queue::new(groups),
+            any: Queue::new(options.lanes, lanes_per_group),
             core,
-            lanes_per_group,
         }
     }
 

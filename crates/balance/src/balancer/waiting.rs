@@ -90,7 +90,7 @@ impl<W: Waiter> Balancer<W> {
     ) -> Result<Ticket, QueueFull> {
         let key = priority.key(now);
         let claims = self.waiting_for(index);
-        let ticket = self.queue(index).enter(self.lanes_per_group, Some(index), key, waiter, &claims);
+        let ticket = self.queue(index).enter(Some(index), key, waiter, &claims);
         let ticket = ticket.ok_or(QueueFull)?;
         self.core.begin(index);
         // Pairs with the fences of who raises a limit (`adapt`) or takes the server out (`change`): they see this request, or we see what
@@ -106,7 +106,7 @@ impl<W: Waiter> Balancer<W> {
     /// Lets a request wait for any server of the backend.
     pub fn enqueue_any(&self, priority: Priority, now: Time, waiter: W) -> Ticket {
         let waiting = &*self.core.gates.waiting;
-        let ticket = self.any.enter(self.lanes_per_group, None, priority.key(now), waiter, waiting);
+        let ticket = self.any.enter(None, priority.key(now), waiter, waiting);
         let ticket = ticket.expect("a backend's queue has no limit");
         self.offer_all();
         ticket
@@ -165,6 +165,11 @@ impl<W: Waiter> Balancer<W> {
     /// Requests that were served so far from the queue of this server, or without one from that for any server.
     pub fn served_from_queue(&self, server: Option<Index>) -> u64 {
         self.queue_of(server).served()
+    }
+
+    /// Lines that its queues have: one for each group of lanes.
+    pub fn queue_lines(&self) -> usize {
+        self.any.lines()
     }
 
     /// Requests that wait for this server.

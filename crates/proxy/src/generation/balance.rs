@@ -100,6 +100,7 @@ pub(super) fn balancer(
     settings: &Settings,
     mode: Mode,
     servers: &[Server],
+    lanes: usize,
     refuse: &mut Refuse<'_>,
 ) -> (Balancer, BalanceKey) {
     let kind = settings.hash_type.map_or(HashType::MAP, |set| {
@@ -120,6 +121,7 @@ pub(super) fn balancer(
             _ => Affinity::Always,
         },
         fullconn: settings.fullconn.map_or(0, |set| set.value),
+        lanes,
         ..Options::default()
     };
     let specs = servers.iter().map(spec);

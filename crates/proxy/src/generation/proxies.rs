@@ -224,6 +224,8 @@ pub(super) struct Proxies {
     pub(super) frontends: Vec<Frontend>,
     pub(super) backends: Vec<Backend>,
     pub(super) servers: usize,
+    /// Lanes that will serve.
+    lanes: usize,
     /// How many there were so far.
     places: usize,
     /// How servers were, by the numbers of their backends.
@@ -240,7 +242,7 @@ pub(super) fn proxies(
     logs: &mut Logs,
     refuse: &mut Refuse<'_>,
 ) -> Proxies {
-    let mut all = Proxies::default();
+    let mut all = Proxies { lanes: process.lane_count().unwrap_or(crate::MOST_LANES), ..Proxies::default() };
     let mut names: HashMap<Vec<u8>, usize> = HashMap::new();
     let started = |proxy: &&Proxy| {
         proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
@@ -396,7 +398,7 @@ fn one<'c>(
             built.push(server);
             all.servers += 1;
         }
-        let (balancer, key) = balance::balancer(settings, mode, &built, refuse);
+        let (balancer, key) = balance::balancer(settings, mode, &built, all.lanes, refuse);
         let of_client = built.last().filter(|server| server.stands_in).and_then(|server| balancer.servers().index(server.index));
         for (index, _) in balancer.servers().iter() {
             let down = |check: &ServerCheck| check.board.read().health.running() == Running::Down;
