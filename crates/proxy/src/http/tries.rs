@@ -7,7 +7,7 @@ use super::pump::{Kept, Pump};
 use crate::generation::{Backend, Reuse};
 use crate::rules::{Answer, End, Moment};
 use crate::run::{Idle, Local};
-use crate::server::{self, Attempt, Hold, Shelved, Tried, Wanted};
+use crate::server::{self, Attempt, Hold, NotReached, Pains, Shelved, Tried, Wanted};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -145,13 +145,31 @@ impl Session<'_> {
             let private = private.take().filter(|_| packets == Packets::default() && !readdressed);
             Self::take_idle(local, backend, private, key, first, hold)
         };
-        let at_once = match tried.last {
-            None => server::at_once(local, backend, &self.client, &wanted, &mut shelf),
-            Some(_) => Err(None),
+        let mut pains = Pains::new(local.here().now());
+        // Waiting stands here, and not below `connect`: what is above it is run once more for each request that had to wait.
+        let place = match tried.last {
+            Some(_) => Ok(None), // which one it is depends on that
+            None => match Hold::at_once(local, backend, &wanted) {
+                Some(hold) => Ok(Some(hold)),
+                None => {
+                    let entered = pin!(server::enter(local, backend, &mut self.client, &wanted, &self.timer, &mut pains)).await;
+                    pains.queued = local.here().now().since(pains.since);
+                    entered.map(Some)
+                }
+            },
         };
-        let attempt = match at_once {
-            Ok(attempt) => Ok(attempt),
-            Err(hold) => pin!(server::connect(local, backend, &mut self.client, wanted, tried, hold, shelf)).await,
+        let attempt = match place {
+            Err(ended) => Err(NotReached { ended, server: None, pains }),
+            Ok(hold) => {
+                let at_once = hold.map(|hold| server::at_once(backend, &self.client, hold, pains, &mut shelf));
+                match at_once.transpose() {
+                    Ok(Some(attempt)) => Ok(attempt),
+                    left => {
+                        let hold = left.err();
+                        pin!(server::connect(local, backend, &mut self.client, wanted, tried, hold, pains, &self.timer, shelf)).await
+                    }
+                }
+            }
         };
         let Attempt { connection, hold, reused, pains } = match attempt {
             Ok(attempt) => attempt,

@@ -3,6 +3,7 @@
 use super::hold::{NoPlace, Wanted};
 use super::Hold;
 use super::leaving::unless_left;
+use crate::flow::Timer;
 use crate::generation::{Backend, Redispatch, Server, ServerPlace};
 use crate::rules::Memory;
 use crate::run::{Idle, Local, Seen, observe};
@@ -53,7 +54,7 @@ pub(crate) struct Pains {
 
 impl Pains {
     /// It begins.
-    fn new(since: Time) -> Self {
+    pub(crate) fn new(since: Time) -> Self {
         let (queued, connected) = (Duration::ZERO, Duration::ZERO);
         Self { since, queued, connected, retries: 0, redispatched: false, server_queue: 0, backend_queue: 0 }
     }
@@ -141,34 +142,34 @@ pub(crate) struct NotReached {
     pub(crate) pains: Pains,
 }
 
-/// Gets to a server of `backend` without waiting: where it has a place, and `shelf` a connection of it. So it is for nearly all requests, and
-/// a future would cost more than the rest.
+/// Gets to the server of `hold` without waiting, by a connection that `shelf` has of it. So it is for nearly all requests, and a future would cost more
+/// than the rest.
 ///
 /// # Errors
-/// The place, if there was one; for [`connect`].
+/// The place, if there is none; for [`connect`].
 pub(crate) fn at_once(
-    local: &Rc<Local>,
     backend: &Backend,
     client: &Client,
-    wanted: &Wanted<'_>,
+    hold: Hold,
+    pains: Pains,
     shelf: impl FnOnce(&Hold, &Client) -> Shelved,
-) -> Result<Attempt, Option<Hold>> {
-    let Some(hold) = Hold::at_once(local, backend, wanted) else { return Err(None) };
+) -> Result<Attempt, Hold> {
     match shelf(&hold, client) {
         Shelved::This(Idle { connection, served }) => {
             backend.counts.own().reuses.add(1);
             hold.server().counts.own().reuses.add(1);
-            Ok(Attempt { connection, hold, reused: Some(served), pains: Pains::new(local.here().now()) })
+            Ok(Attempt { connection, hold, reused: Some(served), pains })
         }
-        Shelved::Nothing | Shelved::Elsewhere { .. } | Shelved::Redirect => Err(Some(hold)),
+        Shelved::Nothing | Shelved::Elsewhere { .. } | Shelved::Redirect => Err(hold),
     }
 }
 
 /// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one. `hold` is a place on a server that there is
-/// already.
+/// already, and `pains` what that took.
 ///
 /// # Errors
 /// [`NotReached`].
+#[allow(clippy::too_many_arguments)] // who takes part, and what there is already
 pub(crate) async fn connect(
     local: &Rc<Local>,
     backend: &Backend,
@@ -176,11 +177,13 @@ pub(crate) async fn connect(
     wanted: Wanted<'_>,
     tried: &mut Tried,
     hold: Option<Hold>,
+    mut pains: Pains,
+    timer: &Timer,
     shelf: impl FnMut(&Hold, &Client) -> Shelved,
 ) -> Result<Attempt, NotReached> {
-    let (mut server, mut pains) = (None, Pains::new(local.here().now()));
+    let mut server = None;
     // Pinned where they are made, here and below: a future that is given by value stands in its receiver several times, and is copied each time.
-    let outcome = pin!(tries(local, backend, client, wanted, tried, hold, shelf, &mut server, &mut pains)).await;
+    let outcome = pin!(tries(local, backend, client, wanted, tried, hold, timer, shelf, &mut server, &mut pains)).await;
     (pains.retries, pains.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
         Ok((connection, hold, reused)) => Ok(Attempt { connection, hold, reused, pains }),
@@ -197,6 +200,7 @@ async fn tries(
     wanted: Wanted<'_>,
     tried: &mut Tried,
     hold: Option<Hold>,
+    timer: &Timer,
     mut shelf: impl FnMut(&Hold, &Client) -> Shelved,
     last: &mut Option<Index>,
     pains: &mut Pains,
@@ -207,7 +211,7 @@ async fn tries(
     let mut hold = match hold {
         Some(hold) => hold,
         None => {
-            let entering = pin!(enter(local, backend, client, tried.wanted(wanted, backend), pains)).await;
+            let entering = pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, pains)).await;
             pains.queued = here.now().since(pains.since);
             entering?
         }
@@ -261,7 +265,7 @@ async fn tries(
         let elsewhere = tried.again(backend, hold.index(), wanted.persistent);
         if elsewhere {
             drop(hold);
-            hold = pin!(enter(local, backend, client, tried.wanted(wanted, backend), pains)).await?;
+            hold = pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, pains)).await?;
         }
         if cause == Cause::ServerLeft && tried.last == Some(hold.index()) {
             // It was quick to refuse: time to come back.
@@ -292,15 +296,19 @@ pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Mem
     }
 }
 
-/// A place on a server, perhaps after some time in a queue.
-async fn enter(
+/// A place on a server, perhaps after some time in a queue. `pains` are told how many went before.
+///
+/// # Errors
+/// How the stream ends, which got none.
+pub(crate) async fn enter(
     local: &Rc<Local>,
     backend: &Backend,
     client: &mut Client,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
+    timer: &Timer,
     pains: &mut Pains,
 ) -> Result<Hold, Termination> {
-    let entering = pin!(Hold::enter(local, backend, wanted, pains));
+    let entering = pin!(Hold::enter(local, backend, wanted, timer, pains));
     let outcome = if backend.common.abort_on_close {
         let left = Termination::new(Cause::ClientLeft, Phase::Queue);
         unless_left(client, entering).await.map_err(|_| left)?

@@ -1,6 +1,7 @@
 //! A stream's place on a server.
 
 use crate::generation::{Backend, Server};
+use crate::flow::Timer;
 use crate::run::Local;
 use super::Pains;
 use crate::termination::Cause;
@@ -9,7 +10,7 @@ use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_sched::Time;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -78,21 +79,21 @@ impl Hold {
     pub(crate) async fn enter(
         local: &Rc<Local>,
         backend: &Backend,
-        mut wanted: Wanted<'_>,
+        wanted: &Wanted<'_>,
+        timer: &Timer,
         pains: &mut Pains,
     ) -> Result<Self, NoPlace> {
         let balancer = &backend.balancer;
         let here = local.here();
         let by_key = balancer.algorithm().goes_by_key();
-        let patience = backend.timeouts.queue;
-        let deadline = patience.map(|time| here.now() + time);
+        let deadline = backend.timeouts.queue.map_or(Time::MAX, |time| here.now() + time);
+        let (mut server, mut avoid) = (wanted.server, wanted.avoid);
         let (mut tries, mut refused) = (0, false);
         loop {
             let now = here.now();
-            let input = Input { now, key: wanted.key, avoid: wanted.avoid };
-            let picked = match wanted.server {
+            let picked = match server {
                 Some(index) => Ok(index),
-                None => balancer.pick(&local.reader(), &input),
+                None => balancer.pick(&local.reader(), &Input { now, key: wanted.key, avoid }),
             };
             let waker = || poll_fn(|context| Poll::Ready(context.waker().clone()));
             let mut queue = None;
@@ -104,7 +105,7 @@ impl Hold {
                         return Ok(Self::taken(local, backend, index, wanted.stream));
                     }
                     tries += 1;
-                    if wanted.server.is_none() && !by_key && tries < TRIES {
+                    if server.is_none() && !by_key && tries < TRIES {
                         continue; // another lane was faster
                     }
                     match balancer.enqueue(index, wanted.priority, now, waker().await) {
@@ -117,7 +118,7 @@ impl Hold {
                         // Its queue is full: another, once. Where that one's is full, too, whichever has room first: going on would be without end.
                         Err(_) if !refused => {
                             refused = true;
-                            wanted = Wanted { server: None, avoid: Some(index), ..wanted };
+                            (server, avoid) = (None, Some(index));
                             continue;
                         }
                         Err(_) => balancer.enqueue_any(wanted.priority, now, waker().await),
@@ -128,17 +129,24 @@ impl Hold {
             let entered = balancer.served_from_queue(queue);
             let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
             let place = Waiting { before, passed };
-            let waiting = pin!(balancer.wait(ticket));
-            let waiting = pin!(local.streams.unless_ended(wanted.stream, waiting));
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
-            let turn = match deadline {
-                None => waiting.await,
-                Some(deadline) => {
-                    let left = deadline.since(now);
-                    pin!(here.timeout(left, waiting)).await.map_err(|_| NoPlace::Time)?
+            // One future for all that may end the waiting, on the timer that the stream has anyway: a request that waits is polled once more for it, so what
+            // that costs is what waiting costs.
+            let mut waiting = balancer.wait(ticket);
+            let mut entered = false;
+            let turn = poll_fn(|context| {
+                // Who has just entered is woken if its turn came meanwhile.
+                if std::mem::replace(&mut entered, true)
+                    && let Poll::Ready(turn) = Pin::new(&mut waiting).poll(context)
+                {
+                    return Poll::Ready(Ok(turn));
                 }
-            };
-            match turn.map_err(NoPlace::Ended)? {
+                if let Some(cause) = wanted.stream.and_then(|entry| local.streams.poll(entry, context.waker())) {
+                    return Poll::Ready(Err(NoPlace::Ended(cause)));
+                }
+                timer.poll(deadline, context).map(|()| Err(NoPlace::Time))
+            });
+            match turn.await? {
                 Turn::Granted(index, served) => {
                     place.moves(served);
                     return Ok(Self::taken(local, backend, index, wanted.stream));
@@ -146,7 +154,7 @@ impl Hold {
                 Turn::Elsewhere | Turn::Waiting(_) => {
                     let passed = (place.passed)();
                     place.moves(passed);
-                    wanted.server = None;
+                    server = None;
                 }
             }
         }

@@ -5,12 +5,12 @@ mod forward;
 pub(crate) use forward::Pair;
 
 use crate::counts::count_in_front;
-use crate::flow::{Patience, Splicing};
+use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target};
 use crate::log::Record;
 use crate::rules::{Content, Facts, Moment, Scopes, key};
 use crate::run::{Begun, Local, Streaming};
-use crate::server::{self, Attempt, Shelved, Tried, Wanted};
+use crate::server::{self, Attempt, Pains, Shelved, Tried, Wanted};
 use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Priority};
@@ -213,7 +213,8 @@ impl Stream<'_> {
         let packets = memory.server_packets.get();
         let wanted = Wanted { key, server: server.or(backend.of_client), persistent: server.is_some(), priority, packets, stream: self.streaming.entry(), ..Wanted::default() };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
-        let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, |_, _| Shelved::Nothing).await {
+        let (pains, timer) = (Pains::new(local.here().now()), Timer::new(local.here()));
+        let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, pains, &timer, |_, _| Shelved::Nothing).await {
             Ok(attempt) => attempt,
             Err(failed) => {
                 self.note(|record| record.not_reached(&failed));
