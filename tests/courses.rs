@@ -96,6 +96,22 @@ fn pause(client: &mut TcpStream, time: Duration) {
     client.set_read_timeout(Some(common::PATIENCE)).unwrap();
 }
 
+/// What a client got before its response is of the bytes that it was sent, of a server and of a rule.
+#[test]
+fn responses_before_the_final_one_are_counted() {
+    let server = origin(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    });
+    for rule in ["", "http-request early-hint link </b>"] {
+        let course = Course::new("http", rule, &format!("server s {server}"));
+        let answer = read_all(&mut course.send(GET));
+        assert_eq!(answer.matches("HTTP/1.1 103 ").count(), 1 + usize::from(!rule.is_empty()), "{answer}");
+        let line = course.line();
+        assert_eq!(number(&line, "down"), answer.len() as i64, "{line:?}: {answer}");
+    }
+}
+
 #[test]
 fn a_queue_that_is_left_has_its_time_and_place() {
     let course = Course::new("http", "", &format!("timeout queue 60ms\n server s {} maxconn 1", silent()));

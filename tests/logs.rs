@@ -154,6 +154,26 @@ fn connections_without_a_byte_are_logged_but_for_dontlognull() {
     }
 }
 
+/// To logs it took until it was refused, from when it was accepted.
+#[test]
+fn a_client_that_sends_nothing_in_time_has_a_line_with_that_time() {
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n timeout http-request 100ms\n log {} format raw local0\n log-format \"%Ti %TR %Ta %Tt %t %tr %ST %ts\"\n\
+         listen l\n bind {}\n server s {}\n",
+        syslog.address(),
+        fd(&socket),
+        server()
+    ));
+    assert!(read_all(&mut connect(address)).starts_with("HTTP/1.1 408 "));
+    let line = syslog.line();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [idle, request, active, total, accepted, begun, status, state] = words[..] else { panic!("{line}") };
+    assert_eq!([idle, request, status, state], ["0", "-1", "408", "cR"], "{line}");
+    assert!(active.parse::<u64>().unwrap() >= 99 && total == active && accepted == begun, "{line}");
+}
+
 #[test]
 fn sessions_are_logged_and_formats_are_ones_own() {
     let syslog = Syslog::new();

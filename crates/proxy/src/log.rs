@@ -142,6 +142,11 @@ impl Record {
         }
     }
 
+    /// A client is refused that has sent nothing since its session began; to logs it was not idle, but slow to begin.
+    pub(crate) fn silent(accepted: Timestamp, handshake: Duration, begun: Time) -> Self {
+        Self { date: accepted, handshake, ..Self::new(begun) }
+    }
+
     /// What it took to get to the server.
     pub(crate) fn pains(&mut self, pains: Pains) {
         self.queued = Some(self.waited(&pains));

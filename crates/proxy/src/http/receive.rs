@@ -22,14 +22,25 @@ pub(super) enum NoHead {
     Client,
 }
 
+/// Where responses go that come before the final one.
+pub(super) struct Onward<'a, C: Fn(u64)> {
+    pub(super) client: &'a Connection,
+    /// The way that a body takes, which may be called for.
+    pub(super) up: &'a Way,
+    pub(super) here: Here,
+    /// What the client speaks.
+    pub(super) version: Version,
+    /// Is told bytes that the client was sent.
+    pub(super) count: C,
+}
+
 /// The head of the final response, put into `place`. Those that come before it are passed on, to clients that know of them.
-pub(super) async fn receive(
+pub(super) async fn receive<C: Fn(u64)>(
     server: &Connection,
     input: &mut Chain,
     mut parser: ResponseParser,
     asked: Asked,
-    (client, up, here): (&Connection, &Way, Here),
-    version: Version,
+    onward: Onward<'_, C>,
     place: &mut Option<Response>,
 ) -> Result<(), NoHead> {
     loop {
@@ -37,14 +48,16 @@ pub(super) async fn receive(
             Ok(Some(response)) if response.is_interim() => {
                 let mut head = response.head;
                 if head.status() == 100 {
-                    up.called(here.now()); // for the body
+                    onward.up.called(onward.here.now()); // for the body
                 }
-                if version >= Version::HTTP_11 {
+                if onward.version >= Version::HTTP_11 {
                     let mut out = Chain::new();
                     set_body(&mut head, Body::None, Body::None)
                         .and_then(|()| head.emit(&mut out, None))
                         .map_err(|_| NoHead::Memory)?;
-                    client.send(&mut out).await.map_err(|_| NoHead::Client)?;
+                    let length = out.len() as u64;
+                    onward.client.send(&mut out).await.map_err(|_| NoHead::Client)?;
+                    (onward.count)(length);
                 }
             }
             Ok(Some(response)) => {

@@ -118,10 +118,15 @@ impl Session<'_> {
             if self.requests > 0 {
                 self.client.is_new_since(record.date, record.idle);
             } else {
-                record.handshake = self.client.greeting().map_or(Duration::ZERO, |greeting| greeting.took);
+                record.handshake = self.handshake();
             }
             self.record.replace(Some(record));
         }
+    }
+
+    /// How long another proxy's word was waited for.
+    fn handshake(&self) -> Duration {
+        self.client.greeting().map_or(Duration::ZERO, |greeting| greeting.took)
     }
 
     /// Waits for bytes; where it `may_stop`, also for the end of the generation. But where another one goes on, or idle connections outlive the end, one
@@ -170,8 +175,7 @@ impl Session<'_> {
         match &self.frontend.log {
             Some(log) if log.plain => self.record.replace(None),
             Some(log) if null && !log.no_null => {
-                self.begin_record(self.local.here().now());
-                None
+                self.record.replace(Some(Record::silent(self.client.peers().accepted, self.handshake(), self.since)))
             }
             _ => None,
         };

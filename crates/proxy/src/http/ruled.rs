@@ -15,7 +15,7 @@ use crate::session;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyWriter, Persist, Reader, Request, set_body, set_connection, settle_response};
-use manylane_http::{EditError, Head, Known, Version};
+use manylane_http::{EditError, Head, Known, Method, Version};
 use manylane_sync::Arc;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -104,9 +104,14 @@ impl Session<'_> {
                     let mut out = Chain::new();
                     let spoken = asking.version >= Version::HTTP_11;
                     let made = set_body(&mut head, Body::None, Body::None).and_then(|()| head.emit(&mut out, None));
-                    if spoken && (made.is_err() || self.client.connection.send(&mut out).await.is_err())
-                    {
-                        return Some(After::Close);
+                    let length = out.len() as u64;
+                    if spoken {
+                        if made.is_err() || self.client.connection.send(&mut out).await.is_err() {
+                            return Some(After::Close);
+                        }
+                        self.note(|record| record.down += length);
+                        self.frontend.counts.own().bytes_out.add(length);
+                        self.listener.counts.own().bytes_out.add(length);
                     }
                 }
                 Ok(Verdict::Resolve { section, variable, question }) => {
@@ -436,8 +441,10 @@ impl Session<'_> {
         if *status == 0 || head.status() != made {
             *status = head.status();
         }
+        // Who asked for a tunnel takes a success for its beginning.
+        let tunnel = asking.method == Method::Connect && (200..300).contains(&head.status());
         // No other answer follows one that a rule gave such a status.
-        let keep = asking.keep && bodyless && !matches!(*status, 400 | 408) && head.status() >= 200;
+        let keep = asking.keep && bodyless && !tunnel && !matches!(*status, 400 | 408) && head.status() >= 200;
         let persist = if keep { Persist::KeepAlive } else { Persist::Close };
         let mut out = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| frontend.http.spells);

@@ -6,7 +6,7 @@ use super::exchange::{After, Asking};
 use super::going::{Going, Leaving, Watched};
 use super::look::{Incoming, Look};
 use super::pump::{Broken, Ends, Kept, Pump, flush, send, send_last};
-use super::receive::{receive, take_whole};
+use super::receive::{Onward, receive, take_whole};
 use super::settle::{Answered, Settled};
 use super::telling::termination;
 use super::tries::{Chances, Failed, Outcome, no_memory};
@@ -124,7 +124,8 @@ impl Session<'_> {
                 let reading = pin!(async {
                     watch.down.waits(Waits::Sender, local.here().now());
                     let parser = ResponseParser::new(limits);
-                    receive(connection, &mut from_server, parser, asked, (client, &watch.up, local.here()), asking.version, &mut response).await
+                    let onward = Onward { client, up: &watch.up, here: local.here(), version: asking.version, count: |n| count(0, n) };
+                    receive(connection, &mut from_server, parser, asked, onward, &mut response).await
                 });
                 let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
                 let stays = going_up.while_there(reading, client, watched, leaving);
