@@ -718,6 +718,28 @@ fn the_process_gets_no_new_rights() {
 }
 
 /// SIGQUIT asks how much memory there is in use, and the process goes on.
+/// `-m`: what the allocator reserves and does not use does not count.
+#[test]
+fn a_process_serves_with_little_memory_and_says_what_is_too_little() {
+    let (socket, address) = listener();
+    let config = format!("{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request return status 200\n", fd(&socket));
+    let program = Manylane::start_with(&config, &["-m", "100"]);
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(read_all(&mut client).starts_with("HTTP/1.1 200 "));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.pid())).unwrap();
+    let data = limits.lines().find(|line| line.starts_with("Max data size")).unwrap();
+    assert!(data.contains(&(100 << 20).to_string()), "{data}");
+    drop(program);
+
+    let folder = Folder::new();
+    let file = folder.file("test.cfg", &config);
+    let outcome = command().args(["-m", "95", "-f"]).arg(file).output().unwrap();
+    assert_eq!(outcome.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert!(said.contains("-m 95 is too little: with 2 lanes it is at least 96"), "{said}");
+}
+
 #[test]
 fn the_pools_are_told_on_sigquit() {
     let (socket, address) = listener();

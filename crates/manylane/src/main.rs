@@ -30,7 +30,13 @@ fn main() -> ExitCode {
         return demo::run(rest);
     }
     match arguments::Arguments::read(words) {
-        Ok(arguments) => start::start(&arguments),
+        Ok(arguments) => match arguments.megabytes.map(|_| system::small_reserves()) {
+            Some(Err(error)) => {
+                say::alert(error);
+                ExitCode::from(1)
+            }
+            _ => start::start(&arguments),
+        },
         Err(error) => {
             say::alert(error);
             ExitCode::from(1)

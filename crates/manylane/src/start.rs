@@ -209,7 +209,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     let lanes = process.lane_count().map_err(|error| format!("processors cannot be counted: {error}"))?;
     system::renice("startup", process.nice_at_start);
     if let Some(megabytes) = arguments.megabytes {
-        system::memory(megabytes)?;
+        system::memory(megabytes, lanes)?;
     }
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
     let mut handed_over = match &arguments.predecessor {

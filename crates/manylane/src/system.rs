@@ -3,7 +3,9 @@
 use manylane_proxy::generation::{Generation, Owner, Process};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 /// Descriptors beside those of connections and listeners: drivers, logs, files that are open for a moment.
 const OTHERS: u64 = 64;
@@ -92,10 +94,37 @@ pub(crate) fn dumpable() {
     }
 }
 
-/// `-m`: bounds the memory of the process.
-pub(crate) fn memory(megabytes: u64) -> Result<(), String> {
+/// What the allocator takes of the system at once, in KiB, by the name that it knows.
+const RESERVE: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "8192");
+
+/// `-m`: the allocator takes 1 GiB before `main`, of which a bound would count all, used or not. So the program begins once more, told to take less.
+///
+/// # Errors
+/// A sentence, when it cannot.
+pub(crate) fn small_reserves() -> Result<(), String> {
+    if std::env::var_os(RESERVE.0).is_some() {
+        return Ok(());
+    }
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    let error = Command::new("/proc/self/exe").arg0(name).args(words).env(RESERVE.0, RESERVE.1).exec();
+    Err(format!("[manylane.main()] Cannot begin once more for -m: {error}."))
+}
+
+/// What the program takes to begin, in megabytes: itself, and each lane with its stack and its first pools.
+const TAKEN: (u64, u64) = (64, 16);
+
+/// `-m`: bounds the memory that the process may write to.
+///
+/// # Errors
+/// A sentence, when the program cannot begin with it.
+pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
+    let least = TAKEN.0 + TAKEN.1 * lanes as u64;
+    if megabytes < least {
+        return Err(format!("-m {megabytes} is too little: with {lanes} lanes it is at least {least}; 'nbthread' makes less of them"));
+    }
     let bytes = megabytes << 20;
-    setrlimit(Resource::RLIMIT_AS, bytes, bytes)
+    setrlimit(Resource::RLIMIT_DATA, bytes, bytes)
         .map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))
 }
 
