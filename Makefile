@@ -138,12 +138,11 @@ bench: ## all measurements: scaling, side by side with peers, response times bes
 	@scripts/setup bench
 	$(SIM) cargo build --release --package manylane-bench
 	cargo rustc --release --package manylane-bench --bin manylane-bench -- $(ALIGNED)
+	cargo rustc --release --package manylane --bin manylane -- $(ALIGNED)
 	$(TARGET)/release/manylane-bench scale
 	$(TARGET)/release/manylane-bench peers
 	$(TARGET)/release/manylane-bench instructions
 	$(TARGET)/release/manylane-bench heavy
-	cargo rustc --release --package manylane --bin manylane -- $(ALIGNED)
-	$(TARGET)/release/manylane-bench proxy
 	cargo bench --package manylane-bench
 	cargo build --release --package manylane-io --examples
 	$(TARGET)/release/examples/measure --requests 10000 --rounds 15

@@ -26,9 +26,9 @@ struct Cli {
 enum Command {
     /// Before and after, by number of threads: real ones here, simulated cores to 96
     Scale(ScaleArguments),
-    /// One thread, side by side with the best peer crates
+    /// Side by side with the peers: the libraries with the best crates, one thread; the program with the proxies that are installed
     Peers(PeersArguments),
-    /// The program beside the proxies that are installed: CPU time, system calls, memory
+    /// The second half of `peers` alone: CPU time, system calls, memory
     #[cfg(not(manylane_sim))]
     Proxy(crate::proxy::ProxyArguments),
     /// The rows of `peers` by instruction counts (needs valgrind); fails where a promised limit is broken
@@ -81,8 +81,8 @@ pub struct ScaleArguments {
 /// What `peers` takes.
 #[derive(Clone, Debug, Args)]
 pub struct PeersArguments {
-    /// Only this group of rows; may be repeated
-    #[arg(long = "row", value_name = "GROUP")]
+    /// Only this group of rows, or this scenario of the program; may be repeated
+    #[arg(long = "row", value_name = "NAME")]
     pub rows: Vec<String>,
     /// Samples of each contestant
     #[arg(long, value_name = "N", default_value_t = 101, value_parser = clap::value_parser!(u32).range(3..=100_000))]
@@ -90,6 +90,10 @@ pub struct PeersArguments {
     /// Length of a sample in microseconds
     #[arg(long, value_name = "US", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     pub time: u32,
+    /// How the program is measured
+    #[cfg(not(manylane_sim))]
+    #[command(flatten)]
+    pub program: crate::proxy::How,
 }
 
 /// What `heavy` takes.
@@ -146,12 +150,27 @@ fn cores(text: &str) -> Result<usize, String> {
     }
 }
 
+/// `peers`: rows of the libraries, and scenarios of the program.
+#[cfg(not(manylane_sim))]
+fn peers(mut arguments: PeersArguments) -> Result<(), String> {
+    let all = arguments.rows.is_empty();
+    let (scenarios, rows): (Vec<_>, Vec<_>) = arguments.rows.drain(..).partition(|name| crate::proxy::has(name));
+    arguments.rows = rows;
+    if all || !arguments.rows.is_empty() {
+        crate::peers::run(&arguments)?;
+    }
+    if all || !scenarios.is_empty() {
+        crate::proxy::run(&crate::proxy::ProxyArguments { rows: scenarios, how: arguments.program })?;
+    }
+    Ok(())
+}
+
 /// The program. Every failure is one sentence on standard error.
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Scale(arguments) => scale::run(&arguments),
         #[cfg(not(manylane_sim))]
-        Command::Peers(arguments) => crate::peers::run(&arguments),
+        Command::Peers(arguments) => peers(arguments),
         #[cfg(not(manylane_sim))]
         Command::Proxy(arguments) => crate::proxy::run(&arguments),
         #[cfg(not(manylane_sim))]

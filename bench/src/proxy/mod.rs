@@ -31,6 +31,14 @@ pub struct ProxyArguments {
     /// Only this scenario; may be repeated
     #[arg(long = "row", value_name = "NAME")]
     pub rows: Vec<String>,
+    /// How it is measured
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How a scenario is measured.
+#[derive(Clone, Debug, Default, Args)]
+pub struct How {
     /// Rounds of each program
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
@@ -117,7 +125,7 @@ fn in_folder(
     folder: PathBuf,
 ) -> Result<(), String> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("manylane"));
-    let manylane = arguments.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
+    let manylane = arguments.how.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
     // Debian's places of programs for administrators are not always looked at.
     let found = |name: &str| {
         let administrators = PathBuf::from("/usr/sbin").join(name);
@@ -127,7 +135,7 @@ fn in_folder(
     let load = Load::start()?;
     let sink = Sink::start()?;
     for kind in [Kind::Epoll, Kind::Haproxy, Kind::Nginx] {
-        if kind.is_ours() || !arguments.alone {
+        if kind.is_ours() || !arguments.how.alone {
             println!("{}", programs.version(kind)?);
         }
     }
@@ -143,6 +151,11 @@ fn in_folder(
     }
     println!("{overview}");
     Ok(())
+}
+
+/// Whether there is such a scenario.
+pub fn has(name: &str) -> bool {
+    SCENARIOS.iter().any(|scenario| scenario.name == name)
 }
 
 fn scenarios(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
@@ -179,9 +192,9 @@ fn measure(
     sink: &Sink,
 ) -> Result<Vec<Figures>, String> {
     let traffic = Arc::new((scenario.traffic)());
-    let requests = (scenario.requests * u64::from(arguments.requests) / 100).max(1);
+    let requests = (scenario.requests * u64::from(arguments.how.requests) / 100).max(1);
     let mut contestants = Vec::new();
-    for (kind, base) in contestants_of(scenario, arguments.alone) {
+    for (kind, base) in contestants_of(scenario, arguments.how.alone) {
         let shape = if base { scenario::PLAIN } else { scenario.shape };
         let port = free_port()?;
         let folder = programs.folder.to_string_lossy();
@@ -205,7 +218,7 @@ fn measure(
             counts: Counts::default(),
         });
     }
-    let rounds = if scenario.unit == Unit::Idle { 1 } else { arguments.rounds };
+    let rounds = if scenario.unit == Unit::Idle { 1 } else { arguments.how.rounds };
     for _ in 0..rounds {
         for contestant in &mut contestants {
             let done = round(scenario, &traffic, requests, contestant, load);
@@ -213,7 +226,7 @@ fn measure(
             done.map_err(|sentence| format!("{}, {}: {sentence}", scenario.name, contestant.kind))?;
         }
     }
-    if !arguments.no_calls && scenario.unit != Unit::Idle {
+    if !arguments.how.no_calls && scenario.unit != Unit::Idle {
         for contestant in &mut contestants {
             let done = calls(&traffic, requests.div_ceil(4), contestant, load);
             load.close();
