@@ -101,7 +101,9 @@ fn pause(client: &mut TcpStream, time: Duration) {
 fn responses_before_the_final_one_are_counted() {
     let server = origin(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
-        let _ = stream.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        let _ = stream.write_all(
+            b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        );
     });
     for rule in ["", "http-request early-hint link </b>"] {
         let course = Course::new("http", rule, &format!("server s {server}"));

@@ -722,7 +722,8 @@ fn the_process_gets_no_new_rights() {
 #[test]
 fn a_process_serves_with_little_memory_and_says_what_is_too_little() {
     let (socket, address) = listener();
-    let config = format!("{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request return status 200\n", fd(&socket));
+    let config =
+        format!("{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request return status 200\n", fd(&socket));
     let program = Manylane::start_with(&config, &["-m", "100"]);
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();

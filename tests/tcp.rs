@@ -270,7 +270,7 @@ fn who_leaves_before_its_proxy_header_is_closed_and_not_reset() {
     for (said, ended) in [("", Ok(())), ("PROXY x", Err(ErrorKind::ConnectionReset))] {
         let mut client = connect(address);
         client.write_all(said.as_bytes()).unwrap();
-        client.shutdown(Shutdown::Write).unwrap();
+        let _ = client.shutdown(Shutdown::Write); // it may have been reset already
         assert_eq!(end_of(&mut client), ended, "{said:?}");
     }
 }

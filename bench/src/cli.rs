@@ -154,7 +154,8 @@ fn cores(text: &str) -> Result<usize, String> {
 #[cfg(not(manylane_sim))]
 fn peers(mut arguments: PeersArguments) -> Result<(), String> {
     let all = arguments.rows.is_empty();
-    let (scenarios, rows): (Vec<_>, Vec<_>) = arguments.rows.drain(..).partition(|name| crate::proxy::has(name));
+    let (scenarios, rows): (Vec<_>, Vec<_>) =
+        arguments.rows.drain(..).partition(|name| crate::proxy::has(name));
     arguments.rows = rows;
     if all || !arguments.rows.is_empty() {
         crate::peers::run(&arguments)?;

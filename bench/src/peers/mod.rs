@@ -215,7 +215,10 @@ fn none(_: Effort) -> Vec<Row> {
 fn group(name: &str) -> Result<&'static Group, String> {
     GROUPS.iter().find(|group| group.name == name).ok_or_else(|| {
         let known: Vec<&str> = GROUPS.iter().map(|g| g.name).collect();
-        format!("there is no row `{name}`; known rows: {}; scenarios of the program: see `proxy`", known.join(", "))
+        format!(
+            "there is no row `{name}`; known rows: {}; scenarios of the program: see `proxy`",
+            known.join(", ")
+        )
     })
 }
 
@@ -302,7 +305,8 @@ mod tests {
 
     #[test]
     fn unknown_rows_are_refused_with_the_known_ones() {
-        let arguments = PeersArguments { rows: vec!["conter".into()], samples: 3, time: 10, program: Default::default() };
+        let arguments =
+            PeersArguments { rows: vec!["conter".into()], samples: 3, time: 10, program: Default::default() };
         let error = run(&arguments).expect_err("a typing error");
         assert_eq!(
             error,

@@ -125,7 +125,8 @@ fn in_folder(
     folder: PathBuf,
 ) -> Result<(), String> {
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("manylane"));
-    let manylane = arguments.how.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
+    let manylane =
+        arguments.how.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
     // Debian's places of programs for administrators are not always looked at.
     let found = |name: &str| {
         let administrators = PathBuf::from("/usr/sbin").join(name);

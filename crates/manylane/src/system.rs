@@ -121,7 +121,9 @@ const TAKEN: (u64, u64) = (64, 16);
 pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
     let least = TAKEN.0 + TAKEN.1 * lanes as u64;
     if megabytes < least {
-        return Err(format!("-m {megabytes} is too little: with {lanes} lanes it is at least {least}; 'nbthread' makes less of them"));
+        return Err(format!(
+            "-m {megabytes} is too little: with {lanes} lanes it is at least {least}; 'nbthread' makes less of them"
+        ));
     }
     let bytes = megabytes << 20;
     setrlimit(Resource::RLIMIT_DATA, bytes, bytes)

@@ -10,11 +10,11 @@ pub use change::StaticWeight;
 pub use waiting::{Priority, QueueFull, Turn, Wait};
 
 use self::core::Core;
-use crate::{LANES_PER_GROUP, QUEUE_LINES};
 use crate::algorithm::{Algorithm, Input, NoPick, Options};
 use crate::queue::{Queue, Waiter};
 use crate::servers::Servers;
 use crate::spec::Index;
+use crate::{LANES_PER_GROUP, QUEUE_LINES};
 use manylane_sched::Time;
 use manylane_sync::Reader;
 use std::fmt;
