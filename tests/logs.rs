@@ -293,8 +293,9 @@ fn a_line_tells_how_many_were_served_from_the_queue_before() {
             }
         }
     });
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1"); // one lane, one order
     let _program = Manylane::start_ready(&format!(
-        "global\n nbthread 1\n stats socket {}\n{DEFAULTS} mode http\n log {} format raw local0\n\
+        "global\n stats socket {}\n{config} mode http\n log {} format raw local0\n\
          frontend f\n bind {}\n log-format \"%sq/%bq %rc\"\n http-response set-header queue %bq\n default_backend b\n\
          backend b\n server s {server} maxconn 1\n",
         control.display(),
