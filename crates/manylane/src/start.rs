@@ -200,7 +200,12 @@ fn take_over(at: &OsStr) -> Result<HandedOver, String> {
         false => vec![Endpoint::Unix(at.into())], // a path, wherever it begins
     };
     let Some(endpoint) = endpoints.first() else { return Err(failed(&NotHandedOver::NotUnix)) };
-    HandedOver::ask(endpoint).map_err(|error| failed(&error))
+    let handed_over = HandedOver::ask(endpoint).map_err(|error| failed(&error))?;
+    // What was inherited for this alone: whoever has it has all rights on that process.
+    if let Endpoint::SocketPair(number) = endpoint {
+        let _ = nix::unistd::close(*number);
+    }
+    Ok(handed_over)
 }
 
 /// Binds, becomes what the process is to be, and runs.

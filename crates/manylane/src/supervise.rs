@@ -535,7 +535,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Ready(lane) => lanes.push(lane),
                 Event::Failed(error) => break 'running Ending::Failed(error),
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => break 'running Ending::Signal(signal),
-                _ => {} // nothing serves yet
+                Event::Signal(SIGUSR1) => break 'running Ending::Done, // nothing serves, so there is nothing to finish
+                _ => {}                                                // nothing serves yet
             }
         }
         let mut supervisor = Supervisor {

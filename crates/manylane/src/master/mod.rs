@@ -228,6 +228,9 @@ impl Master {
         self.say("NOTICE", format_args!("Loading success."));
         let most = told.most_reloads;
         worker.told = told;
+        if self.ends {
+            worker.signal(Signal::SIGUSR1); // who is told to finish before it can hear that
+        }
         self.failed = 0;
         if let Some(before) = self.current.replace(worker) {
             before.signal(Signal::SIGUSR1);

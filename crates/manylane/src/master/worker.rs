@@ -7,7 +7,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long a worker may take to take a connection out of its socket.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of what a worker says at most: it has given its rights up, and the master has not.
+const LONGEST_TOLD: u64 = 256;
 
 /// What a worker says once all of its lanes accept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,18 +69,26 @@ impl Worker {
             inherit(handed)?;
             command.arg("-x").arg(format!("sockpair@{}", handed.as_raw_fd()));
         }
-        let child = command.spawn()?;
         let passage = UnixStream::from(ours);
         passage.set_nonblocking(false)?;
         passage.set_write_timeout(Some(PATIENCE))?;
-        let (listener, pid) = (passage.try_clone()?, child.id());
-        std::thread::Builder::new().name("worker".into()).spawn(move || {
+        let listener = passage.try_clone()?;
+        let mut child = command.spawn()?;
+        let pid = child.id();
+        let listening = std::thread::Builder::new().name("worker".into()).spawn(move || {
             let mut line = String::new();
-            if BufReader::new(listener).read_line(&mut line).is_ok_and(|length| length > 0) {
+            let told = BufReader::new(listener.take(LONGEST_TOLD)).read_line(&mut line);
+            if told.is_ok_and(|length| length > 0) {
                 let (most, version) = line.trim_end().split_once(' ').unwrap_or_default();
                 ready(pid, Told { most_reloads: most.parse().ok(), version: version.to_owned() });
             }
-        })?;
+        });
+        if let Err(error) = listening {
+            // One that nobody listens to would serve beside the others, and nobody would know of it.
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
         Ok(Self { child, passage, began: Instant::now(), reloads: 0, told: Told::default() })
     }
 
