@@ -192,7 +192,9 @@ impl<W: Waiter> Queue<W> {
         let own = &*self.lines[self.own()];
         let first = self.lines.iter().map(|head| (key(head), &**head)).min_by_key(|&(key, _)| key);
         match (key(own), first) {
-            (of_own, Some((of_first, first))) if of_own == NOBODY || of_own >= of_first + OVERTAKEN_BY => {
+            (of_own, Some((of_first, first)))
+                if of_own == NOBODY || of_own >= of_first.saturating_add(OVERTAKEN_BY) =>
+            {
                 first
             }
             _ => own,

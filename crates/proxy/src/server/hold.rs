@@ -133,10 +133,10 @@ impl Hold {
             // One future for all that may end the waiting, on the timer that the stream has anyway: a request that waits is polled once more for it, so what
             // that costs is what waiting costs.
             let mut waiting = balancer.wait(ticket);
-            let mut entered = false;
+            let mut waits = false;
             let turn = poll_fn(|context| {
                 // Who has just entered is woken if its turn came meanwhile.
-                if std::mem::replace(&mut entered, true)
+                if std::mem::replace(&mut waits, true)
                     && let Poll::Ready(turn) = Pin::new(&mut waiting).poll(context)
                 {
                     return Poll::Ready(Ok(turn));
