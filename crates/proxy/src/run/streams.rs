@@ -47,12 +47,7 @@ struct Entries {
     all: Vec<Entry>,
     /// The first of those that are free, which are linked by their `server`.
     free: u32,
-    /// Those that are not.
-    at_work: u32,
 }
-
-/// Entries that are kept where none is needed. More are of a moment in which many streams were at work, and give their memory back.
-const KEPT: usize = 256;
 
 #[derive(Debug)]
 struct Entry {
@@ -131,7 +126,6 @@ impl Streams {
     fn begin(&self, begun: Begun) -> u32 {
         let mut entries = self.0.borrow_mut();
         let entry = Entry { server: NONE, backend: NONE, state: State::New, begun };
-        entries.at_work += 1;
         let place = entries.free as usize;
         match entries.all.get_mut(place) {
             Some(free) => {
@@ -152,12 +146,6 @@ impl Streams {
         let next = std::mem::replace(&mut entries.free, entry);
         let left = &mut entries.all[entry as usize];
         (left.server, left.state) = (next, State::Free);
-        entries.at_work -= 1;
-        if entries.at_work == 0 && entries.all.len() > KEPT {
-            entries.all.clear();
-            entries.all.shrink_to(KEPT);
-            entries.free = 0;
-        }
     }
 
     /// It has a [place](crate::server::Hold) on that server, or none.
@@ -405,18 +393,6 @@ mod tests {
         assert_eq!(begin(&streams, 10, 9), 5);
         assert!(streams.end_one(4, Cause::Killed) && !streams.end_one(4, Cause::Killed));
         assert_eq!(streams.poll(entries[4], &waker), Some(Cause::Killed), "without a server, too");
-    }
-
-    #[test]
-    fn the_memory_of_many_streams_is_given_back() {
-        let streams = Streams::default();
-        for most in [KEPT, 8 * KEPT] {
-            let entries: Vec<u32> = (0..most as u64).map(|number| begin(&streams, number, 7)).collect();
-            entries.iter().for_each(|entry| streams.leave(*entry));
-            assert!(streams.0.borrow().all.capacity() <= KEPT, "{most}");
-        }
-        let entries = [begin(&streams, 0, 7), begin(&streams, 1, 7)];
-        assert_eq!((entries, streams.end(7, Cause::Killed)), ([0, 1], 2));
     }
 
     /// What came of its work and its server's end were there at once, and the stream is tried again elsewhere.
