@@ -53,8 +53,10 @@ pub(crate) struct Rest {
     timer: Timer,
     /// Nothing came since then.
     since: Time,
-    requests: u64,
-    last: Option<(usize, Index)>,
+    /// As far as that goes.
+    requests: u32,
+    /// The number of the backend, and which of its servers.
+    last: Option<(u32, Index)>,
     more: Option<Pooled<More>>,
 }
 
@@ -77,7 +79,7 @@ impl Rest {
 
     /// Until when its client may ask although the generation ends: only one that has just connected.
     pub(crate) fn may_begin(&self, local: &Local) -> Option<Time> {
-        may_begin(local, self.since, self.requests)
+        may_begin(local, self.since, self.requests.into())
     }
 
     /// The server of the last request is of no meaning any more.
@@ -93,7 +95,7 @@ impl Rest {
         end: Option<Time>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Woken>> {
-        let idle = patience(frontend, self.requests).0;
+        let idle = patience(frontend, self.requests.into()).0;
         let deadline = idle.map_or(Time::MAX, |idle| self.since + idle);
         let (deadline, ends) = end.filter(|&end| end < deadline).map_or((deadline, false), |end| (end, true));
         let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
@@ -101,7 +103,7 @@ impl Rest {
         Poll::Ready(match ready!(until(receive, stopping, &self.timer, deadline, context)) {
             Woken::Stopping => None,
             Woken::Late if ends => None,
-            Woken::Left | Woken::Late if ends_in_silence(frontend, self.requests) => None,
+            Woken::Left | Woken::Late if ends_in_silence(frontend, self.requests.into()) => None,
             woken => Some(woken),
         })
     }
@@ -116,6 +118,7 @@ impl Rest {
         woken: Woken,
     ) -> (Session<'a>, Wait) {
         let Self { client, timer, since, requests, last, more } = self;
+        let (requests, last) = (requests.into(), last.map(|(backend, server)| (backend as usize, server)));
         let scopes = local.scopes.take();
         let More { private, variables } = more.map_or(More { private: None, variables: None }, Pooled::into_inner);
         if let Some(variables) = variables {
@@ -147,6 +150,8 @@ impl Session<'_> {
             (None, None) => None,
             (private, variables) => Some(MORE.alloc(More { private, variables }).ok()?),
         };
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        let last = last.map(|(backend, server)| (backend as u32, server)); // an index of what stands in a file
         Some(Rest { client: client.rest(), timer, since, requests, last, more })
     }
 }
