@@ -10,7 +10,7 @@ use manylane_net::load;
 use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -221,7 +221,8 @@ fn place(generation: &Generation, lane: usize) {
 
 /// A thread that waits for signals and tells them. What SIGQUIT asks for, the use of memory, it says itself: lanes do not wait for a terminal.
 fn watch_signals(supervisor: Remote) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGUSR1, SIGTERM, SIGINT, SIGHUP, SIGTTOU, SIGTTIN, SIGQUIT])?;
+    // SIGUSR2 is for masters, and often sent to all processes of a service: it is no end of this one.
+    let mut signals = Signals::new([SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGTTOU, SIGTTIN, SIGQUIT])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             match signal {
