@@ -232,6 +232,7 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     // What somebody ends is no failure.
     for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
         let master = Master::start(&config, |_| {});
+        kill(Pid::from_raw(master.worker()), Signal::SIGUSR2).unwrap(); // for masters, and often sent to all processes
         kill(Pid::from_raw(master.worker()), signal).unwrap();
         assert_eq!(master.ends(), Some(0));
     }

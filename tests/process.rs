@@ -718,6 +718,31 @@ fn the_process_gets_no_new_rights() {
 }
 
 /// SIGQUIT asks how much memory there is in use, and the process goes on.
+/// Lanes that begin are waited for, and then end.
+#[test]
+fn a_signal_that_comes_while_lanes_begin_ends_the_process() {
+    let (socket, _) = listener();
+    let config = format!(
+        "{} mode tcp\nlisten l\n bind {}\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 32"),
+        fd(&socket)
+    );
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1] {
+        for _ in 0..3 {
+            let mut program = Manylane::start(&config);
+            let status = format!("/proc/{}/status", program.pid());
+            // As soon as it would hear of it.
+            common::watch::until(|| {
+                let status = std::fs::read_to_string(&status).unwrap_or_default();
+                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap_or("0");
+                u64::from_str_radix(caught, 16).unwrap() & 1 << (signal as u64 - 1) != 0
+            });
+            program.signal(signal);
+            common::watch::until(|| !program.runs());
+        }
+    }
+}
+
 /// `-m`: what the allocator reserves and does not use does not count.
 #[test]
 fn a_process_serves_with_little_memory_and_says_what_is_too_little() {

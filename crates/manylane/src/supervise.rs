@@ -531,14 +531,22 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
     let Work { generation, bound, lanes: count, quiet, driver: _, services: _, reload: reloads } = work;
     let mut lanes = vec![here.lane()];
     let ending = 'running: {
-        while lanes.len() < count {
+        // Each lane is waited for, also when the end is known by then: one that began later would not be told of it.
+        let (mut early, mut failed) = (None, 0);
+        while lanes.len() + failed < count {
             match next_event().await {
                 Event::Ready(lane) => lanes.push(lane),
-                Event::Failed(error) => break 'running Ending::Failed(error),
-                Event::Signal(signal @ (SIGTERM | SIGINT)) => break 'running Ending::Signal(signal),
-                Event::Signal(SIGUSR1) => break 'running Ending::Done, // nothing serves, so there is nothing to finish
-                _ => {}                                                // nothing serves yet
+                Event::Failed(error) => {
+                    failed += 1;
+                    early = Some(Ending::Failed(error));
+                }
+                Event::Signal(signal @ (SIGTERM | SIGINT)) => early = Some(Ending::Signal(signal)),
+                Event::Signal(SIGUSR1) => _ = early.get_or_insert(Ending::Done), // nothing serves, so there is nothing to finish
+                _ => {}
             }
+        }
+        if let Some(ending) = early {
+            break 'running ending;
         }
         let mut supervisor = Supervisor {
             here,

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The question.
 pub const QUESTION: &str = "_getsocks";
@@ -116,6 +116,8 @@ pub enum NotHandedOver {
     System(io::Error),
     /// It is asked over unix sockets.
     NotUnix,
+    /// It takes too long.
+    Silent,
     /// It does not say how many sockets it has.
     Refused,
     /// It says what is no answer.
@@ -127,6 +129,7 @@ impl fmt::Display for NotHandedOver {
         match self {
             Self::System(error) => error.fmt(f),
             Self::NotUnix => f.write_str("sockets come over unix sockets only: name the path of one"),
+            Self::Silent => write!(f, "it does not answer within {} s", PATIENCE.as_secs()),
             Self::Refused => {
                 f.write_str("it hands over nothing there; its 'stats socket' needs 'expose-fd listeners'")
             }
@@ -173,13 +176,13 @@ impl HandedOver {
 
     /// Asks the process at the other end of `stream`.
     fn over(mut stream: UnixStream) -> Result<Self, NotHandedOver> {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let until = Instant::now() + PATIENCE; // for all of it: what comes in small pieces would last for hours
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(format!("{QUESTION}\n").as_bytes())?;
         let (mut bytes, mut sockets) = (Vec::new(), Vec::new());
         let mut count = [0; 4];
         while bytes.len() < count.len() {
-            if !more(&stream, &mut bytes, &mut sockets)? {
+            if !more(&stream, until, &mut bytes, &mut sockets)? {
                 return Err(NotHandedOver::Refused);
             }
         }
@@ -193,7 +196,7 @@ impl HandedOver {
         while names.len() < count || sockets.len() < count {
             match records.next() {
                 Some(record) if names.len() < count => names.push(record),
-                _ if more(&stream, &mut records.bytes, &mut sockets)? => {}
+                _ if more(&stream, until, &mut records.bytes, &mut sockets)? => {}
                 _ => return Err(NotHandedOver::Nonsense),
             }
             if sockets.len() > count || records.bytes.len() > 4 + count * LONGEST_RECORD {
@@ -231,12 +234,17 @@ impl HandedOver {
 
 /// Whether an IPv6 socket takes IPv4, or not, as is wanted.
 fn takes_the_family(socket: BorrowedFd<'_>, endpoint: &Endpoint, options: &ListenOptions) -> bool {
+    // Of an address of its own there is no other family.
+    if !matches!(endpoint, Endpoint::Ip(SocketAddr::V6(address)) if address.ip().is_unspecified()) {
+        return true;
+    }
     let wanted = match options.v6 {
-        V6::System => return true,
-        V6::Both => 0,
-        V6::Only => 1,
+        // What a new one would do.
+        V6::System => socket::open(AddressFamily::INET6, Shape::Stream).and_then(|new| option(new.as_fd(), SocketOption::V6Only)),
+        V6::Both => Ok(0),
+        V6::Only => Ok(1),
     };
-    !matches!(endpoint, Endpoint::Ip(SocketAddr::V6(_))) || option(socket, SocketOption::V6Only) == Ok(wanted)
+    wanted.is_ok_and(|wanted| option(socket, SocketOption::V6Only) == Ok(wanted))
 }
 
 /// Two names of 255 bytes, and what goes with them.
@@ -265,10 +273,23 @@ fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length.into())
 }
 
-/// What the other process says next; false at the end.
-fn more(stream: &UnixStream, bytes: &mut Vec<u8>, sockets: &mut Vec<OwnedFd>) -> Result<bool, NotHandedOver> {
+/// What the other process says next, if it does until then; false at the end.
+fn more(
+    stream: &UnixStream,
+    until: Instant,
+    bytes: &mut Vec<u8>,
+    sockets: &mut Vec<OwnedFd>,
+) -> Result<bool, NotHandedOver> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(NotHandedOver::Silent);
+    }
+    stream.set_read_timeout(Some(left))?;
     let mut some = [0; 4096];
-    let length = receive_descriptors(stream.as_fd(), &mut some, sockets)?;
+    let length = match receive_descriptors(stream.as_fd(), &mut some, sockets) {
+        Err(Errno::AGAIN) => return Err(NotHandedOver::Silent),
+        outcome => outcome?,
+    };
     bytes.extend_from_slice(&some[..length]);
     Ok(length > 0)
 }
@@ -322,14 +343,20 @@ mod tests {
 
     #[test]
     fn an_ipv6_socket_is_taken_by_who_wants_the_same_families() {
-        let Ok(socket) = TcpListener::bind("[::1]:0") else { return }; // a machine without IPv6
-        let at = Endpoint::Ip(socket.local_addr().unwrap());
-        let only = option(socket.as_fd(), SocketOption::V6Only).unwrap() == 1;
-        let (same, other) = if only { (V6::Only, V6::Both) } else { (V6::Both, V6::Only) };
-        for (v6, taken) in [(other, false), (same, true), (V6::System, true)] {
-            let mut came = answered(&[(&count(1), None), (&[0; 6], Some(socket.as_fd()))]).unwrap();
+        let new = |v6| {
             let options = ListenOptions { v6, ..ListenOptions::default() };
-            assert_eq!(came.take(&at, &options).is_some(), taken, "{v6:?}");
+            crate::listen(&Endpoint::Ip("[::]:0".parse().unwrap()), &options)
+        };
+        let Ok(default) = new(V6::System) else { return }; // a machine without IPv6
+        let only = option(default.socket().unwrap(), SocketOption::V6Only).unwrap() == 1;
+        for is in [V6::Only, V6::Both] {
+            let bound = new(is).unwrap();
+            for wanted in [V6::Only, V6::Both, V6::System] {
+                let mut came = answered(&[(&count(1), None), (&[0; 6], bound.socket())]).unwrap();
+                let options = ListenOptions { v6: wanted, ..ListenOptions::default() };
+                let same = if wanted == V6::System { only == (is == V6::Only) } else { wanted == is };
+                assert_eq!(came.take(bound.endpoint(), &options).is_some(), same, "{is:?} {wanted:?}");
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //!   `sockpair@`: they reach the worker's run-time interface, with the level `admin`. That is how the master CLI talks to workers, and how a new worker
 //!   takes the listening sockets of the one before (`-x sockpair@N`).
 //! - A reload (SIGUSR2, SIGHUP, `reload`) starts another worker. Once that accepts, the one before is told to finish (SIGUSR1). One that fails before
-//!   that changes nothing.
+//!   that changes nothing but options of the sockets that both had (`backlog`, `mss` and the like), and whether they listen.
 //! - A worker ends with its master: the system sends it SIGTERM when the master is gone.
 //! - Nothing here is fast, so everything is simple: threads that wait tell one loop, which owns all state and alone starts processes, on the
 //!   main thread: the system ties the worker's life to the thread that started it.
@@ -189,7 +189,8 @@ impl Master {
         let ready = move |pid, told| {
             let _ = events.send(Event::Ready(pid, told)); // the master may have ended
         };
-        let worker = Worker::start(&self.program, &self.arguments, self.current.as_ref(), ready)?;
+        let worker =
+            Worker::start(&self.program, &self.arguments, self.current.as_ref(), self.reloads == 0, ready)?;
         self.say("NOTICE", format_args!("New worker ({}) forked", worker.pid()));
         self.starting = Some(worker);
         Ok(())

@@ -48,7 +48,7 @@ fn inherit(descriptor: &OwnedFd) -> io::Result<()> {
 }
 
 impl Worker {
-    /// Starts one, which takes over from `before` if there is such. `ready` is called on another thread with its number once it accepts.
+    /// Starts one, which takes over from `before` if there is such; the `first` of all does what the command line says of other processes. `ready` is called on another thread with its number once it accepts.
     ///
     /// # Errors
     /// The system's.
@@ -56,6 +56,7 @@ impl Worker {
         program: &Path,
         arguments: &Arguments,
         before: Option<&Self>,
+        first: bool,
         ready: impl FnOnce(u32, Told) + Send + 'static,
     ) -> io::Result<Self> {
         let (ours, theirs) = socket::pair(Shape::Stream)?;
@@ -63,7 +64,7 @@ impl Worker {
         command.stdin(Stdio::null()).env("HAPROXY_MWORKER", "1").env_remove("NOTIFY_SOCKET");
         inherit(&theirs)?;
         command.arg("--worker").arg(theirs.as_raw_fd().to_string()).arg(std::process::id().to_string());
-        command.args(arguments.of_worker(before.is_none()));
+        command.args(arguments.of_worker(first));
         let handed = before.map(|before| before.passage.as_fd().try_clone_to_owned()).transpose()?;
         if let Some(handed) = &handed {
             inherit(handed)?;
