@@ -152,6 +152,18 @@ fn sockets_of_clients_and_servers_have_the_buffers_that_the_file_says() {
 }
 
 #[test]
+fn a_negative_mss_has_no_effect_and_is_told() {
+    let mut sources = Sources::new();
+    let text = "listen l\n mode tcp\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n bind 127.0.0.1:81 mss -100\n";
+    sources.add("test.cfg", text.to_owned()).unwrap();
+    let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
+    let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+    let told = format!("{:?}", loaded.found.found());
+    assert!(loaded.found.errors() == 0 && told.contains("'mss' has no effect here"), "{told}");
+    assert_eq!(generation.frontends[0].listeners[0].options.mss, None);
+}
+
+#[test]
 fn acknowledgements_are_saved_where_the_file_says_so_and_towards_clients_of_http() {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
     let saved = |lines: &str| {

@@ -75,7 +75,11 @@ const IDLE: &[Row] = &[
 
 /// What of a keyword is refused.
 const PARTLY: &[Row] = &[
-    ("Bind options", "mss", "negative sizes are refused: Linux does not take them on connections that exist"),
+    (
+        "Bind options",
+        "mss",
+        "negative sizes have no effect, since Linux does not change the segments of connections that exist: told with a warning",
+    ),
     (
         "Other sections",
         "user",

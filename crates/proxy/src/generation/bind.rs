@@ -155,11 +155,8 @@ pub(super) fn listeners(
         mode,
         thread,
     } = options;
-    if let Some(mss) = mss
-        && mss.value < 0
-    {
-        refuse.keyword(mss.pos, "mss", "Linux does not take a negative size on connections that exist");
-    }
+    let relative = mss.filter(|mss| mss.value < 0);
+    refuse.idle(&relative, "mss", "Linux does not change the segments of connections that exist, so it cannot make them smaller by so much");
     let shards = shards.as_ref().map_or(default_shards, |set| shards_of(set, refuse));
     let lanes = lanes_of(thread, groups, refuse);
     let accepts = |lane: &usize| lanes.as_ref().is_none_or(|some| some.contains(lane));
