@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Folder, PATIENCE, command, own_ip};
+use common::{Folder, PATIENCE, command, own_address, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,14 +16,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-
-/// An address that nobody listens at but the programs of one test: each has an IP address of its own.
-fn address() -> SocketAddr {
-    static NEXT: AtomicUsize = AtomicUsize::new(64);
-    let [_, _, high, low] = own_ip().octets();
-    let ip = Ipv4Addr::new(127, NEXT.fetch_add(1, Ordering::Relaxed) as u8, high, low);
-    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
-}
 
 /// A master, what it and its workers say, and where it is asked.
 struct Master {
@@ -126,22 +118,6 @@ fn answering(address: SocketAddr, status: u16, global: &str) -> String {
     )
 }
 
-/// The status of the answer to a request over a connection of its own.
-///
-/// # Errors
-/// What came instead.
-fn get(address: SocketAddr) -> Result<u16, String> {
-    let ask = || {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).map(|_| answer)
-    };
-    let answer = ask().map_err(|error: std::io::Error| error.to_string())?;
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(answer)
-}
-
 /// Waits for the end of a connection, which may be a reset.
 fn has_ended(client: &mut TcpStream) -> bool {
     let end = client.read_to_end(&mut Vec::new());
@@ -154,7 +130,7 @@ fn with_master(program: &mut Command) {
 
 #[test]
 fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
-    let address = address();
+    let address = own_address();
     let master = Master::start(&answering(address, 200, ""), with_master);
     let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let clients: Vec<_> = (0..4)
@@ -162,7 +138,7 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
             let (over, served) = (over.clone(), served.clone());
             std::thread::spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    get(address)?;
+                    status_of(address)?;
                     served.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok::<(), String>(())
@@ -180,7 +156,7 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
         master.write(&answering(address, status, ""));
         assert_eq!(master.ask("reload"), "Success=1\n");
         master.hears("Former worker");
-        assert_eq!(get(address), Ok(status));
+        assert_eq!(status_of(address), Ok(status));
         workers.push(master.worker());
     }
     over.store(true, Ordering::Relaxed);
@@ -197,14 +173,14 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
 
 #[test]
 fn a_bad_file_leaves_the_worker_that_there_is() {
-    let address = address();
+    let address = own_address();
     let good = answering(address, 200, "");
     let master = Master::start(&good, with_master);
     let worker = master.worker();
     master.write("global\n nonsense\n");
     assert_eq!(master.ask("reload"), "Success=0\n");
     master.hears("unknown keyword 'nonsense'");
-    assert_eq!((master.worker(), get(address)), (worker, Ok(200)));
+    assert_eq!((master.worker(), status_of(address)), (worker, Ok(200)));
     assert!(master.ask("show proc").contains(" master          1 [failed: 1] "));
     assert_eq!(master.ask("prompt"), "master[ReloadFailed]> ");
     // A signal does the same, and what is good again is served.
@@ -213,7 +189,7 @@ fn a_bad_file_leaves_the_worker_that_there_is() {
         master.signal(signal);
         master.hears("Former worker");
         assert!(master.ask("show proc").contains(&format!(" master          {reloads} [failed: 0] ")));
-        assert_eq!(get(address), Ok(404));
+        assert_eq!(status_of(address), Ok(404));
     }
     assert_ne!(master.worker(), worker);
     master.signal(Signal::SIGTERM);
@@ -222,7 +198,7 @@ fn a_bad_file_leaves_the_worker_that_there_is() {
 
 #[test]
 fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
-    let config = answering(address(), 200, " master-worker\n");
+    let config = answering(own_address(), 200, " master-worker\n");
     let master = Master::start(&config, |_| {});
     kill(Pid::from_raw(master.worker()), Signal::SIGKILL).unwrap();
     master.hears("exited with code 137 (SIGKILL)");
@@ -242,7 +218,7 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     master.hears("Loading failure!");
     assert_eq!(master.ends(), Some(1));
     // Without a master there is nobody to tell.
-    let address = address();
+    let address = own_address();
     let mut master = Master::start(&answering(address, 200, ""), with_master);
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -254,7 +230,7 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
 
 #[test]
 fn a_worker_that_survives_too_many_reloads_is_ended() {
-    let address = address();
+    let address = own_address();
     let config = format!(
         "global\n nbthread 1\n mworker-max-reloads 1\ndefaults\n timeout client 60s\n timeout server 60s\n timeout connect 5s\n\
          listen l\n bind {address}\n server s {}\n",
@@ -290,7 +266,7 @@ fn the_service_manager_is_told() {
         let length = manager.recv(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     };
-    let master = Master::start(&answering(address(), 200, ""), |program| {
+    let master = Master::start(&answering(own_address(), 200, ""), |program| {
         program.arg("-Ws").env("NOTIFY_SOCKET", &path);
     });
     let ready = format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", master.child.id());
@@ -310,7 +286,7 @@ fn the_service_manager_is_told() {
 
 #[test]
 fn commands_go_to_the_process_that_they_name() {
-    let config = answering(address(), 200, "") + " http-after-response set-header x %[var(proc.x)]\n";
+    let config = answering(own_address(), 200, "") + " http-after-response set-header x %[var(proc.x)]\n";
     let folder = Folder::new();
     let low = folder.0.join("low");
     let master = Master::start(&config, |program| {
@@ -368,7 +344,7 @@ fn commands_go_to_the_process_that_they_name() {
 fn what_a_master_cannot_be_is_told() {
     let refused = |arguments: &[&str], why: &str| {
         let folder = Folder::new();
-        let file = folder.file("test.cfg", &answering(address(), 200, ""));
+        let file = folder.file("test.cfg", &answering(own_address(), 200, ""));
         let output = command().arg("-f").arg(file).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
@@ -388,7 +364,7 @@ fn the_unit_for_systemd_starts_and_reloads() {
         let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
     };
-    let address = address();
+    let address = own_address();
     let folder = Folder::new();
     let (config, socket) = (folder.file("test.cfg", &answering(address, 200, "")), folder.0.join("socket"));
     let place = |word: &String| match &**word {
@@ -399,7 +375,7 @@ fn the_unit_for_systemd_starts_and_reloads() {
     let starts = commands("ExecStart");
     let [start] = &starts[..] else { panic!("{unit}") };
     assert_eq!(start[0], "/usr/sbin/manylane");
-    let master = Master::start(&answering(self::address(), 200, ""), |program| {
+    let master = Master::start(&answering(self::own_address(), 200, ""), |program| {
         let mut own = command();
         own.args(start[1..].iter().map(place));
         *program = own;
@@ -412,5 +388,5 @@ fn the_unit_for_systemd_starts_and_reloads() {
     master.signal(Signal::SIGUSR2);
     master.hears("Former worker");
     assert!(asked_at(&socket, "show proc").contains(" master          1 [failed: 0] "));
-    assert_eq!(get(address), Ok(200));
+    assert_eq!(status_of(address), Ok(200));
 }

@@ -5,22 +5,13 @@
 mod common;
 
 use common::watch::Haproxy;
-use common::{Folder, Manylane, PATIENCE, own_ip};
+use common::{Folder, Manylane, own_address, status_of};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// An address that nobody listens at but the programs of one test: each has an IP address of its own.
-fn address() -> SocketAddr {
-    static NEXT: AtomicUsize = AtomicUsize::new(64);
-    let [_, _, high, low] = own_ip().octets();
-    let ip = Ipv4Addr::new(127, NEXT.fetch_add(1, Ordering::Relaxed) as u8, high, low);
-    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
-}
 
 /// What answers each request with 200 at `binds`, and hands its sockets over. `noreuseport` makes sure that they are handed over: two processes cannot bind
 /// them.
@@ -33,22 +24,6 @@ fn answering(folder: &Folder, binds: &[String]) -> String {
          frontend f\n{binds} http-request return status 200\n",
         socket.display()
     )
-}
-
-/// A request over a connection of its own.
-///
-/// # Errors
-/// What came instead of the answer.
-fn get(address: SocketAddr) -> Result<(), String> {
-    let ask = || {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).map(|_| answer)
-    };
-    let answer = ask().map_err(|error: std::io::Error| error.to_string())?;
-    if answer.starts_with("HTTP/1.1 200 ") { Ok(()) } else { Err(answer) }
 }
 
 /// A program that serves.
@@ -69,7 +44,7 @@ fn sockets(pid: u32) -> BTreeSet<String> {
 #[test]
 fn nobody_who_connects_is_lost_while_one_process_takes_over_from_the_next() {
     let folder = Folder::new();
-    let address = address();
+    let address = own_address();
     let config = answering(&folder, &[address.to_string()]);
     let control = folder.0.join("control");
     let mut serving = ready(&config, &[]);
@@ -79,7 +54,7 @@ fn nobody_who_connects_is_lost_while_one_process_takes_over_from_the_next() {
             let (over, served) = (over.clone(), served.clone());
             std::thread::spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    get(address)?;
+                    assert_eq!(status_of(address)?, 200);
                     served.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok::<(), String>(())
@@ -102,13 +77,13 @@ fn nobody_who_connects_is_lost_while_one_process_takes_over_from_the_next() {
         assert_eq!(client.join().unwrap(), Ok(()));
     }
     // Whoever waits in the queue of the socket at the end of the old process is the new one's.
-    assert_eq!(get(address), Ok(()));
+    assert_eq!(status_of(address), Ok(200));
 }
 
 #[test]
 fn sockets_are_taken_by_address_and_interface_and_the_others_are_made() {
     let folder = Folder::new();
-    let (kept, moved, left, made) = (address(), address(), address(), address());
+    let (kept, moved, left, made) = (own_address(), own_address(), own_address(), own_address());
     let name = format!("abns@manylane-takeover-{}", std::process::id());
     let binds = [kept.to_string(), moved.to_string(), left.to_string(), name.clone()];
     let mut first = ready(&answering(&folder, &binds), &[]);
@@ -120,7 +95,7 @@ fn sockets_are_taken_by_address_and_interface_and_the_others_are_made() {
     let shared: Vec<_> = sockets(second.pid()).intersection(&before).cloned().collect();
     assert_eq!(shared.len(), 3, "{shared:?}");
     for address in [kept, moved, made] {
-        assert_eq!(get(address), Ok(()));
+        assert_eq!(status_of(address), Ok(200));
     }
     // What nobody took has gone with the old process.
     assert!(TcpStream::connect(left).is_err());
@@ -129,7 +104,7 @@ fn sockets_are_taken_by_address_and_interface_and_the_others_are_made() {
 #[test]
 fn who_hands_nothing_over_is_named_and_goes_on() {
     let folder = Folder::new();
-    let address = address();
+    let address = own_address();
     let config = answering(&folder, &[address.to_string()]);
     let closed = folder.0.join("closed");
     let config = config.replace("defaults\n", &format!(" stats socket {}\ndefaults\n", closed.display()));
@@ -151,7 +126,7 @@ fn who_hands_nothing_over_is_named_and_goes_on() {
         assert!(said.contains(&begin) && said.contains(why), "{said}");
     }
     assert!(serving.runs());
-    assert_eq!(get(address), Ok(()));
+    assert_eq!(status_of(address), Ok(200));
 }
 
 /// A process of HAProxy.
@@ -170,8 +145,8 @@ fn haproxy_takes_over_from_this_program_and_it_from_haproxy() {
         return;
     }
     let folder = Folder::new();
-    let address = address();
-    let config = answering(&folder, &[address.to_string(), format!("{} interface lo", self::address())]);
+    let address = own_address();
+    let config = answering(&folder, &[address.to_string(), format!("{} interface lo", self::own_address())]);
     let (file, control) = (folder.file("test.cfg", &config), folder.0.join("control"));
     let control = control.to_str().unwrap();
     let mut first = ready(&config, &[]);
@@ -180,11 +155,11 @@ fn haproxy_takes_over_from_this_program_and_it_from_haproxy() {
     theirs.args(["-db", "-f"]).arg(&file).args(["-x", control, "-sf", &pid]).stderr(Stdio::null());
     let mut theirs = Theirs(theirs.spawn().unwrap());
     assert_eq!(first.wait().code(), Some(0));
-    assert_eq!(get(address), Ok(()));
+    assert_eq!(status_of(address), Ok(200));
     let shared = sockets(theirs.0.id());
     let pid = theirs.0.id().to_string();
     let last = ready(&config, &["-x", control, "-sf", &pid]);
     assert_eq!(theirs.0.wait().unwrap().code(), Some(0));
     assert_eq!(sockets(last.pid()).intersection(&shared).count(), 2);
-    assert_eq!(get(address), Ok(()));
+    assert_eq!(status_of(address), Ok(200));
 }

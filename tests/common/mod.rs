@@ -79,6 +79,30 @@ pub fn own_ip() -> Ipv4Addr {
     Ipv4Addr::new(127, 128 | a, b, c)
 }
 
+/// An address that nobody listens at but the programs of one test: each has an IP address of its own.
+pub fn own_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(64);
+    let [_, _, high, low] = own_ip().octets();
+    let ip = Ipv4Addr::new(127, NEXT.fetch_add(1, Ordering::Relaxed) as u8, high, low);
+    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
+}
+
+/// The status of the answer to a request over a connection of its own.
+///
+/// # Errors
+/// What came instead.
+pub fn status_of(address: SocketAddr) -> Result<u16, String> {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    };
+    let answer = ask().map_err(|error: std::io::Error| error.to_string())?;
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(answer)
+}
+
 /// A connection that gives up.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
