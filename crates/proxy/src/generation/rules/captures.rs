@@ -55,7 +55,7 @@ impl Slots {
     ) -> Self {
         let longest = longest.map_or(COOKIE, |longest| longest as usize);
         let mut slots = Self::default();
-        let rules = sections.clone().flat_map(|section| &section.rules);
+        let rules = sections.clone().flat_map(|proxy| &proxy.rules);
         let rules = rules.filter(|rule| rule.action == "capture" && makes_slots(rule.list));
         let of_rules = rules.filter_map(|rule| {
             let length = match &rule.words[..] {
@@ -65,7 +65,7 @@ impl Slots {
             Some(Line::Rule(rule.pos, length))
         });
         let mut lines: Vec<Line<'_>> =
-            sections.flat_map(|section| &section.captures).map(Line::Capture).chain(of_rules).collect();
+            sections.flat_map(|proxy| &proxy.captures).map(Line::Capture).chain(of_rules).collect();
         lines.sort_by_key(|line| match line {
             Line::Capture(capture) => capture.pos,
             Line::Rule(pos, _) => *pos,
