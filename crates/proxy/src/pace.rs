@@ -1,5 +1,5 @@
 //! How fast counters grow: events in the last second, the most that there were in one, and means of times. A task of the first lane looks at the
-//! counters once a second ([`crate::run`]); those who count do nothing for it.
+//! counters once a second (`run`); those who count do nothing for it.
 //!
 //! # Rates
 //! A rate is that of a second which ends now, as HAProxy has it: what was counted since the last look, and of what was counted between the two looks
