@@ -40,7 +40,7 @@ fn origin(name: &[u8]) -> (&[u8], Origin) {
 }
 
 impl References {
-    /// The reference of a file, read at the first use, or of another name ([`Origin`]). The error is a sentence.
+    /// The reference of a file, read at the first use, or of another name (`Origin`). The error is a sentence.
     pub fn open(&mut self, name: &[u8], is_map: bool, names: &dyn Names) -> Result<Arc<Reference>, String> {
         let (name, origin) = origin(name);
         let known = self.get(name, is_map);
