@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Folder, PATIENCE, command, own_address, status_of};
+use common::{Folder, PATIENCE, Traffic, command, own_address, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,8 +13,6 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 /// A master, what it and its workers say, and where it is asked.
@@ -132,37 +130,17 @@ fn with_master(program: &mut Command) {
 fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
     let address = own_address();
     let master = Master::start(&answering(address, 200, ""), with_master);
-    let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let clients: Vec<_> = (0..4)
-        .map(|_| {
-            let (over, served) = (over.clone(), served.clone());
-            std::thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    status_of(address)?;
-                    served.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok::<(), String>(())
-            })
-        })
-        .collect();
+    let traffic = Traffic::start(address, |_| true);
     let mut workers = vec![master.worker()];
     for status in [401, 403, 404] {
-        let before = served.load(Ordering::Relaxed);
-        while served.load(Ordering::Relaxed) < before + 50
-            && clients.iter().all(|client| !client.is_finished())
-        {
-            std::thread::yield_now();
-        }
+        traffic.goes_on();
         master.write(&answering(address, status, ""));
         assert_eq!(master.ask("reload"), "Success=1\n");
         master.hears("Former worker");
         assert_eq!(status_of(address), Ok(status));
         workers.push(master.worker());
     }
-    over.store(true, Ordering::Relaxed);
-    for client in clients {
-        assert_eq!(client.join().unwrap(), Ok(()));
-    }
+    traffic.ends_well();
     workers.dedup();
     assert_eq!(workers.len(), 4);
     assert!(master.ask("show proc").contains(" master          3 [failed: 0] "));

@@ -5,13 +5,11 @@
 mod common;
 
 use common::watch::Haproxy;
-use common::{Folder, Manylane, own_address, status_of};
+use common::{Folder, Manylane, Traffic, own_address, status_of};
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What answers each request with 200 at `binds`, and hands its sockets over. `noreuseport` makes sure that they are handed over: two processes cannot bind
 /// them.
@@ -48,34 +46,14 @@ fn nobody_who_connects_is_lost_while_one_process_takes_over_from_the_next() {
     let config = answering(&folder, &[address.to_string()]);
     let control = folder.0.join("control");
     let mut serving = ready(&config, &[]);
-    let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let clients: Vec<_> = (0..4)
-        .map(|_| {
-            let (over, served) = (over.clone(), served.clone());
-            std::thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    assert_eq!(status_of(address)?, 200);
-                    served.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok::<(), String>(())
-            })
-        })
-        .collect();
+    let traffic = Traffic::start(address, |status| status == 200);
     for _ in 0..4 {
-        let before = served.load(Ordering::Relaxed);
-        while served.load(Ordering::Relaxed) < before + 50
-            && clients.iter().all(|client| !client.is_finished())
-        {
-            std::thread::yield_now();
-        }
+        traffic.goes_on();
         let pid = serving.pid().to_string();
         let next = ready(&config, &["-x", control.to_str().unwrap(), "-sf", &pid]);
         assert_eq!(std::mem::replace(&mut serving, next).wait().code(), Some(0));
     }
-    over.store(true, Ordering::Relaxed);
-    for client in clients {
-        assert_eq!(client.join().unwrap(), Ok(()));
-    }
+    traffic.ends_well();
     // Whoever waits in the queue of the socket at the end of the old process is the new one's.
     assert_eq!(status_of(address), Ok(200));
 }

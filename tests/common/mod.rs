@@ -13,7 +13,9 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStr
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longer than anything takes on a busy machine, and short enough to see a hang.
@@ -101,6 +103,53 @@ pub fn status_of(address: SocketAddr) -> Result<u16, String> {
     };
     let answer = ask().map_err(|error: std::io::Error| error.to_string())?;
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(answer)
+}
+
+/// Clients that ask one after another, each over connections of its own, as long as all is well.
+pub struct Traffic {
+    over: Arc<AtomicBool>,
+    served: Arc<AtomicU32>,
+    clients: Vec<JoinHandle<Result<(), String>>>,
+}
+
+impl Traffic {
+    /// To this address, where answers have statuses of which `is_right` says so.
+    pub fn start(address: SocketAddr, is_right: fn(u16) -> bool) -> Self {
+        let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let client = |_| {
+            let (over, served) = (over.clone(), served.clone());
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let status = status_of(address)?;
+                    if !is_right(status) {
+                        return Err(status.to_string());
+                    }
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            })
+        };
+        let clients = (0..4).map(client).collect();
+        Self { over, served, clients }
+    }
+
+    /// Waits until some more requests were answered, or one was not.
+    pub fn goes_on(&self) {
+        let before = self.served.load(Ordering::Relaxed);
+        while self.served.load(Ordering::Relaxed) < before + 50
+            && self.clients.iter().all(|client| !client.is_finished())
+        {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends it. No request may have failed.
+    pub fn ends_well(self) {
+        self.over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            assert_eq!(client.join().unwrap(), Ok(()));
+        }
+    }
 }
 
 /// A connection that gives up.
