@@ -1,7 +1,8 @@
 //! `show sess` and `shutdown session`: streams at work, and the end of one.
 //!
 //! Each lane is asked for a slice of its streams after another, which is written before the next one is asked for: whatever there is, this holds one slice,
-//! and no lane is held up for longer than that takes.
+//! and no lane is held up for longer than that takes. Streams that begin after the command are newer than the dump and not shown, so that it ends whatever
+//! begins meanwhile: the moment of the command is the epoch that tells them apart, and nothing is written for it (R-G3).
 
 use super::Call;
 use super::errors::date;
@@ -11,6 +12,7 @@ use manylane_config::value::Unit;
 use manylane_expr::Timestamp;
 use manylane_net::Endpoint;
 use manylane_proxy::{AtWork, Cause, Cursor, end_stream, slice};
+use manylane_sched::Time;
 use manylane_sync::LaneId;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -30,7 +32,7 @@ enum Which {
 }
 
 impl Which {
-    fn has(&self, seen: &AtWork, now: manylane_sched::Time) -> bool {
+    fn has(&self, seen: &AtWork, now: Time) -> bool {
         let backend = || seen.backend.map(|place| &seen.generation.backends[place]);
         match self {
             Self::All => true,
@@ -92,13 +94,15 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             }
         },
     };
+    // Read anew: the moment at which this lane's round began lies before that of a stream which another lane began meanwhile.
+    let epoch = Time::now();
     let mut found = false;
     for lane in lanes() {
         let mut from = Some(Cursor::default());
         while let Some(cursor) = from {
             let Some((seen, next)) = slice(lane, cursor).await else { break };
             let now = call.here.now();
-            for seen in seen.iter().filter(|seen| which.has(seen, now)) {
+            for seen in seen.iter().filter(|seen| seen.begun <= epoch && which.has(seen, now)) {
                 found = true;
                 match in_full {
                     true => in_full_of(call, lane, seen),

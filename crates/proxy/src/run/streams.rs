@@ -12,7 +12,7 @@
 //!    nothing is tried again. One whose client has to take in an answer of the program's own ends when that is over. A mark that is about its server goes
 //!    with that: a stream that failed there before it looked is tried again elsewhere, if it may be.
 //! 4. Who wants to see streams asks one lane after another for a slice of them ([`slice`]): nobody waits for who asks, and a lane is held up by
-//!    a slice at a time. What comes and goes meanwhile may be there or not.
+//!    a slice at a time. What comes and goes meanwhile may be there or not (R-G3; ending by these lists is R-G4).
 
 use super::local::Local;
 use crate::generation::bell::Bell;
@@ -416,16 +416,50 @@ mod tests {
         assert_eq!(streams.poll(retried, &waker), Some(Cause::ServerDown));
     }
 
-    #[test]
-    fn a_generation_that_ends_between_two_slices_takes_no_streams_of_others_along() {
+    fn lane_with_a_driver() -> (Lane, Driver) {
         let lane = Lane::new(Config::new()).unwrap();
         let driver = Driver::new(lane.here(), Choice::Only(Kind::Epoll)).unwrap();
-        let install = || {
-            let mut loaded = load(&Sources::new(), &Build::bare(), Environment::new(), false);
-            let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
-            Local::install(driver.io(), Arc::new(generation), || {})
-        };
-        let (first, second, third) = (install(), install(), install());
+        (lane, driver)
+    }
+
+    fn install(driver: &Driver) -> Rc<Local> {
+        let mut loaded = load(&Sources::new(), &Build::bare(), Environment::new(), false);
+        let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+        Local::install(driver.io(), Arc::new(generation), || {})
+    }
+
+    /// R-G3: between two slices the lane has its other tasks.
+    #[test]
+    fn a_dump_of_a_hundred_thousand_streams_holds_their_lane_for_a_slice_at_a_time() {
+        const STREAMS: usize = 100_000;
+        let (_lane, driver) = lane_with_a_driver();
+        let local = install(&driver);
+        for number in 0..STREAMS as u64 {
+            begin(&local.streams, number, 1);
+        }
+        let (mut shown, mut slices, mut from) = (0, 0, Some(Cursor::default()));
+        while let Some(cursor) = from {
+            let (rows, next) = slice_here(cursor);
+            assert!(rows.len() <= SLICE);
+            (shown, slices, from) = (shown + rows.len(), slices + 1, next);
+        }
+        assert_eq!((shown, slices), (STREAMS, STREAMS.div_ceil(SLICE)));
+        // Those that are free are looked at without being shown: so many of them at a time.
+        (0..STREAMS as u32).for_each(|entry| local.streams.leave(entry));
+        let (mut slices, mut from) = (0, Some(Cursor::default()));
+        while let Some(cursor) = from {
+            let (rows, next) = slice_here(cursor);
+            assert!(rows.is_empty());
+            (slices, from) = (slices + 1, next);
+        }
+        assert_eq!(slices, STREAMS.div_ceil(LOOKED_AT));
+        Local::remove_all();
+    }
+
+    #[test]
+    fn a_generation_that_ends_between_two_slices_takes_no_streams_of_others_along() {
+        let (_lane, driver) = lane_with_a_driver();
+        let (first, second, third) = (install(&driver), install(&driver), install(&driver));
         let streams = SLICE as u64 + 1;
         for number in 0..streams {
             begin(&second.streams, number, 1);
