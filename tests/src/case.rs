@@ -6,16 +6,32 @@
 //! ...                        ${FRONT} and other names that begin so: descriptors of listeners, for 'bind fd@${FRONT}'
 //!                            ${ORIGIN_A} and others: addresses of servers; ${DEAD}: one where nobody listens
 //!                            ${LOG}: a receiver of log lines; ${DIR}: a folder with the case's files
-//! == file NAME               a file in ${DIR}
+//!                            ${DNS}: a name server
+//! == file NAME               a file in ${DIR}, with CR LF at the ends of lines
+//! == text NAME               the same with LF alone
 //! == origin A [close|drop|silence]   what ORIGIN_A answers to its first request; again for the second, ...
 //! == connection [FRONT_B]    a new connection of the client; the first is there by itself, to FRONT
 //! == request [head] [N]      sent, then N answers are read (default 1); 'head': they have no body
 //! == send                    sent, and no answer is read yet
-//! == cli                     each line is asked of the run-time socket, which the configuration binds to ${DIR}/cli; `\n` within
-//!                            a line begins the next line of a payload
+//! == cli [at NAME]           each line is asked of the run-time socket, which the configuration binds to ${DIR}/cli, or to ${DIR}/NAME;
+//!                            `\n` within a line begins the next line of a payload
 //! == cli columns NAME...     only these columns of tables are compared
 //! == cli lines WORD...       only lines that begin so, behind blanks, are compared
 //! == cli words WORD...       only words that begin so are compared, of lines that are not about who asks
+//! == cli names               only what stands before a colon is compared, line by line
+//! == cli types               only what stands before the last colon: names, places and types of 'typed' answers
+//! == cli json                the same of 'json' answers: a line for each field, or for each leaf of what has no fields
+//! == cli form                numbers are N, blanks beside each other one: names, order and form are compared
+//! == until TEXT              the line is asked until its answer has that text; nothing of it is compared
+//! == until not TEXT          the same until it has it no more
+//! == logged TEXT             waits until a log line has that text, behind the one that was waited for last
+//! == save NAME               the answer to the line goes to ${DIR}/NAME, as an operator's script would write it
+//! == restart                 the program is told to finish; when it has ended, it begins again with the same configuration
+//! == restart other           the same, and the other one of the two programs begins: a case's two runs then go in opposite
+//!                            directions, and what is the same was understood by both
+//! == dns [code N]            what the name server answers from now on: 'NAME ADDRESS...', or 'NAME srv WEIGHT PORT TARGET [ADDRESS]' in one
+//!                            or more lines; other names stay as they were, those never told do not exist. With N, all answers have that code
+//! == asked NAME              waits until the program has dealt with what is answered for that name now
 //! == differs answers|origin|log|cli|exit     why the two programs differ there, and how: lines '- ...' are haproxy's alone, lines
 //!                            '+ ...' Manylane's, as the test shows them
 //! ```
@@ -43,11 +59,54 @@ pub enum Step {
     },
     /// Asks the run-time socket.
     Ask {
+        /// The socket's name in the case's folder.
+        at: String,
         /// Lines, or several for one that has a payload.
         commands: Vec<String>,
         /// What of the answers is compared.
         shown: Shown,
     },
+    /// Asks until the answer has a text, or has it no more.
+    Until {
+        /// What is asked.
+        command: String,
+        /// What is looked for.
+        text: String,
+        /// Whether it is to be there.
+        there: bool,
+    },
+    /// Waits for a log line that has this text.
+    Logged(String),
+    /// Keeps the answer to a command in a file.
+    Save {
+        /// What is asked.
+        command: String,
+        /// The file's name.
+        file: String,
+    },
+    /// Ends the program and begins it again, or the other one.
+    Restart {
+        /// Whether it is the other one.
+        other: bool,
+    },
+    /// Changes what the name server answers.
+    Names {
+        /// The code of all answers, 0 for what there is.
+        code: u8,
+        /// By name.
+        records: BTreeMap<String, Record>,
+    },
+    /// Waits until the program has dealt with what is answered for a name.
+    Asked(String),
+}
+
+/// What a name has from a name server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Addresses, perhaps none.
+    Addresses(Vec<String>),
+    /// Servers of a service: weight, port, name, and an address that stands beside.
+    Service(Vec<(u16, u16, String, Option<String>)>),
 }
 
 /// What of an answer of the run-time socket is compared.
@@ -61,6 +120,14 @@ pub enum Shown {
     Lines(Vec<String>),
     /// Words that begin with one of these, of lines that have any and do not speak of haproxy's own sessions.
     Words(Vec<String>),
+    /// What stands before a colon, line by line.
+    Names,
+    /// What stands before the last colon, line by line.
+    Types,
+    /// Fields of a JSON text without what they say, a line each; or its leaves.
+    Json,
+    /// All but numbers and how many blanks there are.
+    Form,
 }
 
 /// What is compared.
@@ -94,7 +161,7 @@ pub struct Case {
     pub path: PathBuf,
     /// The configuration.
     pub config: String,
-    /// Files by name.
+    /// Files by name, as they are written.
     pub files: BTreeMap<String, String>,
     /// What origins answer, by their names without `ORIGIN_`.
     pub origins: BTreeMap<String, Vec<Answer>>,
@@ -147,6 +214,9 @@ impl Case {
         match *words.as_slice() {
             ["config"] => body.clone_into(&mut self.config),
             ["file", name] => {
+                self.files.insert(name.to_owned(), body.replace('\n', "\r\n"));
+            }
+            ["text", name] => {
                 self.files.insert(name.to_owned(), body.to_owned());
             }
             ["origin", name] => self.answer(name, Answer::Bytes(bytes(body)?, false)),
@@ -160,10 +230,23 @@ impl Case {
             ["request", "head"] => self.send(body, 1, true)?,
             ["request", count] => self.send(body, number(count)?, false)?,
             ["request", "head", count] => self.send(body, number(count)?, true)?,
-            ["cli"] => self.ask(body, Shown::All)?,
-            ["cli", "columns", ref names @ ..] => self.ask(body, Shown::Columns(owned(names)))?,
-            ["cli", "lines", ref beginnings @ ..] => self.ask(body, Shown::Lines(owned(beginnings)))?,
-            ["cli", "words", ref beginnings @ ..] => self.ask(body, Shown::Words(owned(beginnings)))?,
+            ["cli", "at", name, ref how @ ..] => self.ask(name, body, shown(how)?)?,
+            ["cli", ref how @ ..] => self.ask("cli", body, shown(how)?)?,
+            ["until", "not", ref text @ ..] => self.until(body, text, false)?,
+            ["until", ref text @ ..] => self.until(body, text, true)?,
+            ["logged", ref text @ ..] => self.steps.push(Step::Logged(text.join(" "))),
+            ["save", file] => {
+                let step = Step::Save { command: one_line(body)?, file: file.to_owned() };
+                self.steps.push(step);
+            }
+            ["restart"] => self.steps.push(Step::Restart { other: false }),
+            ["restart", "other"] => self.steps.push(Step::Restart { other: true }),
+            ["dns"] => self.steps.push(Step::Names { code: 0, records: records(body)? }),
+            ["dns", "code", code] => {
+                let code = u8::try_from(number(code)?).map_err(|_| "a code is a small number")?;
+                self.steps.push(Step::Names { code, records: records(body)? });
+            }
+            ["asked", name] => self.steps.push(Step::Asked(name.to_owned())),
             ["differs", part] => {
                 let part = match part {
                     "answers" => Part::Answers,
@@ -198,12 +281,20 @@ impl Case {
         Ok(())
     }
 
-    fn ask(&mut self, body: &str, shown: Shown) -> Result<(), String> {
+    fn ask(&mut self, at: &str, body: &str, shown: Shown) -> Result<(), String> {
         let commands: Vec<String> = body.lines().map(|line| line.replace("\\n", "\n")).collect();
         if commands.is_empty() {
             return Err("it has no commands".into());
         }
-        self.steps.push(Step::Ask { commands, shown });
+        self.steps.push(Step::Ask { at: at.to_owned(), commands, shown });
+        Ok(())
+    }
+
+    fn until(&mut self, body: &str, text: &[&str], there: bool) -> Result<(), String> {
+        if text.is_empty() {
+            return Err("a text is missing".into());
+        }
+        self.steps.push(Step::Until { command: one_line(body)?, text: text.join(" "), there });
         Ok(())
     }
 
@@ -221,6 +312,53 @@ impl Case {
         names.dedup();
         names
     }
+}
+
+fn shown(how: &[&str]) -> Result<Shown, String> {
+    Ok(match how {
+        [] => Shown::All,
+        ["columns", names @ ..] => Shown::Columns(owned(names)),
+        ["lines", beginnings @ ..] => Shown::Lines(owned(beginnings)),
+        ["words", beginnings @ ..] => Shown::Words(owned(beginnings)),
+        ["names"] => Shown::Names,
+        ["types"] => Shown::Types,
+        ["json"] => Shown::Json,
+        ["form"] => Shown::Form,
+        _ => return Err(format!("'{}' is no way to compare", how.join(" "))),
+    })
+}
+
+fn one_line(body: &str) -> Result<String, String> {
+    match body.lines().collect::<Vec<_>>().as_slice() {
+        [line] => Ok((*line).to_owned()),
+        _ => Err("it takes one line".into()),
+    }
+}
+
+fn records(body: &str) -> Result<BTreeMap<String, Record>, String> {
+    let mut records = BTreeMap::new();
+    for line in body.lines().filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match *words.as_slice() {
+            [name, "srv", weight, port, target, ref address @ ..] if address.len() < 2 => {
+                let small = |word| u16::try_from(number(word)?).map_err(|_| format!("'{word}' is too large"));
+                let address = address.first().map(|address| (*address).to_owned());
+                let server = (small(weight)?, small(port)?, target.to_owned(), address);
+                match records.entry(name.to_owned()).or_insert_with(|| Record::Service(Vec::new())) {
+                    Record::Service(all) => all.push(server),
+                    Record::Addresses(_) => return Err(format!("'{name}' has addresses already")),
+                }
+            }
+            [name, "srv"] => {
+                records.insert(name.to_owned(), Record::Service(Vec::new()));
+            }
+            [name, ref addresses @ ..] => {
+                records.insert(name.to_owned(), Record::Addresses(owned(addresses)));
+            }
+            [] => {}
+        }
+    }
+    Ok(records)
 }
 
 fn owned(words: &[&str]) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use crate::PATIENCE;
 use crate::case::Shown;
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -22,11 +23,30 @@ pub fn ask(socket: &Path, command: &str) -> String {
     };
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(format!("{command}\n").as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .unwrap_or_else(|error| panic!("'{command}': {error} after '{answer}'"));
-    answer
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        // A program that has closed before it read all lines.
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
+            panic!("'{command}': {error} after '{}'", String::from_utf8_lossy(&answer))
+        }
+        _ => String::from_utf8_lossy(&answer).into_owned(),
+    }
+}
+
+/// Asks until the answer has `text`, or, when it is not to be `there`, has it no more.
+///
+/// # Panics
+/// When that is never so.
+pub fn ask_until(socket: &Path, command: &str, text: &str, there: bool) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let answer = ask(socket, command);
+        if answer.contains(text) == there {
+            return;
+        }
+        assert!(Instant::now() < until, "'{command}' is never so ('{text}' {there}):\n{answer}");
+        std::thread::yield_now();
+    }
 }
 
 /// What of an answer is compared. Numbers that tell one thing of a run from another are `0xID`, ports `PORT`; empty lines at
@@ -51,7 +71,59 @@ pub fn shown(answer: &str, shown: &Shown) -> String {
             words.filter(|line| !line.is_empty()).map(|line| line + "\n").collect()
         }
         Shown::Columns(names) => columns(&answer, names),
+        Shown::Names => {
+            let names = answer.lines().map(|line| line.split(':').next().unwrap_or_default().trim_end());
+            names.map(|name| format!("{name}\n")).collect()
+        }
+        Shown::Types => {
+            let types = answer.lines().map(|line| line.rsplit_once(':').map_or(line, |(before, _)| before));
+            types.map(|types| format!("{types}\n")).collect()
+        }
+        Shown::Json => json(&answer),
+        Shown::Form => answer.lines().map(|line| form(line) + "\n").collect(),
     }
+}
+
+/// A JSON text by its leaves, a line each with the way to it; of lists of fields, a line for each field without what it says. What is no JSON is shown as it
+/// is.
+fn json(answer: &str) -> String {
+    fn leaves(way: &str, value: &Value, lines: &mut String) {
+        match value {
+            Value::Object(members) if members.contains_key("processNum") => {
+                let mut members = members.clone();
+                if let Some(value) = members.get_mut("value").and_then(Value::as_object_mut) {
+                    value.remove("value");
+                }
+                *lines += &format!("{}\n", Value::Object(members));
+            }
+            Value::Object(members) => {
+                members.iter().for_each(|(name, member)| leaves(&format!("{way}/{name}"), member, lines));
+            }
+            Value::Array(all) => all.iter().for_each(|one| leaves(way, one, lines)),
+            leaf => *lines += &format!("{way} {leaf}\n"),
+        }
+    }
+    let Ok(value) = serde_json::from_str(answer) else { return answer.to_owned() };
+    let mut lines = String::new();
+    leaves("", &value, &mut lines);
+    lines
+}
+
+/// Numbers, with a dot or not, are `N`, and blanks beside each other one: widths go by numbers.
+fn form(line: &str) -> String {
+    let mut text = String::new();
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '0'..='9' => {
+                while letters.next_if(|next| next.is_ascii_digit() || *next == '.').is_some() {}
+                text.push('N');
+            }
+            ' ' if text.ends_with(' ') => {}
+            letter => text.push(letter),
+        }
+    }
+    text.trim_end().to_owned()
 }
 
 /// The columns of a table whose first line has `# ` and their names.
@@ -104,6 +176,12 @@ mod tests {
         );
         let lines = Shown::Lines(vec!["Pid".to_owned()]);
         assert_eq!(shown("Name: x\nPid: 1\n", &lines), "Pid: 1\n");
+        assert_eq!(shown("Name: x: y\nPid : 1\n", &Shown::Names), "Name\nPid\n");
+        assert_eq!(shown("1.Pid.1:SGP:u32:7\nx\n", &Shown::Types), "1.Pid.1:SGP:u32\nx\n");
+        let json = "[{\"processNum\":1,\"id\":1,\"value\":{\"type\":\"u32\",\"value\":7}},{\"id\":2}]";
+        let objects = "{\"id\":1,\"processNum\":1,\"value\":{\"type\":\"u32\"}}\n/id 2\n";
+        assert_eq!(shown(json, &Shown::Json), objects);
+        assert_eq!(shown("a1:  12.5%   b\n", &Shown::Form), "aN: N% b\n");
         let words = Shown::Words(vec!["fe=".to_owned(), "be=".to_owned()]);
         assert_eq!(shown("0x1: fe=a x=1 be=b\n\n0x2: fe=GLOBAL be=c\n", &words), "fe=a be=b\n");
     }

@@ -20,6 +20,14 @@ pub enum Which {
 }
 
 impl Which {
+    /// The other one.
+    pub fn other(&self) -> Self {
+        match self {
+            Self::Haproxy => Self::Manylane,
+            Self::Manylane => Self::Haproxy,
+        }
+    }
+
     /// Where it is; `None` when haproxy 2.6 is not installed.
     pub fn path(&self) -> Option<PathBuf> {
         match self {
@@ -149,5 +157,8 @@ impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.child.kill(); // it may have ended
         let _ = self.child.wait();
+        if let (true, Some(errors)) = (thread::panicking(), self.errors.take()) {
+            eprintln!("the program wrote:\n{}", errors.join().unwrap_or_default());
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! Runs a case through one program.
 
-use crate::case::{Case, Step};
+use crate::case::{Case, Record, Step};
 use crate::cli;
 use crate::client::{Client, Got};
+use crate::dns::Dns;
 use crate::origin::{Origin, Seen};
 use crate::program::{Program, Which};
 use crate::syslog::Syslog;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 
@@ -35,10 +37,9 @@ pub struct Outcome {
 /// # Panics
 /// When something cannot be set up, or the program does not end.
 pub fn run(case: &Case, which: &Which) -> Outcome {
-    let program = which.path().expect("the caller looked");
     let folder = tempdir(case);
     for (name, text) in &case.files {
-        std::fs::write(folder.path.join(name), text.replace('\n', "\r\n")).unwrap();
+        std::fs::write(folder.path.join(name), text).unwrap();
     }
     let config = folder.path.join("case.cfg");
     std::fs::write(&config, &case.config).unwrap();
@@ -63,31 +64,79 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
     bind(&dead, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddr::try_from(getsockname(&dead).unwrap()).unwrap();
     environment.push(("DEAD".to_owned(), address.to_string()));
-    let syslog = Syslog::new();
+    let mut syslog = Syslog::new();
     environment.push(("LOG".to_owned(), syslog.address().to_string()));
 
-    let arguments = ["-db", "-f", config.to_str().expect("the folder's name is ASCII")];
-    let program = Program::start(&program, &arguments, &environment, listeners);
+    let names = LazyCell::new(Dns::new);
+    if !case.names("DNS").is_empty() {
+        environment.push(("DNS".to_owned(), names.address().to_string()));
+    }
+    // What the name server has at first is known before anybody asks.
+    let first = case.steps.iter().take_while(|step| matches!(step, Step::Names { .. })).count();
+    let (zone, steps) = case.steps.split_at(first);
+    for step in zone {
+        if let Step::Names { code, records } = step {
+            tell(&names, *code, records);
+        }
+    }
+
+    // Those who restart get the same listeners again.
+    let restarts = steps.iter().any(|step| matches!(step, Step::Restart { .. }));
+    let kept: Vec<(String, TcpListener)> = match restarts {
+        true => listeners.iter().map(|(name, own)| (name.clone(), own.try_clone().unwrap())).collect(),
+        false => Vec::new(),
+    };
+    let start = |which: &Which, listeners| {
+        let path = which.path().expect("the caller looked");
+        let arguments = ["-db", "-f", config.to_str().expect("the folder's name is ASCII")];
+        Program::start(&path, &arguments, &environment, listeners)
+    };
+    let mut which = which.clone();
+    let mut program = start(&which, listeners);
+    let mut said = String::new();
 
     let mut answers = Vec::new();
     let mut rest = Vec::new();
     let mut cli = Vec::new();
     let mut client: Option<Client> = None;
-    for step in &case.steps {
+    let directory = folder.path.display().to_string();
+    for step in steps {
         match step {
             Step::Connect(name) => {
                 rest.extend(client.take().map(Client::finish));
                 let to = fronts.get(name).unwrap_or_else(|| panic!("the configuration has no ${{{name}}}"));
                 client = Client::connect(*to);
             }
-            Step::Ask { commands, shown } => {
-                let socket = folder.path.join("cli");
-                let directory = folder.path.display().to_string();
+            Step::Ask { at, commands, shown } => {
+                let socket = folder.path.join(at);
                 for command in commands {
                     let answer = cli::ask(&socket, &command.replace("${DIR}", &directory));
                     cli.push((command.clone(), cli::shown(&answer.replace(&directory, "${DIR}"), shown)));
                 }
             }
+            Step::Until { command, text, there } => {
+                let command = command.replace("${DIR}", &directory);
+                cli::ask_until(&folder.path.join("cli"), &command, text, *there);
+            }
+            Step::Logged(text) => syslog.wait(text),
+            Step::Save { command, file } => {
+                let answer = cli::ask(&folder.path.join("cli"), command);
+                std::fs::write(folder.path.join(file), answer).unwrap();
+            }
+            Step::Restart { other } => {
+                rest.extend(client.take().map(Client::finish));
+                program.signal(rustix::process::Signal::USR1);
+                let (status, errors) = program.wait();
+                assert_eq!(status.code(), Some(0), "{which:?} before its restart: {errors}");
+                said += &errors;
+                if *other {
+                    which = which.other();
+                }
+                let again = kept.iter().map(|(name, own)| (name.clone(), own.try_clone().unwrap())).collect();
+                program = start(&which, again);
+            }
+            Step::Names { code, records } => tell(&names, *code, records),
+            Step::Asked(name) => names.is_dealt_with(name),
             Step::Send { bytes, answers: count, to_head } => {
                 let Some(client) = client.as_mut() else {
                     answers.push(vec![Got::Refused; *count]);
@@ -108,8 +157,28 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
         cli,
         log: syslog.lines(),
         exit: status.code(),
-        errors,
+        errors: said + &errors,
     }
+}
+
+/// Has the name server answer so from now on.
+fn tell(names: &Dns, code: u8, records: &BTreeMap<String, Record>) {
+    for (name, record) in records {
+        match record {
+            Record::Addresses(all) => {
+                let all: Vec<&str> = all.iter().map(String::as_str).collect();
+                names.addresses_and_code(name, &all, code);
+            }
+            Record::Service(all) => {
+                let all: Vec<_> = all
+                    .iter()
+                    .map(|(weight, port, target, address)| (*weight, *port, &**target, address.as_deref()))
+                    .collect();
+                names.service(name, &all);
+            }
+        }
+    }
+    names.code(code);
 }
 
 struct Folder {

@@ -1,6 +1,9 @@
 //! A receiver of log lines.
 
+use crate::PATIENCE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
 
 /// Longest line that is taken.
 const LONGEST: usize = 64 << 10;
@@ -9,6 +12,10 @@ const LONGEST: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Syslog {
     socket: UdpSocket,
+    /// What was read while one was waited for.
+    read: Vec<String>,
+    /// How many of these were waited for.
+    passed: usize,
 }
 
 impl Default for Syslog {
@@ -22,7 +29,7 @@ impl Syslog {
     pub fn new() -> Self {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
-        Self { socket }
+        Self { socket, read: Vec::new(), passed: 0 }
     }
 
     /// Where to send to.
@@ -30,13 +37,41 @@ impl Syslog {
         self.socket.local_addr().unwrap()
     }
 
-    /// All lines that came so far. What was sent before a program ended is there.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
+    /// Waits for a line that has `text`, behind the one that was waited for last.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn wait(&mut self, text: &str) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.receive();
+            while let Some(line) = self.read.get(self.passed) {
+                self.passed += 1;
+                if line.contains(text) {
+                    return;
+                }
+            }
+            let patience = until.saturating_duration_since(Instant::now());
+            let patience = Timespec::try_from(patience).unwrap();
+            let mut comes = [PollFd::new(&self.socket, PollFlags::IN)];
+            assert!(
+                poll(&mut comes, Some(&patience)).unwrap() == 1,
+                "no log line has '{text}':\n{}",
+                self.read.join("\n")
+            );
+        }
+    }
+
+    fn receive(&mut self) {
         let mut line = vec![0; LONGEST];
         while let Ok(length) = self.socket.recv(&mut line) {
-            lines.push(String::from_utf8_lossy(&line[..length]).trim_end().to_owned());
+            self.read.push(String::from_utf8_lossy(&line[..length]).trim_end().to_owned());
         }
-        lines
+    }
+
+    /// All lines that came. What was sent before a program ended is there.
+    pub fn lines(mut self) -> Vec<String> {
+        self.receive();
+        self.read
     }
 }
