@@ -201,7 +201,7 @@ impl States {
             admin: number("srv_admin_state", admin, 0x7f)?,
             weight: number("srv_uweight", weight, MOST_WEIGHT)?,
             file_weight: number("srv_iweight", file_weight, MOST_WEIGHT)?,
-            since: number("srv_time_since_last_change", since, u64::MAX)?,
+            since: age("srv_time_since_last_change", since)?,
             // A status of a later version is as none.
             status: Status::by_number(number("srv_check_status", status, u8::MAX)?).unwrap_or(Status::Ini),
             check_disabled: is_ended(number("srv_check_state", check, u32::MAX)?),
@@ -225,6 +225,14 @@ fn number<N: TryFrom<u64> + Into<u64> + Copy>(name: &str, field: &str, most: N) 
     value.ok_or_else(|| {
         format!("{name} is '{}', where a number from 0 to {} is expected", shown(field), most.into())
     })
+}
+
+/// Seconds. haproxy writes -1 for a change within the second that its clock has not seen yet.
+fn age(name: &str, field: &str) -> Result<u64, String> {
+    match field.strip_prefix('-') {
+        Some(digits) if digits.parse::<u32>().is_ok() => Ok(0),
+        _ => number(name, field, u64::MAX),
+    }
 }
 
 fn ip(name: &str, field: &str) -> Result<Option<IpAddr>, String> {
@@ -291,6 +299,13 @@ mod tests {
     }
 
     #[test]
+    fn a_change_that_haproxy_has_in_the_future_is_now() {
+        let (states, wrong) = read(&format!("1\n{}", LINE.replace(" 3 5 12 ", " 3 5 -1 ")));
+        assert!(wrong.is_empty(), "{wrong:?}");
+        assert_eq!(states.get("b", "g").map(|state| state.since), Some(0));
+    }
+
+    #[test]
     fn what_is_wrong_is_told_by_its_line_and_the_rest_holds() {
         let other = LINE.replace(" g ", " h ");
         for (text, said) in [
@@ -303,8 +318,8 @@ mod tests {
             ),
             (&format!("1\n{}", LINE.replace(" 3 5 12 ", " 300 5 12 ")), "line 2: srv_uweight is '300'"),
             (
-                &format!("1\n{}", LINE.replace(" 3 5 12 ", " 3 5 -1 ")),
-                "line 2: srv_time_since_last_change is '-1'",
+                &format!("1\n{}", LINE.replace(" 3 5 12 ", " 3 5 -x ")),
+                "line 2: srv_time_since_last_change is '-x'",
             ),
             (
                 &format!("1\n{}", LINE.replace("127.0.0.5", "nowhere")),
