@@ -559,6 +559,33 @@ fn an_operator_ends_streams_that_wait_for_a_rule() {
     }
 }
 
+/// A script keeps a mark in a variable that no rule names.
+#[test]
+fn variables_of_the_process_are_made_by_commands() {
+    let program = Controlled::new("level admin");
+    assert_eq!(program.ask("experimental-mode on; set var proc.mark int(5)").trim_end(), "");
+    assert_eq!(program.ask("get var proc.mark"), "proc.mark: type=sint value=<5>\n\n");
+    assert_eq!(
+        program
+            .ask("experimental-mode on; set var proc.more fmt %[var(proc.mark)]-%[var(proc.none)]")
+            .trim_end(),
+        ""
+    );
+    assert_eq!(program.ask("get var proc.more"), "proc.more: type=str value=<5->\n\n");
+    assert!(program.ask("experimental-mode on; set var proc.bad nope(4)").contains("unknown fetch method"));
+    assert!(program.ask("get var proc.bad").starts_with("Variable not found."));
+    let mut last = String::new();
+    for number in 0..300 {
+        last = program.ask(&format!("experimental-mode on; set var proc.n{number} int({number})"));
+        if !last.trim().is_empty() {
+            break;
+        }
+    }
+    assert!(last.contains("which is the most that they may"), "bounded: {last}");
+    assert_eq!(program.ask("experimental-mode on; set var proc.mark int(6)").trim_end(), "");
+    assert_eq!(program.ask("get var proc.mark"), "proc.mark: type=sint value=<6>\n\n");
+}
+
 /// What HAProxy tells of its inside has its words here as far as there is something of that kind.
 #[test]
 fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
@@ -585,6 +612,58 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
     has("show fd x", &["the number of a descriptor"]);
     has("debug dev memstats", &["expert-mode on"]);
     has("expert-mode on; debug dev memstats", &[" size: ", " calls: "]);
+    let tasks = has("expert-mode on; debug dev memstats match tas", &["task_"]);
+    assert!(
+        tasks.lines().all(|line| line.is_empty() || line.starts_with("tas") || line.starts_with('#')),
+        "{tasks}"
+    );
+    has("expert-mode on; debug dev memstats reset", &["Nothing is reset"]);
+    let pools = has("show pools detailed", &["Dumping pools usage.\n", "\n      > lane 0 : "]);
+    let name = pools.split(" - Pool ").nth(1).unwrap().split(' ').next().unwrap();
+    let one = has(&format!("show pools bysize match {name} 1"), &["Total: 1 pools"]);
+    assert_eq!(one.matches(" - Pool ").count(), 1, "{one}");
+    has("show pools match", &["'show pools' takes "]);
+}
+
+/// The parts that a script asks for, and not more of them.
+#[test]
+fn profiling_is_shown_as_it_is_asked_for() {
+    let program = Controlled::new("level admin");
+    const STATUS: &str = "Per-task CPU profiling              : ";
+    const TASKS: &str = "Tasks activity:\n  kind ";
+    assert_eq!(program.ask("set profiling tasks on"), "\n");
+    let shows = |command: &str, wanted: [bool; 3]| {
+        let answer = program.ask(command);
+        assert_eq!(
+            [STATUS, TASKS, " size: "].map(|part| answer.contains(part)),
+            wanted,
+            "{command}: {answer}"
+        );
+        assert!(
+            answer.lines().all(|line| line.contains(" size: ") || line.starts_with('#') || line.len() <= 80),
+            "R-G6: {answer}"
+        );
+        answer
+    };
+    let until = std::time::Instant::now() + PATIENCE;
+    while program.ask("show profiling tasks").lines().count() < 4 {
+        assert!(std::time::Instant::now() < until, "tasks are measured");
+    }
+    for all in ["show profiling", "show profiling all", "show profiling byaddr", "show profiling all bytime"]
+    {
+        shows(all, [true, true, true]);
+    }
+    assert!(shows("show profiling status", [true, false, false]).contains(" : on "));
+    shows("show profiling memory", [false, false, true]);
+    let one = shows("show profiling tasks 1", [false, true, false]);
+    assert_eq!(one.trim_end().lines().count(), 3, "{one}");
+    assert!(program.ask("show profiling bogus").starts_with("Expects either 'all', "));
+    assert!(program.ask("set profiling bogus").starts_with("Expects either 'tasks' or 'memory'."));
+}
+
+#[test]
+fn a_schema_describes_what_is_shown() {
+    let program = Controlled::new("level admin");
     let schema: serde_json::Value = serde_json::from_str(&program.ask("show schema json")).unwrap();
     let info: serde_json::Value = serde_json::from_str(&program.ask("show info json")).unwrap();
     let stat: serde_json::Value = serde_json::from_str(&program.ask("show stat json")).unwrap();

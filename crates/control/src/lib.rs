@@ -23,5 +23,5 @@ pub use serve::{Control, MOST_CLIENTS, bind};
 
 /// What the pools hold, as `show pools` tells it.
 pub fn pools() -> String {
-    commands::lanes::pool_table("").unwrap_or_default()
+    commands::pools::all()
 }

@@ -402,7 +402,12 @@ static SIZES: LockClass = LockClass::new("variables of the process", 71);
 impl ProcessVariables {
     /// For the names of a generation, all unset.
     pub fn new(names: &VariableNames) -> Self {
-        let count = names.count(Scope::Process);
+        Self::with_room(names, 0)
+    }
+
+    /// The same, with room for so many more names of that scope, which are resolved later.
+    pub fn with_room(names: &VariableNames, more: usize) -> Self {
+        let count = names.count(Scope::Process) + more;
         Self {
             values: (0..count).map(|_| Published::new(None)).collect(),
             sizes: Mutex::new(&SIZES, vec![0; count].into()),

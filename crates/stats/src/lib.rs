@@ -19,7 +19,7 @@ pub use group::{CounterGroup, Counters};
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use mem::{MemCounts, MemSlot, MemSource, MemType};
 pub use read::{EXACT_ATTEMPTS, StillCounting};
-pub use registry::{MemReport, register_mem, report_mem};
+pub use registry::{MemReport, register_mem, report_mem, report_mem_sites};
 pub use sites::{CallSite, MAX_CALL_SITES, SiteTable};
 pub use tally::Tally;
 

@@ -25,12 +25,20 @@ pub fn register_mem(source: &'static dyn MemSource) {
 
 /// A cheap reading of every memory type in use, in order of name. The lanes are not stopped (R-C2).
 pub fn report_mem() -> Vec<MemReport> {
+    report_mem_sites().into_iter().map(|(report, _)| report).collect()
+}
+
+/// The same, and of each type who asked for it (R-C3): by call site, most bytes first. No call sites without the feature `call-sites`.
+pub fn report_mem_sites() -> Vec<(MemReport, Vec<CallSite>)> {
     #[cfg(not(any(loom, manylane_sim)))]
     let sources = SOURCES.lock().clone();
     #[cfg(any(loom, manylane_sim))]
-    let sources: Vec<&dyn MemSource> = Vec::new();
-    let mut all: Vec<_> = sources.into_iter().map(MemReport::read_cheap).collect();
-    all.sort_by(|a, b| a.name.cmp(&b.name));
+    let sources: Vec<&'static dyn MemSource> = Vec::new();
+    let mut all: Vec<_> = sources
+        .into_iter()
+        .map(|source| (MemReport::read_cheap(source), MemReport::call_sites(source)))
+        .collect();
+    all.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
     all
 }
 

@@ -1,20 +1,23 @@
 //! `help`, and what is said to words that nobody knows.
 
-use super::{Call, TABLE};
+use super::{Call, Row, TABLE};
 use std::fmt::Write;
 
-fn list(call: &mut Call<'_, '_>, beginning: &str) -> bool {
-    let mut any = false;
+/// Those whose beginning `beginning` is, or the other way around, or that have a word which begins so.
+fn fits(row: &Row, beginning: &str) -> bool {
+    row.words.starts_with(beginning)
+        || beginning.starts_with(row.words)
+        || row.words.split(' ').any(|word| word.starts_with(beginning))
+}
+
+fn list(call: &mut Call<'_, '_>, beginning: &str) {
     for row in TABLE {
         let always = matches!(row.words, "help" | "prompt" | "quit");
-        let shown = row.words.starts_with(beginning) || beginning.starts_with(row.words);
-        if row.level <= call.settings.level && (shown || always) {
-            any |= shown;
+        if row.level <= call.settings.level && (fits(row, beginning) || always) {
             let usage = format!("{} {}", row.words, row.arguments);
             let _ = writeln!(call.reply, "  {:<40}: {}", usage.trim_end(), row.help);
         }
     }
-    any
 }
 
 pub(super) fn help(call: &mut Call<'_, '_>) {
@@ -24,13 +27,19 @@ pub(super) fn help(call: &mut Call<'_, '_>) {
 }
 
 pub(super) fn unknown(call: &mut Call<'_, '_>) {
-    let first = call.word(0).to_owned();
-    let known = TABLE.iter().any(|row| row.words.split(' ').next() == Some(&*first));
-    let text = if known {
+    if call.words.starts_with(&["set".into(), "timeout".into()]) {
+        return call.error("'set timeout' only supports 'cli'.");
+    }
+    // As many of the words as some command begins with.
+    let known = (1..=call.words.len())
+        .rev()
+        .map(|count| call.words[..count].join(" "))
+        .find(|beginning| TABLE.iter().any(|row| row.words.starts_with(&**beginning)));
+    let text = if known.is_some() {
         "Unknown command, but maybe one of the following ones is a better match:"
     } else {
         "Unknown command: these are the ones there are:"
     };
     call.error(text);
-    list(call, if known { &first } else { "" });
+    list(call, known.as_deref().unwrap_or(""));
 }

@@ -1,4 +1,4 @@
-//! What HAProxy tells of its inside, as far as there is something of that kind here: `show activity`, `show threads`, `show tasks`, `debug dev memstats`.
+//! What HAProxy tells of its inside, as far as there is something of that kind here: `show activity`, `show threads` and `show tasks`.
 
 use super::Call;
 use crate::reply::Gone;
@@ -77,31 +77,5 @@ pub(super) fn tasks(call: &mut Call<'_, '_>) {
                 places as f64 * 100.0 / all as f64
             );
         }
-    }
-}
-
-/// `debug dev memstats`: types of memory, those with the most bytes first; with a word, those that have it in their names.
-pub(super) fn memory(call: &mut Call<'_, '_>) {
-    if !call.settings.expert {
-        return call.error("This command is for experts: 'expert-mode on' comes before it.");
-    }
-    let word = call.word(0).to_owned();
-    let mut all = manylane_stats::report_mem();
-    all.retain(|kind| kind.name.contains(&*word));
-    all.sort_by_key(|kind| (std::cmp::Reverse(kind.sum.live_bytes()), kind.name.clone()));
-    for kind in &all {
-        let sum = &kind.sum;
-        let _ = writeln!(
-            call.reply,
-            "{:<28} size: {:>12} live: {:>10} allocated: {:>14} calls: {:>12} freed: {:>14} calls: {:>12} lanes: {}",
-            kind.name.replace(' ', "_"),
-            sum.live_bytes(),
-            sum.live(),
-            sum.bytes_in,
-            sum.allocs,
-            sum.bytes_out,
-            sum.frees,
-            kind.lanes.len()
-        );
     }
 }

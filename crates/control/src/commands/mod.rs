@@ -7,9 +7,11 @@ pub(crate) mod events;
 mod help;
 pub(crate) mod info;
 mod inside;
-pub(crate) mod lanes;
+mod lanes;
 mod limits;
 mod patterns;
+pub(crate) mod pools;
+mod profiling;
 mod resolvers;
 mod schema;
 mod server;
@@ -169,7 +171,7 @@ static TABLE: &[Row] = &[
     row("clear map", "[@<ver>] <map>", Level::Operator, Action::Clear(Kind::Map), "remove all entries of a map"),
     row("commit acl", "@<ver> <acl>", Level::Operator, Action::Commit(Kind::Acl), "have a version that was prepared take the place of an ACL's list"),
     row("commit map", "@<ver> <map>", Level::Operator, Action::Commit(Kind::Map), "have a version that was prepared take the place of a map"),
-    row("debug dev memstats", "[<word>]", Level::Admin, Action::DebugMemory, "types of memory, or those with that word in their names (expert)"),
+    row("debug dev memstats", "[all|match <prefix>]", Level::Admin, Action::DebugMemory, "memory by type, and by who asked for it (expert)"),
     row("del acl", "<acl> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Acl), "remove a pattern of an ACL's list"),
     row("del map", "<map> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Map), "remove an entry of a map"),
     row("disable agent", "<bk>/<srv>", Level::Admin, Action::DisableAgent, "ask a server's agent no more"),
@@ -194,7 +196,7 @@ static TABLE: &[Row] = &[
     row("set maxconn frontend", "<frontend> <value>", Level::Admin, Action::SetMaxconnFrontend, "how many connections a frontend takes"),
     row("set maxconn global", "<value>", Level::Admin, Action::SetMaxconnGlobal, "how many connections the process takes; 0: as at the start"),
     row("set maxconn server", "<bk>/<srv> <value>", Level::Admin, Action::SetMaxconnServer, "how many requests a server serves at once; 0: any number"),
-    row("set profiling", "tasks {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of all lanes, or stop it"),
+    row("set profiling", "<what> {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of all lanes, or stop it"),
     row("set rate-limit", "{connections|sessions} global <value>", Level::Admin, Action::SetRateLimit, "how many connections or sessions a second the process takes; 0: any number"),
     row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's address, name, state, weight, health, or where its checks go"),
     row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before messages"),
@@ -214,8 +216,8 @@ static TABLE: &[Row] = &[
     row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
     row("show map", "[[@<ver>] <map>]", Level::User, Action::Show(Kind::Map), "maps, or what is in one"),
-    row("show pools", "[byname|bysize|byusage]", Level::User, Action::ShowPools, "memory pools"),
-    row("show profiling", "", Level::User, Action::ShowProfiling, "time of tasks by kind, if it was measured"),
+    row("show pools", "[byname|bysize|byusage] [detailed] [match <prefix>] [<nb>]", Level::User, Action::ShowPools, "memory pools"),
+    row("show profiling", "[<what>|<nb>|byaddr|bytime]*", Level::User, Action::ShowProfiling, "time of tasks by kind, if it was measured"),
     row("show resolvers", "[<section>]", Level::User, Action::ShowResolvers, "what came of questions to name servers"),
     row("show schema json", "", Level::User, Action::ShowSchema, "the schema of 'show info json' and 'show stat json'"),
     row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, used and idle"),
@@ -264,7 +266,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::Clear(kind) => patterns::clear(call, kind).await,
         Action::ClearCounters { all } => limits::clear(call, all).await,
         Action::Commit(kind) => patterns::commit(call, kind).await,
-        Action::DebugMemory => inside::memory(call),
+        Action::DebugMemory => pools::memory(call),
         Action::Delete(kind) => patterns::delete(call, kind).await,
         Action::Gate(to) => limits::set_gate(call, to),
         Action::DisableAgent => server::enable_agent(call, false),
@@ -291,7 +293,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::SetMaxconnFrontend => limits::set_maxconn_frontend(call),
         Action::SetMaxconnServer => server::set_maxconn(call),
         Action::SetMaxconnGlobal => limits::set_maxconn_global(call),
-        Action::SetProfiling => lanes::set_profiling(call),
+        Action::SetProfiling => profiling::set(call),
         Action::SetRateLimit => limits::set_rate_limit(call),
         Action::SetServer => server::set_server(call),
         Action::SetSeverity => match Marks::named(call.word(0)) {
@@ -334,8 +336,8 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::ShowEvents => events::show(call).await?,
         Action::ShowInfo => info::show(call),
         Action::ShowLanes => lanes::show(call).await?,
-        Action::ShowPools => lanes::pools(call),
-        Action::ShowProfiling => lanes::profiling(call),
+        Action::ShowPools => pools::show(call),
+        Action::ShowProfiling => profiling::show(call),
         Action::ShowServersConn => state::connections(call).await?,
         Action::ShowResolvers => resolvers::show(call),
         Action::ShowSchema => call.reply.put(&schema::text()),

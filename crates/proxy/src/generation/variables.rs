@@ -7,9 +7,9 @@ use manylane_config::lex::Word;
 use manylane_config::tree::Statement;
 use manylane_expr::{
     ClientFacts, Compiler, Data, Direction, Env, Expression, Format, Host, Lane, Names, Number, Places, ProcessVariables, ProxyId, ProxySide, References,
-    Scope, Scopes, ServerFacts, ServerId, Shown, StreamFacts, Use, UserlistId, Value, VariableId, Zone,
+    Scope, Scopes, ServerFacts, ServerId, StreamFacts, Use, UserlistId, Value, VariableId, VariableNames, Zone,
 };
-use manylane_sync::Reader;
+use manylane_sync::{LockClass, Mutex, Reader};
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -96,7 +96,39 @@ fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zo
     }
 }
 
-/// Sets a variable of the process while `generation` serves. The error is a sentence.
+/// Variables of the process that commands may make beside those that expressions of the file name: a script's marks.
+pub(super) const MOST_COMMANDED: usize = 256;
+
+static COMMANDED: LockClass = LockClass::new("names of variables that commands made", LockClass::LEAF);
+
+/// Names of variables of the process, with those that commands have made. No rule reads them, so that only commands wait for each other.
+#[derive(Debug)]
+pub struct Commanded {
+    names: Mutex<VariableNames>,
+    most: usize,
+}
+
+impl Commanded {
+    /// Of a generation whose expressions have these names.
+    pub(super) fn new(names: VariableNames) -> Self {
+        Self { most: names.count(Scope::Process) + MOST_COMMANDED, names: Mutex::new(&COMMANDED, names) }
+    }
+
+    /// The variable of that name, if there is one.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<VariableId> {
+        self.names.lock().get(name)
+    }
+
+    fn get_or_make(&self, name: &[u8]) -> Result<VariableId, String> {
+        let mut names = self.names.lock();
+        if names.get(name).is_none() && names.count(Scope::Process) == self.most {
+            return Err(format!("commands have made {MOST_COMMANDED} variables already, which is the most that they may"));
+        }
+        names.resolve(name).map_err(|error| error.to_string())
+    }
+}
+
+/// Sets a variable of the process while `generation` serves; one that no expression names is made. The error is a sentence.
 pub(crate) fn set_now(
     generation: &Generation,
     reader: &Reader,
@@ -105,11 +137,8 @@ pub(crate) fn set_now(
     is_format: bool,
 ) -> Result<(), String> {
     let own = &generation.expressions;
-    let Some(id) = own.names.get(name) else {
-        return Err(format!("no expression of the configuration names '{}', which nobody would see", Shown(name)));
-    };
-    // What an expression of one's own can name is there already.
-    let (mut names, mut references) = (own.names.clone(), References::default());
+    // What the expression names and nobody has made has no value.
+    let (mut names, mut references) = (own.commanded.names.lock().clone(), References::default());
     let mut compiler = Compiler::new(&Nobody, &mut names, &mut references);
     let made = if is_format {
         Format::compile(text, Use::Text, Places::CONFIGURATION, &mut compiler).map(Made::Format)
@@ -117,6 +146,7 @@ pub(crate) fn set_now(
         Expression::compile(text, Places::CONFIGURATION, &mut compiler).map(Made::Of)
     };
     let made = made.map_err(|error| error.to_string())?;
+    let id = own.commanded.get_or_make(name)?;
     set_with(&[(id, made)], &own.process, &generation.zone, reader);
     Ok(())
 }

@@ -282,7 +282,7 @@ impl Local {
     pub fn process_variable(&self, name: &[u8]) -> Option<(Type, Vec<u8>)> {
         let own = &self.generation.expressions;
         let reader = self.reader();
-        let value = own.process.get(own.names.get(name)?, &reader)?;
+        let value = own.process.get(own.commanded.get(name)?, &reader)?;
         let shown = match value {
             Value::Bool(value) => u8::from(value).to_string().into_bytes(),
             Value::Int(value) => value.to_string().into_bytes(),
@@ -296,7 +296,7 @@ impl Local {
     /// Sets a variable of the process to what an expression or a format gives.
     ///
     /// # Errors
-    /// A sentence: the text does not compile, or nobody would see the variable.
+    /// A sentence: the text does not compile, the name is none, or commands have made too many.
     pub fn set_process_variable(&self, name: &[u8], text: &[u8], is_format: bool) -> Result<(), String> {
         set_now(&self.generation, &self.reader(), name, text, is_format)
     }

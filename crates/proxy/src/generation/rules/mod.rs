@@ -20,7 +20,7 @@ use super::files;
 use super::missing;
 use super::refuse::Refuse;
 use super::server::{Server, has_stand_in};
-use super::variables;
+use super::variables::{self, Commanded, MOST_COMMANDED};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
@@ -43,6 +43,8 @@ pub struct Expressions {
     pub references: References,
     /// Variables of the process.
     pub process: ProcessVariables,
+    /// Names of those of them that commands have made.
+    pub commanded: Commanded,
     /// Files and lines of rules.
     pub lines: Vec<(Box<[u8]>, u32)>,
 }
@@ -229,9 +231,10 @@ impl<'c> RuleReader<'c> {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(Mode::Tcp);
         let set = variables::read(&self.directory.config.global.variables, &mut compiler, refuse);
-        let process = ProcessVariables::new(&self.names);
+        let process = ProcessVariables::with_room(&self.names, MOST_COMMANDED);
+        let commanded = Commanded::new(self.names.clone());
         variables::set(&set, &process, zone);
-        (Expressions { process, names: self.names, references: self.references, lines: self.lines }, self.looks_at)
+        (Expressions { process, commanded, names: self.names, references: self.references, lines: self.lines }, self.looks_at)
     }
 
     /// A format of the file.

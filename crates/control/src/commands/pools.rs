@@ -1,0 +1,208 @@
+//! `show pools` and `debug dev memstats`: who holds how much memory.
+
+use super::Call;
+use manylane_pool::PoolReport;
+use manylane_stats::{CallSite, MemReport};
+use std::cmp::Reverse;
+use std::fmt::Write;
+
+/// What of the pools is asked for.
+#[derive(Debug, Default)]
+struct Wish {
+    order: Order,
+    /// Those whose names begin so.
+    prefix: String,
+    /// The first of them.
+    lines: Option<usize>,
+    /// Each lane's part, too.
+    detailed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Order {
+    #[default]
+    Name,
+    Size,
+    /// Only what is in use.
+    Usage,
+}
+
+impl Wish {
+    /// Nothing where a word is none of these.
+    fn read(words: &[String]) -> Option<Self> {
+        let mut wish = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match &**word {
+                "byname" => wish.order = Order::Name,
+                "bysize" => wish.order = Order::Size,
+                "byusage" => wish.order = Order::Usage,
+                "detailed" => wish.detailed = true,
+                "match" => wish.prefix = words.next()?.clone(),
+                lines => wish.lines = Some(lines.parse().ok().filter(|lines| *lines > 0)?),
+            }
+        }
+        Some(wish)
+    }
+}
+
+/// `show pools`
+pub(super) fn show(call: &mut Call<'_, '_>) {
+    match Wish::read(call.words) {
+        Some(wish) => call.reply.put(&table(&wish)),
+        None => call.error("'show pools' takes 'byname', 'bysize' or 'byusage', 'detailed', 'match <prefix>' and how many to show."),
+    }
+}
+
+/// What all pools hold.
+pub(crate) fn all() -> String {
+    table(&Wish::default())
+}
+
+fn table(wish: &Wish) -> String {
+    let mut pools = manylane_pool::report(); // by name
+    pools.retain(|pool| pool.name.starts_with(&*wish.prefix));
+    match wish.order {
+        Order::Name => {}
+        Order::Size => pools.sort_by_key(|pool| Reverse(pool.size)),
+        Order::Usage => {
+            pools.retain(|pool| pool.used > 0);
+            pools.sort_by_key(|pool| Reverse(pool.used * pool.size as u64));
+        }
+    }
+    pools.truncate(wish.lines.unwrap_or(usize::MAX));
+    let bytes = |pool: &PoolReport, objects: u64| objects * pool.size as u64;
+    let mut table = String::from("Dumping pools usage.\n");
+    for pool in &pools {
+        let _ = writeln!(
+            table,
+            "  - Pool {} ({} bytes) : {} allocated ({} bytes), {} used (~{} by thread caches), {} failures, {} lanes",
+            pool.name,
+            pool.size,
+            pool.allocated,
+            bytes(pool, pool.allocated),
+            pool.used,
+            pool.cached,
+            pool.failed,
+            pool.lanes.len(),
+        );
+        for lane in pool.lanes.iter().filter(|_| wish.detailed) {
+            let _ = writeln!(
+                table,
+                "      > lane {} : {} calls to allocate, {} to free, {} cached, {} for other lanes, {} failures",
+                lane.lane.index(),
+                lane.allocs,
+                lane.frees,
+                lane.cached,
+                lane.shelved,
+                lane.failed,
+            );
+        }
+    }
+    let sum = |of: fn(&PoolReport) -> u64| pools.iter().map(|pool| bytes(pool, of(pool))).sum::<u64>();
+    let _ = writeln!(
+        table,
+        "Total: {} pools, {} bytes allocated, {} used (~{} by thread caches).",
+        pools.len(),
+        sum(|pool| pool.allocated),
+        sum(|pool| pool.used),
+        sum(|pool| pool.cached),
+    );
+    table
+}
+
+/// `debug dev memstats`: what is in use first, and with `all` what is not, too; `match` and a prefix, or a word in the names.
+pub(super) fn memory(call: &mut Call<'_, '_>) {
+    if !call.settings.expert {
+        return call.error("This command is for experts: 'expert-mode on' comes before it.");
+    }
+    let words = (call.word(0).to_owned(), call.word(1).to_owned());
+    match (&*words.0, &*words.1) {
+        ("", _) => by_type(call, "", usize::MAX, false),
+        ("all", _) => by_type(call, "", usize::MAX, true),
+        ("match", prefix) if !prefix.is_empty() => by_type(call, prefix, usize::MAX, false),
+        ("reset", _) => call.error("Nothing is reset: counters only grow, so that a difference of two readings is what came between them."),
+        _ => call.error("'debug dev memstats' takes nothing, 'all', or 'match <prefix>'."),
+    }
+}
+
+/// Types of memory whose names begin with `prefix`, those with the most bytes first; or all by name, those that hold nothing, too. Below each, where the
+/// program is built to know them, the places in the source that asked (R-C3).
+pub(super) fn by_type(call: &mut Call<'_, '_>, prefix: &str, lines: usize, by_name: bool) {
+    call.reply.put(&types(prefix, lines, by_name));
+}
+
+fn types(prefix: &str, lines: usize, by_name: bool) -> String {
+    let mut table = String::new();
+    let mut types = manylane_stats::report_mem_sites(); // by name
+    types.retain(|(kind, _)| kind.name.starts_with(prefix));
+    if !by_name {
+        types.retain(|(kind, _)| kind.sum.live() > 0 || kind.sum.allocs > 0);
+        types.sort_by_key(|(kind, _)| Reverse(kind.sum.live_bytes()));
+    }
+    for (kind, sites) in types.iter().take(lines) {
+        line(&mut table, kind);
+        for CallSite { location, allocs, bytes } in sites {
+            let place = location.map_or_else(
+                || "other places".to_owned(),
+                |place| format!("{}:{}", place.file(), place.line()),
+            );
+            let _ = writeln!(table, "  {place:<60} size: {bytes:>12} calls: {allocs:>12}");
+        }
+    }
+    if cfg!(not(feature = "call-sites")) {
+        table.push_str(
+            "# places in the source are told by a program that was built with '--features call-sites'\n",
+        );
+    }
+    table
+}
+
+fn line(table: &mut String, MemReport { name, sum, lanes }: &MemReport) {
+    let _ = writeln!(
+        table,
+        "{:<28} size: {:>12} live: {:>10} allocated: {:>14} calls: {:>12} freed: {:>14} calls: {:>12} lanes: {}",
+        name.replace(' ', "_"),
+        sum.live_bytes(),
+        sum.live(),
+        sum.bytes_in,
+        sum.allocs,
+        sum.bytes_out,
+        sum.frees,
+        lanes.len()
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_may_stand_in_any_order() {
+        let read = |line: &str| Wish::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let wish = read("5 match se byusage detailed").unwrap();
+        assert_eq!(
+            (wish.order, &*wish.prefix, wish.lines, wish.detailed),
+            (Order::Usage, "se", Some(5), true)
+        );
+        for bad in ["nope", "match", "0", "-1", "byname more"] {
+            assert!(read(bad).is_none(), "{bad}");
+        }
+    }
+
+    /// R-C3: who, how much, how often.
+    #[cfg(feature = "call-sites")]
+    #[test]
+    fn places_in_the_source_stand_below_their_type() {
+        static ASKED: manylane_stats::MemType = manylane_stats::MemType::new("asked by a test");
+        ASKED.alloc(100);
+        let here = format!("{}:{}", file!(), line!() - 1);
+        let table = types("asked by", 1, false);
+        let lines: Vec<&str> = table.lines().map(str::trim).collect();
+        assert!(lines[0].starts_with("asked_by_a_test ") && lines[1].starts_with(&here), "{table}");
+        assert!(
+            lines[1].ends_with("calls:            1") && lines[1].contains("size:          100"),
+            "{table}"
+        );
+    }
+}
