@@ -129,12 +129,16 @@ fn connections_are_chosen_by_their_addresses() {
     for (rule, expected) in [
         (" use_backend b if { src 127.0.0.0/8 }", "b"),
         (" use_backend b if { src 10.0.0.0/8 }", "a"),
-        (" tcp-request connection reject if { src 127.0.0.1 }", ""),
+        (" tcp-request session reject if { src 127.0.0.1 }", ""),
         (" tcp-request connection accept if { src 127.0.0.1 }\n tcp-request connection reject", "a"),
     ] {
         let _program = Manylane::start(&config(rule));
         assert_eq!(read_all(&mut connect(address)), expected, "{rule}");
     }
+    // As early as this it costs one packet.
+    let _program = Manylane::start(&config(" tcp-request connection reject if { src 127.0.0.1 }"));
+    let ended = connect(address).read(&mut [0]).unwrap_err();
+    assert_eq!(ended.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 /// What the PROXY protocol tells does not hide who is connected.

@@ -235,12 +235,16 @@ fn rule(
             Some(greeted)
         }
         entrance => {
-            match std::ptr::eq(rules, &*frontend.rules.connection) {
+            let is_connection = std::ptr::eq(rules, &*frontend.rules.connection);
+            match is_connection {
                 true => count_in_front!(frontend, listener, connections_denied),
                 false => count_in_front!(frontend, listener, sessions_denied),
             }
-            if let Entrance::Dropped(silence) = entrance {
-                client.vanish(silence);
+            match entrance {
+                Entrance::Dropped(silence) => client.vanish(silence),
+                // One packet, and no state is left here of what may be a flood.
+                _ if is_connection => client.reset_on_close(),
+                _ => {}
             }
             None
         }
