@@ -114,6 +114,10 @@ pub fn set_option(socket: BorrowedFd<'_>, option: SocketOption, value: i32) -> R
 /// The system's.
 pub fn option(socket: BorrowedFd<'_>, option: SocketOption) -> Result<i32, Errno> {
     let (level, name) = option.number();
+    number(socket, level, name)
+}
+
+fn number(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> Result<i32, Errno> {
     let mut value: c_int = 0;
     let mut length = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: the descriptor is open; value and length live through the call, and the length is the value's.
@@ -130,6 +134,34 @@ pub fn set_reset_on_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     set(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
 }
+
+/// Closing `socket` resets its connection, or leaves what was not sent to the system, as a new one does.
+///
+/// # Errors
+/// The system's.
+pub fn set_linger(socket: BorrowedFd<'_>, resets: bool) -> Result<(), Errno> {
+    let linger = libc::linger { l_onoff: resets.into(), l_linger: 0 };
+    set(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+}
+
+/// Which buffers of `socket` have a size that was set, and are not adapted to their connection: 1 for sending, 2 for receiving, or their sum.
+///
+/// # Errors
+/// The system's: `ENOPROTOOPT` before Linux 5.14.
+pub fn buffers_are_fixed(socket: BorrowedFd<'_>) -> Result<i32, Errno> {
+    number(socket, libc::SOL_SOCKET, SO_BUF_LOCK)
+}
+
+/// Sets [which those are](buffers_are_fixed).
+///
+/// # Errors
+/// The system's.
+pub fn fix_buffers(socket: BorrowedFd<'_>, which: i32) -> Result<(), Errno> {
+    set(socket, libc::SOL_SOCKET, SO_BUF_LOCK, &which)
+}
+
+/// `asm-generic/socket.h`; libc does not name it.
+const SO_BUF_LOCK: c_int = 72;
 
 /// Closing `socket` tells its peer nothing, so that it goes on as if the connection were there. Without the privilege for that, closing sends a
 /// reset that the first router drops.
@@ -273,6 +305,15 @@ mod tests {
         assert_eq!(reset_on_close(socket), Ok(false));
         set_reset_on_close(socket).unwrap();
         assert_eq!(reset_on_close(socket), Ok(true));
+        set_linger(socket, false).unwrap();
+        assert_eq!(reset_on_close(socket), Ok(false));
+        // Before Linux 5.14 that cannot be asked.
+        if let Ok(before) = buffers_are_fixed(socket) {
+            set_option(socket, SocketOption::ReceiveBuffer, 20_000).unwrap();
+            assert_eq!((before, buffers_are_fixed(socket)), (0, Ok(2)));
+            fix_buffers(socket, 0).unwrap();
+            assert_eq!(buffers_are_fixed(socket), Ok(0));
+        }
     }
 
     #[test]

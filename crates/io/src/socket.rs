@@ -137,6 +137,19 @@ pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
     Ok(copy)
 }
 
+/// Programs that this one starts do not get descriptor `number`, which was inherited from the parent.
+///
+/// # Errors
+/// `EBADF` when there is no such descriptor.
+pub fn keep_from_children(number: i32) -> Result<(), Errno> {
+    if number < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: it is not -1, and is passed to one system call only, which refuses it if it is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)
+}
+
 /// Takes all permissions from a unix socket that is not bound yet, so that nobody connects before its owner and mode are what they
 /// should be: `bind(2)` gives them to the file that it makes.
 ///

@@ -28,6 +28,15 @@ use std::time::{Instant, SystemTime};
 
 /// Does what the arguments ask for.
 pub(crate) fn start(arguments: &Arguments) -> ExitCode {
+    let Some(joined) = arguments.worker else { return run(arguments) };
+    joined.keep();
+    say::keep();
+    let code = run(arguments);
+    joined.tell(false, None); // one that has served has told that before, and nobody listens any more
+    code
+}
+
+fn run(arguments: &Arguments) -> ExitCode {
     if arguments.version || arguments.build {
         print!("{}", if arguments.build { version::long(arguments) } else { version::short() });
         return ExitCode::SUCCESS;
@@ -38,7 +47,8 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
     if let Some(condition) = &arguments.condition {
         return self::condition(condition.as_bytes(), arguments);
     }
-    if let Some(folder) = &arguments.folder
+    // Whoever started a master in the background is there already.
+    if let Some(folder) = arguments.folder.as_ref().filter(|_| arguments.background.is_none())
         && let Err(error) = std::env::set_current_dir(folder)
     {
         alert(arguments, format_args!("Could not change to directory {} : {error}", folder.display()));
@@ -54,9 +64,17 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
     };
     let wants_master = arguments.master.is_some() || generation.process.master_worker.is_some();
     let outcome = if wants_master && arguments.worker.is_none() {
-        let begun = master::Plan::new(arguments, &generation);
+        let background = (arguments.daemon || generation.process.daemon) && !arguments.foreground;
+        if background && arguments.background.is_none() {
+            drop(generation);
+            return master::to_background().unwrap_or_else(|error| {
+                alert(arguments, format_args!("[manylane.main()] Cannot go to the background: {error}"));
+                ExitCode::from(1)
+            });
+        }
+        let plan = master::Plan::new(arguments, &generation);
         drop(generation); // the worker reads its own
-        begun.and_then(master::run)
+        master::run(plan)
     } else if !arguments.master_sockets.is_empty() && arguments.worker.is_none() {
         Err("'-S' is for a master: it needs '-W', '-Ws' or 'master-worker'".to_owned())
     } else {
@@ -130,7 +148,8 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     if sources.files().next().is_none() {
         return Err("no folder behind '-f' holds a file whose name ends in .cfg".to_owned());
     }
-    let before = environment::before(&sources, arguments.local_peer.as_deref());
+    let mut before = environment::before(&sources, arguments.local_peer.as_deref());
+    environment::tell_master(&mut before, arguments);
     let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
     environment::tell_sockets(&mut loaded.config);
     let wishes = Wishes {
@@ -157,8 +176,10 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     })?;
     let quiet = arguments.quiet || generation.process.quiet && !arguments.verbose;
     // '-q' says nothing at all; the code tells.
-    if !quiet || !arguments.quiet && (alerts > 0 || verdict.code == Code::Error) {
-        eprint!("{said}{}", verdict.errors);
+    // Whoever started a master in the background has said it.
+    let told = arguments.background.is_some();
+    if !told && (!quiet || !arguments.quiet && (alerts > 0 || verdict.code == Code::Error)) {
+        say::text(&format!("{said}{}", verdict.errors));
     }
     if arguments.check {
         if !quiet {
@@ -239,7 +260,6 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         Some(joined) => Some(for_master(joined)?),
         None => None,
     };
-    drop(handed_over); // what nobody wants stays the other process's
     manylane_sched::set_profiling(process.profiling);
     let identity = system::Identity::new(&process)?;
     let driver = if arguments.no_epoll {
@@ -256,6 +276,12 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             file.map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))
         })
         .transpose()?;
+    // A worker of a master in the background has the terminal until it serves.
+    let silent = !alone && (arguments.daemon || process.daemon) && !arguments.foreground;
+    let nowhere = silent.then(system::nowhere).transpose()?;
+    // All is bound and checked; from here on others see of it.
+    let begun = handed_over.begin(identity.gives_rights_up(process.chroot.is_some()));
+    let begun = begun.map_err(|error| error.to_string())?;
     if alone && (arguments.daemon || process.daemon) && !arguments.foreground {
         nix::unistd::daemon(true, false).map_err(|error| format!("Cannot go to the background: {error}"))?;
     }
@@ -291,12 +317,13 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
                 let _ = kill(Pid::from_raw(pid), signal); // it may have ended already
             }
         }
-        if let Some(joined) = joined {
-            joined.tell_ready(most_reloads);
-        }
         if verbose {
             say::notice(format_args!("{lanes} lanes are ready"));
         }
+        if let Some(joined) = joined {
+            joined.tell(true, most_reloads);
+        }
+        nowhere.iter().for_each(system::leave_the_terminal);
     };
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION"),
@@ -330,6 +357,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         driver,
         quiet,
         services,
+        begun: Some(begun),
         reload: Some(Reloads { reread: Arc::new(reread), current }),
     };
     match supervise::run(work, started) {

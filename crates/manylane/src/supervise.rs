@@ -6,7 +6,7 @@
 use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
-use manylane_net::load;
+use manylane_net::{Begun, load};
 use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
@@ -116,6 +116,8 @@ pub(crate) struct Work {
     pub(crate) quiet: bool,
     /// What else the first lane serves.
     pub(crate) services: Option<Services>,
+    /// What others see of the sockets, until all lanes accept.
+    pub(crate) begun: Option<Begun>,
     /// How the configuration is read again, if it can be.
     pub(crate) reload: Option<Reloads>,
 }
@@ -279,7 +281,7 @@ enum Reloading {
     Begins {
         before: Serving,
         /// What happens when all of them do, and not before: so there is nothing to undo.
-        effects: Box<dyn FnOnce()>,
+        effects: Box<dyn FnOnce() -> Option<String>>,
         said: String,
         accepting: usize,
     },
@@ -382,7 +384,7 @@ impl Supervisor {
         generation.inherit(&self.serving.generation, self.here.now());
         self.numbers += 1;
         let generation = Arc::new(generation);
-        let Beside { bound, backlogs, .. } = listeners;
+        let Beside { bound, backlogs, begun, .. } = listeners;
         manylane_proxy::listen_again(&generation, &bound);
         let fresh = Serving { number: self.numbers, generation: generation.clone(), bound: Arc::new(bound) };
         let before = std::mem::replace(&mut self.serving, fresh);
@@ -390,6 +392,7 @@ impl Supervisor {
         let effects = Box::new(move || {
             generation.take_effect();
             backlogs.take_effect(&generation);
+            begun.complete().map(|error| error.to_string())
         });
         self.reloading = Reloading::Begins { before, effects, said, accepting: 0 };
     }
@@ -401,12 +404,12 @@ impl Supervisor {
         if *accepting < self.lanes.len() {
             return;
         }
-        let Reloading::Begins { before, effects, said, .. } =
+        let Reloading::Begins { before, effects, mut said, .. } =
             std::mem::replace(&mut self.reloading, Reloading::No)
         else {
             return;
         };
-        effects();
+        said.extend(effects().map(|error| error + "\n"));
         // Once more: the run-time interface worked on the one before until now.
         self.serving.generation.inherit_servers(&before.generation, self.here.now());
         if let Some(Reloads { current, .. }) = &self.reloads {
@@ -528,7 +531,8 @@ impl Supervisor {
 }
 
 async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
-    let Work { generation, bound, lanes: count, quiet, driver: _, services: _, reload: reloads } = work;
+    let Work { generation, bound, lanes: count, quiet, driver: _, services: _, mut begun, reload: reloads } =
+        work;
     let mut lanes = vec![here.lane()];
     let ending = 'running: {
         // Each lane is waited for, also when the end is known by then: one that began later would not be told of it.
@@ -547,6 +551,9 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         }
         if let Some(ending) = early {
             break 'running ending;
+        }
+        if let Some(Err(error)) = begun.as_mut().map(Begun::place_files) {
+            break 'running Ending::Failed(error.to_string());
         }
         let mut supervisor = Supervisor {
             here,
@@ -578,6 +585,9 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                     if accepting == count
                         && let Some(started) = started.take()
                     {
+                        if let Some(error) = begun.take().and_then(Begun::complete) {
+                            say::alert(error);
+                        }
                         started();
                         supervisor.read();
                     }

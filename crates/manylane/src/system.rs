@@ -3,6 +3,7 @@
 use manylane_proxy::generation::{Generation, Owner, Process};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +18,23 @@ const MOST: u64 = 1 << 20;
 /// times what is used. Nothing else changes where the system does not know of this.
 pub(crate) fn usual_pages() {
     let _ = nix::sys::prctl::set_thp_disable(true);
+}
+
+/// Standard input, output and error lead nowhere from now on: the process is in the background.
+pub(crate) fn leave_the_terminal(nowhere: &File) {
+    // What the system refuses here stays what it is.
+    let _ = rustix::stdio::dup2_stdin(nowhere);
+    let _ = rustix::stdio::dup2_stdout(nowhere);
+    let _ = rustix::stdio::dup2_stderr(nowhere);
+}
+
+/// Where a process in the background reads and writes: to be opened before a `chroot`.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn nowhere() -> Result<File, String> {
+    let opened = File::options().read(true).write(true).open("/dev/null");
+    opened.map_err(|error| format!("/dev/null cannot be opened: {error}"))
 }
 
 /// Descriptors that the process may open.
@@ -164,6 +182,11 @@ impl Identity {
     /// As the file names it.
     pub(crate) fn new(process: &Process) -> Result<Self, String> {
         Ok(Self { user: number(false, &process.user)?, group: number(true, &process.group)? })
+    }
+
+    /// Whether [`assume`](Self::assume) leaves the process with fewer rights, or without its files.
+    pub(crate) fn gives_rights_up(self, chroot: bool) -> bool {
+        chroot || self.user.is_some() || self.group.is_some()
     }
 
     /// Changes to the folder, then to the group and the user.

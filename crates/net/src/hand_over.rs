@@ -7,8 +7,10 @@
 //! nothing over. Then come records, with as many descriptors: the name of the network namespace and that of the interface, a byte of length
 //! before each, and four bytes that mean nothing any more.
 
+use crate::adopt::{Begun, Changes};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use crate::error::SocketError;
 use crate::options::{ListenOptions, V6};
 use manylane_io::options::{SocketOption, option};
 use manylane_io::passing::{PASSENGERS, receive_descriptors, send_descriptor, send_descriptors};
@@ -96,9 +98,13 @@ async fn send(here: Here, to: BorrowedFd<'_>, mut bytes: &[u8], mut with: &[Borr
     Ok(())
 }
 
-/// Sockets that another process handed over, and nobody has taken yet. Dropped, they are closed; the other process still has them.
+/// Sockets that another process handed over, and nobody has taken yet; and what is to be changed of those that were taken, when all is bound. Dropped, they
+/// are closed; the other process still has them.
 #[derive(Debug, Default)]
-pub struct HandedOver(Vec<Taken>);
+pub struct HandedOver {
+    left: Vec<Taken>,
+    pub(crate) changes: Changes,
+}
 
 #[derive(Debug)]
 struct Taken {
@@ -212,7 +218,16 @@ impl HandedOver {
                 interface,
             })
         });
-        Ok(Self(known.collect()))
+        Ok(Self { left: known.collect(), changes: Changes::default() })
+    }
+
+    /// All listeners are bound and all else is checked: what others see of it begins to change. `gives_rights_up`: the process is about to. What nobody
+    /// has taken stays the other process's.
+    ///
+    /// # Errors
+    /// [`SocketError`]; nothing has changed then.
+    pub fn begin(self, gives_rights_up: bool) -> Result<Begun, SocketError> {
+        self.changes.begin(gives_rights_up)
     }
 
     /// The socket for a listener, if there is one: it has the address, and what cannot be changed any more. Files of unix sockets are replaced instead, as
@@ -222,13 +237,13 @@ impl HandedOver {
             return None;
         }
         let named = |own: &[u8], wanted: &Option<Box<str>>| own == wanted.as_deref().unwrap_or_default().as_bytes();
-        let place = self.0.iter().position(|taken| {
+        let place = self.left.iter().position(|taken| {
             taken.endpoint == *endpoint
                 && named(&taken.namespace, &options.namespace)
                 && named(&taken.interface, &options.interface)
                 && takes_the_family(taken.socket.as_fd(), endpoint, options)
         })?;
-        Some(self.0.remove(place).socket)
+        Some(self.left.remove(place).socket)
     }
 }
 
@@ -297,7 +312,9 @@ fn more(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{CommonOptions, KeepAlive};
     use std::net::TcpListener;
+    use std::os::unix::fs::MetadataExt;
 
     /// What becomes of an answer, which may have a socket with each part.
     fn answered(parts: &[(&[u8], Option<BorrowedFd<'_>>)]) -> Result<HandedOver, NotHandedOver> {
@@ -332,7 +349,7 @@ mod tests {
             interface: Some("lo".into()),
             ..ListenOptions::default()
         };
-        assert_eq!(came.0.len(), 2, "datagrams are nobody's");
+        assert_eq!(came.left.len(), 2, "datagrams are nobody's");
         assert!(came.take(&at(&one), &ListenOptions::default()).is_none(), "it is in another namespace");
         assert!(came.take(&at(&other), &named).is_none());
         assert!(came.take(&at(&one), &named).is_some());
@@ -382,6 +399,104 @@ mod tests {
         for parts in nonsense {
             assert!(matches!(answered(parts), Err(NotHandedOver::Nonsense)), "{parts:?}");
         }
-        assert!(answered(&[(&count(0), None)]).unwrap().0.is_empty());
+        assert!(answered(&[(&count(0), None)]).unwrap().left.is_empty());
+    }
+
+    /// Options that tell what became of a socket.
+    fn told(socket: BorrowedFd<'_>) -> ([i32; 6], bool, bool) {
+        let of = |which| option(socket, which).unwrap();
+        let numbers = [
+            SocketOption::DeferAccept,
+            SocketOption::FastOpen,
+            SocketOption::NoDelay,
+            SocketOption::KeepAlive,
+            SocketOption::ReceiveBuffer,
+            SocketOption::Tos,
+        ];
+        (numbers.map(of), manylane_io::options::reset_on_close(socket).unwrap(), socket::listens(socket).unwrap())
+    }
+
+    #[test]
+    fn a_socket_that_is_taken_changes_when_all_is_bound_and_becomes_what_a_new_one_would_be() {
+        let before = ListenOptions {
+            defer_accept: Some(Duration::from_secs(1)),
+            mss: Some(1000),
+            common: CommonOptions { no_linger: true, receive_buffer: Some(30_000), ..CommonOptions::default() },
+            ..ListenOptions::default()
+        };
+        let after = ListenOptions {
+            fast_open: Some(7),
+            common: CommonOptions {
+                keep_alive: Some(KeepAlive::default()),
+                tos: Some(16),
+                no_delay: false,
+                ..CommonOptions::default()
+            },
+            ..ListenOptions::default()
+        };
+        let at = Endpoint::Ip("127.0.0.1:0".parse().unwrap());
+        let new = crate::listen(&at, &after).unwrap();
+        // By its number: a port that the system chose is forgotten by a socket that refuses.
+        let chosen = crate::listen(&at, &before).unwrap();
+        let one = crate::listen(chosen.endpoint(), &before).unwrap();
+        drop(chosen);
+        let socket = one.socket().unwrap();
+        let old = told(socket);
+        let take = |options: &ListenOptions| {
+            let mut came = answered(&[(&count(1), None), (&[0; 6], Some(socket))]).unwrap();
+            let outcome = crate::listen_or_take(one.endpoint(), options, 1, &mut came);
+            outcome.map(|taken| (came, taken))
+        };
+        // What is refused is refused before anything is done.
+        let wrong = CommonOptions { congestion_control: Some("nonsense".into()), ..after.common.clone() };
+        let error = take(&ListenOptions { common: wrong, ..after.clone() }).unwrap_err();
+        assert!(error.to_string().contains("cc"), "{error}");
+        // A start that comes to nothing, at each step.
+        drop(take(&after).unwrap());
+        assert_eq!(told(socket), old);
+        for gives_rights_up in [false, true] {
+            drop(take(&after).unwrap().0.begin(gives_rights_up).unwrap());
+            assert_eq!(told(socket), old);
+        }
+        socket::refuse(socket).unwrap();
+        let (came, taken) = take(&after).unwrap();
+        let begun = came.begin(true).unwrap();
+        assert!(taken[0].listens(), "before a lane accepts");
+        drop(begun);
+        assert!(!taken[0].listens());
+        // One that serves.
+        let (came, _taken) = take(&after).unwrap();
+        assert!(came.begin(true).unwrap().complete().is_none());
+        assert_eq!(told(socket), told(new.socket().unwrap()));
+        assert_ne!(told(socket), old);
+        let largest = |socket| option(socket, SocketOption::MaxSegment).unwrap();
+        assert_eq!(largest(socket), largest(new.socket().unwrap()));
+    }
+
+    #[test]
+    fn the_file_of_a_unix_socket_takes_its_place_when_all_is_bound() {
+        let path = std::env::temp_dir().join(format!("manylane-hand-over-{}", std::process::id()));
+        let at = Endpoint::Unix(path.clone());
+        let old = crate::listen(&at, &ListenOptions::default()).unwrap();
+        let inode = || std::fs::metadata(&path).unwrap().ino();
+        let before = inode();
+        let new = |came: &mut HandedOver| crate::listen_or_take(&at, &ListenOptions::default(), 1, came).unwrap();
+        let mut came = HandedOver::default();
+        drop(new(&mut came));
+        assert_eq!(inode(), before);
+        let mut came = HandedOver::default();
+        let bound = new(&mut came);
+        let begun = came.begin(false).unwrap();
+        assert_eq!(inode(), before);
+        assert!(begun.complete().is_none());
+        assert_ne!(inode(), before);
+        drop(old);
+        assert!(path.exists(), "it is another's");
+        drop(bound);
+        assert!(!path.exists());
+        let left = std::fs::read_dir(std::env::temp_dir()).unwrap();
+        let own = path.file_name().unwrap().to_str().unwrap();
+        let left: Vec<_> = left.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+        assert!(!left.iter().any(|name| name.to_string_lossy().contains(own)), "{left:?}");
     }
 }

@@ -14,6 +14,7 @@ macro_rules! sockets {
 }
 
 sockets! {
+    mod adopt;
     mod apply;
     mod connect;
     mod connection;
@@ -26,6 +27,7 @@ sockets! {
     mod splice;
     mod unix_file;
 
+    pub use adopt::Begun;
     pub use connect::{Connector, PORTS_TRIED, Served};
     pub use connection::{Connection, Incoming, LocalStream, TransferError};
     pub use endpoint::{Endpoint, NotAnEndpoint};

@@ -1,5 +1,6 @@
 //! Sockets that listen: made, or inherited.
 
+use crate::adopt::Changes;
 use crate::apply::{CLIENTS, Options};
 use crate::connection::Incoming;
 use crate::endpoint::Endpoint;
@@ -47,7 +48,7 @@ enum Inner {
 /// # Errors
 /// [`SocketError`], with the address, the option that was refused, and what the system said.
 pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Bound, SocketError> {
-    bind(endpoint, Shape::Stream, options)
+    bind_now(endpoint, Shape::Stream, options)
 }
 
 /// Takes datagrams at `endpoint`. Options that are for connections mean nothing here.
@@ -55,7 +56,7 @@ pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Bound, Soc
 /// # Errors
 /// As [`listen`].
 pub fn bind_datagrams(endpoint: &Endpoint, options: &ListenOptions) -> Result<Bound, SocketError> {
-    bind(endpoint, Shape::Datagram, options)
+    bind_now(endpoint, Shape::Datagram, options)
 }
 
 /// `shards`: several sockets at one IP address, between which the system shares the connections. Elsewhere there is one:
@@ -68,11 +69,14 @@ pub fn listen_sharded(
     options: &ListenOptions,
     shards: usize,
 ) -> Result<Vec<Bound>, SocketError> {
-    listen_or_take(endpoint, options, shards, &mut HandedOver::default())
+    let mut none = HandedOver::default();
+    let all = listen_or_take(endpoint, options, shards, &mut none)?;
+    none.changes.now()?;
+    Ok(all)
 }
 
-/// The same, with sockets that another process has handed over where there are such: they get the options that a socket can have after it is bound.
-/// What is missing is made.
+/// The same, with sockets that another process has handed over where there are such. What is missing is made. What others would see of it
+/// waits for [`HandedOver::begin`]: options of sockets that are there already, and that files of unix sockets take their places.
 ///
 /// # Errors
 /// As [`listen_sharded`].
@@ -88,15 +92,15 @@ pub fn listen_or_take(
     while all.len() < shards
         && let Some(socket) = handed_over.take(endpoint, options)
     {
-        let adopted = adopt(&socket, Shape::Stream, options);
-        adopted.map_err(|refused| SocketError::new(Purpose::Listen, endpoint, refused))?;
+        let noted = handed_over.changes.note(&socket, endpoint, Shape::Stream, options, true);
+        noted.map_err(|refused| SocketError::new(Purpose::Listen, endpoint, refused))?;
         all.push(Bound { socket: Inner::System { socket, _file: None }, endpoint: endpoint.clone() });
     }
     if all.len() == shards {
         return Ok(all);
     }
     if !is_ip {
-        return Ok(vec![listen(endpoint, options)?]);
+        return Ok(vec![bind(endpoint, Shape::Stream, options, &mut handed_over.changes)?]);
     }
     if shards > 1 && !options.reuse_port {
         let why = "shards share their address, which 'noreuseport' forbids; leave one of them out";
@@ -104,22 +108,41 @@ pub fn listen_or_take(
     }
     let mut address = endpoint.clone();
     while all.len() < shards {
-        let next = listen(&address, options)?;
+        let next = bind(&address, Shape::Stream, options, &mut handed_over.changes)?;
         address = next.endpoint.clone(); // with the port, where the system chose it
         all.push(next);
     }
     Ok(all)
 }
 
-fn bind(endpoint: &Endpoint, shape: Shape, options: &ListenOptions) -> Result<Bound, SocketError> {
+fn bind_now(endpoint: &Endpoint, shape: Shape, options: &ListenOptions) -> Result<Bound, SocketError> {
+    let mut changes = Changes::default();
+    let bound = bind(endpoint, shape, options, &mut changes)?;
+    changes.now()?;
+    Ok(bound)
+}
+
+/// Without what others would see of it, which goes to `changes`.
+fn bind(
+    endpoint: &Endpoint,
+    shape: Shape,
+    options: &ListenOptions,
+    changes: &mut Changes,
+) -> Result<Bound, SocketError> {
     let refused = |refused: Refused| SocketError::new(Purpose::Listen, endpoint, refused);
     let socket = match endpoint {
         Endpoint::Descriptor(number) => {
-            inherit(*number, shape, options).map(|socket| Inner::System { socket, _file: None })
+            inherit(*number, shape).and_then(|socket| {
+                changes.note(&socket, endpoint, shape, options, false)?;
+                Ok(Inner::System { socket, _file: None })
+            })
         }
         Endpoint::SocketPair(number) if shape == Shape::Stream => passage(*number).map(Inner::Passage),
         Endpoint::Local(name) if shape == Shape::Stream => local(name, options).map(Inner::Local),
-        _ => make(endpoint, shape, options).map(|(socket, file)| Inner::System { socket, _file: file }),
+        _ => make(endpoint, shape, options).map(|(socket, file)| {
+            file.iter().for_each(|file| changes.place(file.placing(), endpoint));
+            Inner::System { socket, _file: file }
+        }),
     };
     let socket = socket.map_err(refused)?;
     let told = match &socket {
@@ -217,7 +240,7 @@ fn start(on: &Options<'_>, shape: Shape, options: &ListenOptions) -> Result<(), 
 }
 
 /// The parent's socket: it must be bound, and may be listening.
-fn inherit(number: i32, shape: Shape, options: &ListenOptions) -> Result<OwnedFd, Refused> {
+fn inherit(number: i32, shape: Shape) -> Result<OwnedFd, Refused> {
     let refused = |errno| (Step::Inherit, errno);
     let socket = socket::inherited(number).map_err(refused)?;
     if socket::shape(socket.as_fd()).map_err(refused)? != shape {
@@ -231,14 +254,7 @@ fn inherit(number: i32, shape: Shape, options: &ListenOptions) -> Result<OwnedFd
     if !bound {
         return Err(refused(Errno::DESTADDRREQ));
     }
-    adopt(&socket, shape, options)?;
     Ok(socket)
-}
-
-/// The options of this process, for a socket that another one has bound.
-fn adopt(socket: &OwnedFd, shape: Shape, options: &ListenOptions) -> Result<(), Refused> {
-    let family = socket::family(socket.as_fd()).map_err(|errno| (Step::Inherit, errno))?;
-    start(&Options { socket: socket.as_fd(), family }, shape, options)
 }
 
 impl Bound {

@@ -1,7 +1,7 @@
 //! The file by which a unix socket is found: it appears complete, and goes with its socket.
 //!
 //! A socket is bound under another name in the same folder, gets its owner and its mode, listens, and then takes its place by
-//! a `rename(2)`. So there is no moment without a listener when one takes over from another, and none at which the file has the
+//! a `rename(2)`, when all else that its process needs is bound. So there is no moment without a listener when one takes over from another, and none at which the file has the
 //! wrong permissions. When it goes, it takes only a file that is its own: a successor may have put another in its place.
 
 use crate::address::LONGEST_PATH;
@@ -19,15 +19,29 @@ use std::path::{Path, PathBuf};
 /// The file of a bound socket. Dropped, it removes the file if it is still the one that it made.
 #[derive(Debug)]
 pub(crate) struct UnixFile {
-    path: PathBuf,
+    paths: Placing,
     identity: (u64, u64),
+}
+
+/// Where the file of a bound socket is, and where it shall be.
+#[derive(Clone, Debug)]
+pub(crate) struct Placing {
+    beside: PathBuf,
+    path: PathBuf,
+}
+
+impl Placing {
+    /// Puts it there, in place of another socket's.
+    pub(crate) fn place(&self) -> Result<(), Refused> {
+        fs::rename(&self.beside, &self.path).map_err(|error| (Step::Place, errno(&error)))
+    }
 }
 
 /// Other names that are tried when a name is taken already.
 const ATTEMPTS: u32 = 8;
 
 impl UnixFile {
-    /// Binds `socket` to `path`; `complete` is called when all but the name is right.
+    /// Binds `socket` to a name beside `path`, which it does not take yet; `complete` is called when all but the name is right.
     pub(crate) fn bind(
         socket: &OwnedFd,
         path: &Path,
@@ -45,7 +59,7 @@ impl UnixFile {
             socket::forbid_all(socket).map_err(|errno| (Step::Permissions, errno))?;
         }
         let mut attempts = 1..=ATTEMPTS;
-        let beside = loop {
+        let mut beside = loop {
             let beside = beside(path)?;
             match socket::bind(socket.as_fd(), &unix_address(&beside)?) {
                 Ok(()) => break Beside(beside),
@@ -56,26 +70,35 @@ impl UnixFile {
         let permitted = permit(&beside.0, options).and_then(|()| fs::symlink_metadata(&beside.0));
         let made = permitted.map_err(|error| (Step::Permissions, errno(&error)))?;
         complete()?;
-        fs::rename(&beside.0, path).map_err(|error| (Step::Place, errno(&error)))?;
-        Ok(Self { path: whole, identity: identity(&made) })
+        let absolute = std::path::absolute(&beside.0).map_err(|error| (Step::Bind, errno(&error)))?;
+        std::mem::take(&mut beside.0); // it is the file's from here on
+        Ok(Self { paths: Placing { beside: absolute, path: whole }, identity: identity(&made) })
+    }
+
+    /// How it takes its place.
+    pub(crate) fn placing(&self) -> Placing {
+        self.paths.clone()
     }
 }
 
 impl Drop for UnixFile {
     fn drop(&mut self) {
-        let ours = |there: &Metadata| identity(there) == self.identity;
-        if fs::symlink_metadata(&self.path).is_ok_and(|there| ours(&there)) {
-            let _ = fs::remove_file(&self.path); // there is nobody to tell
+        for path in [&self.paths.beside, &self.paths.path] {
+            if fs::symlink_metadata(path).is_ok_and(|there| identity(&there) == self.identity) {
+                let _ = fs::remove_file(path); // there is nobody to tell
+            }
         }
     }
 }
 
-/// The other name, until the socket has taken its place.
+/// The other name, until it is that of a file; empty then.
 struct Beside(PathBuf);
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // after the rename there is none
+        if !self.0.as_os_str().is_empty() {
+            let _ = fs::remove_file(&self.0);
+        }
     }
 }
 
@@ -105,6 +128,6 @@ fn identity(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-fn errno(error: &io::Error) -> Errno {
+pub(crate) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

@@ -88,8 +88,13 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
     let generation = Arc::new(generation);
     let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let nobody = |_, name: &str| Err(format!("there is no '{name}' here"));
-    let bound = manylane_proxy::bind(&generation, lanes, nobody, &mut HandedOver::default())
+    let mut none = HandedOver::default();
+    let bound = manylane_proxy::bind(&generation, lanes, nobody, &mut none)
         .map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+    let begun = none.begin(false).map_err(|error| error.to_string())?;
+    if let Some(error) = begun.complete() {
+        return Err(error.to_string());
+    }
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, page));
     // What is bound here is opened before anything is said, so that whoever reads it can connect.
     let page_socket = bind(&Endpoint::Ip(address))?;
@@ -119,6 +124,7 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
         driver: Choice::Auto,
         quiet: true,
         services: Some(Box::new(services)),
+        begun: None,
         reload: None, // there is no file
     };
     match supervise::run(work, begun) {

@@ -5,7 +5,7 @@ use crate::generation::{Frontend, GateState, Generation, Listener, Owner, has_la
 use crate::places::Places;
 use crate::session::Session;
 use manylane_net::hand_over::Offer;
-use manylane_net::{Acceptor, Balance, Bound, Endpoint, HandedOver, Incoming, ListenOptions, Rest, listen_or_take};
+use manylane_net::{Acceptor, Balance, Begun, Bound, Endpoint, HandedOver, Incoming, ListenOptions, Rest, SocketError, listen_or_take};
 use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::collections::HashMap;
@@ -91,7 +91,7 @@ impl fmt::Display for BindFailure {
 /// Binds all listeners of a generation that `lanes` lanes will serve.
 ///
 /// `owner` looks up users and groups by name: whether it is a group, and the name. Sockets that another process has handed over are taken where they
-/// fit.
+/// fit. What others would see waits for [`HandedOver::begin`].
 ///
 /// # Errors
 /// All that could not be bound. The others are closed.
@@ -116,6 +116,8 @@ pub struct Beside {
     pub as_before: Vec<Box<str>>,
     /// Those of sockets that were there before.
     pub backlogs: Backlogs,
+    /// Files of unix sockets that are new, which take their places when the generation serves.
+    pub begun: Begun,
 }
 
 /// What becomes of the backlogs of sockets, each with its frontend's number.
@@ -161,6 +163,7 @@ pub fn bind_beside(
         known.entry(&of(bound).endpoint).or_default().push(bound);
     }
     let (mut as_before, mut backlogs) = (Vec::new(), Vec::new());
+    let mut none = HandedOver::default();
     let bound = bind_each(generation, |listener| {
         // Two lines with one address have two sockets.
         if let Some(same) = known.get_mut(&listener.endpoint).and_then(Vec::pop) {
@@ -180,10 +183,12 @@ pub fn bind_beside(
                 listener.written
             ));
         }
-        let sockets = bind_listener(listener, lanes, &owner, &mut HandedOver::default())?;
+        let sockets = bind_listener(listener, lanes, &owner, &mut none)?;
         Ok((sockets.into(), Made::of(listener, lanes)))
     })?;
-    Ok(Beside { bound, as_before, backlogs: Backlogs(backlogs) })
+    let failed = |error: SocketError| vec![BindFailure { frontend: "".into(), reason: error.to_string() }];
+    let begun = none.begin(false).map_err(failed)?;
+    Ok(Beside { bound, as_before, backlogs: Backlogs(backlogs), begun })
 }
 
 fn bind_each(
