@@ -70,6 +70,13 @@ impl Master {
         asked_at(&self.folder.0.join("master"), lines)
     }
 
+    /// Reloads, well or not; what was said meanwhile.
+    fn reloads(&self, well: bool) -> String {
+        let answer = self.ask("reload");
+        let said = answer.strip_prefix(if well { "Success=1\n--\n" } else { "Success=0\n--\n" });
+        said.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
     /// Rows of `show proc` as words, by title.
     fn rows(&self, title: &str) -> Vec<Vec<String>> {
         let text = self.ask("show proc");
@@ -135,7 +142,7 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
     for status in [401, 403, 404] {
         traffic.goes_on();
         master.write(&answering(address, status, ""));
-        assert_eq!(master.ask("reload"), "Success=1\n");
+        master.reloads(true);
         master.hears("Former worker");
         assert_eq!(status_of(address), Ok(status));
         workers.push(master.worker());
@@ -156,7 +163,17 @@ fn a_bad_file_leaves_the_worker_that_there_is() {
     let master = Master::start(&good, with_master);
     let worker = master.worker();
     master.write("global\n nonsense\n");
-    assert_eq!(master.ask("reload"), "Success=0\n");
+    let said = master.reloads(false);
+    for what in [
+        "[NOTICE]",
+        "Reloading\n",
+        "unknown keyword 'nonsense'",
+        "exited with code 1 (Exit)",
+        "Loading failure!\n",
+    ] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    assert_eq!(master.ask("show startup-logs"), said);
     master.hears("unknown keyword 'nonsense'");
     assert_eq!((master.worker(), status_of(address)), (worker, Ok(200)));
     assert!(master.ask("show proc").contains(" master          1 [failed: 1] "));
@@ -223,12 +240,12 @@ fn a_worker_that_survives_too_many_reloads_is_ended() {
     };
     echoed(&mut client);
     let worker = master.worker().to_string();
-    assert_eq!(master.ask("reload"), "Success=1\n");
+    master.reloads(true);
     let old = master.rows("# old workers");
     assert_eq!((&*old[0][0], &*old[0][2], old.len()), (&*worker, "1", 1));
     echoed(&mut client);
     assert!(master.ask(&format!("@!{worker} show info")).contains(&format!("\nPid: {worker}\n")));
-    assert_eq!(master.ask("reload"), "Success=1\n");
+    master.reloads(true);
     master.hears(&format!("Former worker ({worker}) exited with code 143 (SIGTERM)"));
     assert!(has_ended(&mut client));
 }
@@ -254,7 +271,7 @@ fn the_service_manager_is_told() {
     assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
     assert_eq!(hears(), ready);
     master.write("nonsense\n");
-    assert_eq!(master.ask("reload"), "Success=0\n");
+    master.reloads(false);
     assert!(hears().starts_with("RELOADING=1\n"));
     assert!(hears().ends_with("STATUS=Reload failed!\n"));
     master.signal(Signal::SIGTERM);
@@ -269,7 +286,9 @@ fn commands_go_to_the_process_that_they_name() {
     let low = folder.0.join("low");
     let master = Master::start(&config, |program| {
         program.args(["-W", "-S", &format!("{},level,user,mode,600", low.display())]);
+        program.env("MANYLANE_TEST", "here");
     });
+    let places = format!("unix@{};unix@{}", master.folder.0.join("master").display(), low.display());
     let (own, worker) = (master.child.id().to_string(), master.worker().to_string());
     let version = format!("{}\n\n", env!("CARGO_PKG_VERSION"));
     for (asked, answer) in [
@@ -292,14 +311,33 @@ fn commands_go_to_the_process_that_they_name() {
         ),
         ("prompt\nexpert-mode on\n@1\nquit", &format!("master> master(e)> {worker}(e)> ")),
         ("@1 show env HAPROXY_MWORKER", "HAPROXY_MWORKER=1\n\n"),
+        ("@1 show env HAPROXY_STARTUP_VERSION", &format!("HAPROXY_STARTUP_VERSION={version}")),
+        ("@1 show env HAPROXY_MASTER_CLI", &format!("HAPROXY_MASTER_CLI={places}\n\n")),
         ("@1 set var proc.x str(a\\;b)", "This command is restricted to experimental mode only."),
         ("experimental-mode on; @1 set var proc.x str(a\\;b)\n@1 get var proc.x", "a;b"),
         ("@1 add map nothing <<\na b\n\n", "Unknown map"),
+        ("@@1 show version", &version),
+        ("operator; @@1 show cli level", "operator\n\n"),
+        ("@@1\nshow version\nquit", &format!("\n> {version}> ")),
+        ("@@7 show version", "Can't find the target PID matching the prefix '@@7'\n"),
+        ("@@master", "'@@' is for a worker: '@@1', or '@@!' and the number of one.\n"),
+        (
+            "mcli-debug-mode; mcli-debug-mode on; mcli-debug-mode",
+            "mcli-debug-mode is OFF\n\nmcli-debug-mode is ON\n\n",
+        ),
+        ("mcli-debug-mode on; show env MANYLANE_TEST", "MANYLANE_TEST=here\n\n"),
+        ("mcli-debug-mode on; help", "show env [<name>...]"),
+        ("user; mcli-debug-mode on", "Permission denied\n\n"),
+        ("show env", "Unknown command"),
+        ("show proc debug", " master          0 [failed: 0] "),
+        ("show cli sockets", "# socket lvl processes\n"),
+        ("show startup-logs", "Loading success.\n"),
         ("nonsense", "Unknown command"),
         ("help", "The following commands are valid at this level:\n"),
     ] {
         let said = master.ask(asked);
-        if answer.ends_with('\n') && asked != "help" || answer.ends_with("> ") {
+        let is_all = !["help", "show cli sockets", "show startup-logs"].contains(&asked);
+        if answer.ends_with('\n') && is_all || answer.ends_with("> ") {
             assert_eq!(said, answer, "{asked}");
         } else {
             assert!(said.contains(answer), "{asked}: {said}");
@@ -327,10 +365,95 @@ fn what_a_master_cannot_be_is_told() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
     };
-    refused(&["-W", "-D"], "a master does not go to the background");
     refused(&["-S", "/nowhere"], "'-S' is for a master");
     refused(&["-W", "-S", "/nowhere/socket"], "Binding for the master CLI: ");
     refused(&["-W", "-S", "/nowhere,nonsense"], "nonsense");
+}
+
+/// What others see of a listener is the old worker's until the new one has all that it needs.
+#[test]
+fn a_reload_that_fails_leaves_files_and_sockets_alone() {
+    let address = own_address();
+    let folder = Folder::new();
+    let (web, control) = (folder.0.join("web"), folder.0.join("control"));
+    let good = answering(address, 200, &format!(" stats socket {}\n", control.display()));
+    let good = format!("{good} bind unix@{}\n", web.display());
+    let master = Master::start(&good, with_master);
+    let inodes = || [&web, &control].map(|file| std::fs::metadata(file).unwrap().ino());
+    let (before, worker) = (inodes(), master.worker());
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    master.write(&format!("{good} bind {} defer-accept\n", taken.local_addr().unwrap()));
+    let said = master.reloads(false);
+    assert!(said.contains("Some protocols failed to start their listeners"), "{said}");
+    assert_eq!((inodes(), master.worker()), (before, worker));
+    assert!(asked_at(&control, "show info").contains(&format!("\nPid: {worker}\n")));
+    let mut client = UnixStream::connect(&web).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let names = |folder: &Path| {
+        let all = std::fs::read_dir(folder).unwrap();
+        let mut all: Vec<_> = all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(names(&folder.0), ["control", "web"]);
+    master.write(&good);
+    master.reloads(true);
+    assert_ne!(inodes(), before);
+}
+
+#[test]
+fn what_goes_on_in_a_worker_is_shown_until_the_client_says_something() {
+    let config = answering(own_address(), 200, "") + "ring events\n format rfc3164\n";
+    let master = Master::start(&config, with_master);
+    let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"prompt\n@1 show events events -w\n").unwrap();
+    let mut prompt = vec![0; "master> ".len()];
+    client.read_exact(&mut prompt).unwrap();
+    // It waits; what the client says ends that, and is the next command.
+    client.write_all(b"show version\nquit\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with(&format!("master> {}\n\nmaster> ", env!("CARGO_PKG_VERSION"))), "{answer}");
+}
+
+#[test]
+fn a_master_goes_to_the_background_once_it_serves() {
+    let folder = Folder::new();
+    let (address, pidfile, socket) = (own_address(), folder.0.join("pid"), folder.0.join("master"));
+    let start = |config: &str, more: &[&str]| {
+        let mut program = command();
+        program.arg("-f").arg(folder.file("test.cfg", config)).arg("-p").arg(&pidfile).arg("-S").arg(&socket);
+        program.args(more).output().unwrap() // to the end of what the two may say
+    };
+    let output = start(&answering(address, 200, ""), &["-W", "-D"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("Loading success."), "{said}");
+    assert_eq!(status_of(address), Ok(200));
+    let pid: i32 = std::fs::read_to_string(&pidfile).unwrap().trim().parse().unwrap();
+    assert!(asked_at(&socket, "show proc").contains(&format!("\n{pid} ")));
+    folder.file("test.cfg", &answering(address, 404, " daemon\n"));
+    assert!(asked_at(&socket, "reload").starts_with("Success=1\n--\n"));
+    // Until the old worker has let go it may answer, too.
+    while asked_at(&socket, "show proc").contains("# old workers") {
+        std::thread::yield_now();
+    }
+    assert_eq!(status_of(address), Ok(404));
+    let mut watching = UnixStream::connect(&socket).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    assert_eq!(watching.read_to_string(&mut String::new()).unwrap_or(0), 0, "it ends");
+    // Whoever starts one that cannot serve is told so.
+    let output = start("global\n master-worker\n daemon\n nonsense\n", &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let config = answering(taken.local_addr().unwrap(), 200, " master-worker\n daemon\n");
+    let output = start(&config, &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("Loading failure!"), "{said}");
 }
 
 /// The lines of the unit that are run, with this program and these places.

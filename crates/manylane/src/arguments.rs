@@ -61,6 +61,8 @@ pub(crate) struct Arguments {
     pub(crate) master: Option<Master>,
     /// `-S`
     pub(crate) master_sockets: Vec<OsString>,
+    /// `--background`, which a process that starts a master in the background writes: over this descriptor it is told of its start.
+    pub(crate) background: Option<i32>,
     /// `--worker`, which a master writes: what joins the two.
     pub(crate) worker: Option<Joined>,
     /// `-x`: who hands its listening sockets over.
@@ -238,6 +240,9 @@ impl Arguments {
                 "--worker" => {
                     let passage = number(&text, &value("a descriptor")?)?.cast_signed();
                     arguments.worker = Some(Joined { passage, master: number(&text, &value("a process")?)? });
+                }
+                "--background" => {
+                    arguments.background = Some(number(&text, &value("a descriptor")?)?.cast_signed());
                 }
                 "-x" => arguments.predecessor = Some(value("a socket")?),
                 "-dW" => arguments.warnings_are_errors = true,

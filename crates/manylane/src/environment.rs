@@ -1,5 +1,6 @@
 //! Variables that the program itself defines: for lines of the configuration, for `env()`, and shown by `show env`.
 
+use crate::arguments::Arguments;
 use crate::version::BUILD;
 use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
@@ -31,6 +32,19 @@ pub(crate) fn before(sources: &Sources, local_peer: Option<&OsStr>) -> Environme
         let _ = environment.give(b"HAPROXY_LOCALPEER", name.as_bytes());
     }
     environment
+}
+
+/// What processes with a master have: that they do, where that listens, and the version that it was started with, which stays when a worker is of
+/// another one.
+pub(crate) fn tell_master(environment: &mut Environment, arguments: &Arguments) {
+    let (before, is_worker) = (Environment::of_process(), arguments.worker.is_some());
+    if !is_worker && arguments.master.is_none() {
+        return;
+    }
+    let _ = environment.set(b"HAPROXY_MWORKER", b"1");
+    if is_worker && let Some(version) = before.get(b"HAPROXY_STARTUP_VERSION") {
+        let _ = environment.set(b"HAPROXY_STARTUP_VERSION", version);
+    }
 }
 
 /// `HAPROXY_CLI`, once the files are read: where the run-time interface listens, for `env()`.

@@ -56,7 +56,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ),
         (
             Place::Program,
-            "programs are started by the service manager",
+            "HAProxy has removed it in 3.3; have the service manager start programs",
             &["command", "group", "option start-on-reload", "user"],
         ),
         (

@@ -1,8 +1,9 @@
 //! The master CLI (`-S`): commands for the master, and `@1`, `@!PID` before those for a worker.
 
-use super::Event;
+use super::bridge;
 use super::channel::{Receiver, Sender, channel};
 use super::worker::connect;
+use super::{Event, Outcome};
 use crate::{environment, system, version};
 use manylane_config::load;
 use manylane_config::source::Sources;
@@ -14,7 +15,7 @@ use manylane_sync::Arc;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -38,8 +39,10 @@ pub(super) enum Target {
 
 /// What a client asks of the master, with the place for the answer.
 pub(super) enum Question {
-    /// `reload`: whether the new worker serves.
-    Reload(Sender<bool>),
+    /// `reload`: whether the new worker serves, and what was said meanwhile.
+    Reload(Sender<Outcome>),
+    /// `show startup-logs`: what was said during the last reload, or the start.
+    Said(Sender<String>),
     /// `show proc`
     Processes(Sender<String>),
     /// Whether the last reload failed.
@@ -81,6 +84,8 @@ pub(super) fn bind(words: &[OsString]) -> Result<Sockets, String> {
         for socket in sockets.iter() {
             let mut none = manylane_net::HandedOver::default();
             let bound = manylane_proxy::bind_listener(&socket.listener, 1, &system::owner, &mut none);
+            let done = || none.begin(false).map_or_else(Some, manylane_net::Begun::complete);
+            let bound = bound.and_then(|bound| done().map_or(Ok(bound), |error| Err(error.to_string())));
             let bound = bound.map_err(|error| format!("Binding for the master CLI: {error}"))?;
             all.extend(bound.into_iter().map(|bound| (bound, socket.level)));
         }
@@ -88,18 +93,33 @@ pub(super) fn bind(words: &[OsString]) -> Result<Sockets, String> {
     Ok(all)
 }
 
+/// Where they listen, as `HAPROXY_MASTER_CLI` tells it.
+pub(super) fn listens(sockets: &Sockets) -> String {
+    let shown = |(bound, _): &(Bound, _)| match bound.endpoint() {
+        Endpoint::Ip(address @ SocketAddr::V4(_)) => format!("ipv4@{address}"),
+        Endpoint::Ip(address @ SocketAddr::V6(_)) => format!("ipv6@{address}"),
+        Endpoint::Unix(path) => format!("unix@{}", path.display()),
+        other => other.to_string(),
+    };
+    sockets.iter().map(shown).collect::<Vec<_>>().join(";")
+}
+
 /// Serves clients on threads. What it gives back is to be kept as long as they shall be served.
 ///
 /// # Errors
 /// The system has no descriptor or no thread left.
 pub(super) fn serve(sockets: Sockets, events: &Sender<Event>) -> Result<Vec<Bound>, String> {
+    let rows: String =
+        sockets.iter().map(|(bound, level)| format!("{} {level} all\n", bound.endpoint())).collect();
+    let rows = manylane_sync::Arc::new(format!("# socket lvl processes\n{rows}"));
     let mut kept = Vec::new();
     for (bound, level) in sockets {
         let failed = |error: &dyn std::fmt::Display| format!("the master CLI cannot be served: {error}");
         let socket = bound.duplicate().map_err(|error| failed(&error))?;
         let is_ip = matches!(bound.endpoint(), Endpoint::Ip(_));
         let (events, level) = (events.clone(), Level::named(level).unwrap_or(Level::User));
-        let serving = move || accept(socket, is_ip, level, &events);
+        let rows = rows.clone();
+        let serving = move || accept(socket, is_ip, level, &events, &rows);
         std::thread::Builder::new()
             .name("master CLI".into())
             .spawn(serving)
@@ -110,7 +130,7 @@ pub(super) fn serve(sockets: Sockets, events: &Sender<Event>) -> Result<Vec<Boun
 }
 
 /// Accepts clients to the end of the process.
-fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>) {
+fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>, rows: &Arc<String>) {
     let accept: Box<dyn Fn() -> io::Result<OwnedFd>> = if is_ip {
         let listener = TcpListener::from(socket);
         let _ = listener.set_nonblocking(false);
@@ -131,9 +151,9 @@ fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>) {
             std::thread::sleep(std::time::Duration::from_millis(100)); // no descriptors: somebody may close some
             continue;
         };
-        let (events, leave) = (events.clone(), leave.clone());
+        let (events, leave, rows) = (events.clone(), leave.clone(), rows.clone());
         let serving = move || {
-            let _ = Client::new(client, level, events).and_then(|mut client| client.serve()); // it may be gone
+            let _ = Client::new(client, level, events, rows).and_then(|mut client| client.serve()); // it may be gone
             let _ = leave.send(());
         };
         clients += usize::from(std::thread::Builder::new().name("master CLI".into()).spawn(serving).is_ok());
@@ -154,10 +174,14 @@ struct Client {
     interactive: bool,
     expert: bool,
     experimental: bool,
+    /// `mcli-debug-mode`: commands that are for workers are answered about the master itself, as far as it has something to tell.
+    debug: bool,
+    /// `show cli sockets`
+    sockets: Arc<String>,
 }
 
 impl Client {
-    fn new(socket: OwnedFd, level: Level, events: Sender<Event>) -> io::Result<Self> {
+    fn new(socket: OwnedFd, level: Level, events: Sender<Event>, sockets: Arc<String>) -> io::Result<Self> {
         let output = File::from(socket.as_fd().try_clone_to_owned()?);
         let input = BufReader::new(File::from(socket));
         Ok(Self {
@@ -169,6 +193,8 @@ impl Client {
             interactive: false,
             expert: false,
             experimental: false,
+            debug: false,
+            sockets,
         })
     }
 
@@ -223,10 +249,10 @@ impl Client {
             None if self.ask(Question::Failed)? => "master[ReloadFailed]".to_owned(),
             None => "master".to_owned(),
         };
-        if self.expert || self.experimental {
-            let (expert, experimental) =
-                (if self.expert { "e" } else { "" }, if self.experimental { "x" } else { "" });
-            text += &format!("({experimental}{expert})");
+        let modes = [(self.experimental, "x"), (self.expert, "e"), (self.debug, "d")];
+        let modes: String = modes.iter().filter(|(is_on, _)| *is_on).map(|(_, letter)| *letter).collect();
+        if !modes.is_empty() {
+            text += &format!("({modes})");
         }
         self.say(&(text + "> "))
     }
@@ -237,6 +263,8 @@ impl Client {
             return if command.is_empty() { Ok(true) } else { self.run_for(self.target, command) };
         };
         let (name, command) = prefixed.split_once([' ', '\t']).unwrap_or((prefixed, ""));
+        // `@@`: both ways, to the end.
+        let (name, both_ways) = name.strip_prefix('@').map_or((name, false), |name| (name, true));
         let target = match name {
             "" | "0" | "master" => None,
             name => {
@@ -251,13 +279,21 @@ impl Client {
                     None => None,
                 };
                 if found.is_none() {
-                    self.say(&format!("Can't find the target PID matching the prefix '@{name}'\n"))?;
+                    let sign = if both_ways { "@@" } else { "@" };
+                    self.say(&format!("Can't find the target PID matching the prefix '{sign}{name}'\n"))?;
                     return Ok(false);
                 }
                 found
             }
         };
         match command.trim() {
+            command if both_ways => {
+                let Some((_, target)) = target else {
+                    self.say("'@@' is for a worker: '@@1', or '@@!' and the number of one.\n")?;
+                    return Ok(false);
+                };
+                return self.join(target, command);
+            }
             "" => self.target = target,
             command => return self.run_for(target, command),
         }
@@ -276,13 +312,17 @@ impl Client {
             ["experimental-mode"] => {
                 self.say(&format!("experimental-mode is {}\n\n", on(self.experimental)))?
             }
-            [mode @ ("expert-mode" | "experimental-mode"), word @ ("on" | "off")] => {
+            ["mcli-debug-mode"] => self.say(&format!("mcli-debug-mode is {}\n\n", on(self.debug)))?,
+            [mode @ ("expert-mode" | "experimental-mode" | "mcli-debug-mode"), word @ ("on" | "off")] => {
+                let which = match mode {
+                    "expert-mode" => &mut self.expert,
+                    "experimental-mode" => &mut self.experimental,
+                    _ => &mut self.debug,
+                };
                 if self.level < Level::Admin {
                     self.say("Permission denied\n\n")?;
-                } else if mode == "expert-mode" {
-                    self.expert = word == "on";
                 } else {
-                    self.experimental = word == "on";
+                    *which = word == "on";
                 }
             }
             _ => match target {
@@ -301,27 +341,80 @@ impl Client {
                 self.say(&(text + "\n"))?;
             }
             ["show", "version"] => self.say(concat!(env!("CARGO_PKG_VERSION"), "\n\n"))?,
+            ["show", "cli", "sockets"] => self.say(&format!("{}\n", self.sockets.clone()))?,
+            ["show", "startup-logs"] => {
+                let text = self.ask(Question::Said)?;
+                self.say(&(text + "\n"))?;
+            }
+            ["show", "env", names @ ..] if self.debug => {
+                let all = std::env::vars_os().filter_map(|(name, value)| {
+                    let (name, value) =
+                        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned());
+                    (names.is_empty() || names.contains(&&*name)).then(|| format!("{name}={value}\n"))
+                });
+                self.say(&(all.collect::<String>() + "\n"))?;
+            }
             ["show", "cli", "level"] => self.say(&format!("{}\n\n", self.level.name()))?,
             ["reload"] if self.level < Level::Operator => self.say("Permission denied\n\n")?,
             ["reload"] => {
-                let good = self.ask(Question::Reload)?;
-                self.say(&format!("Success={}\n", u8::from(good)))?;
+                let (good, said) = self.ask(Question::Reload)?;
+                self.say(&format!("Success={}\n--\n{said}\n", u8::from(good)))?;
                 return Ok(false);
             }
             ["help", ..] => {
-                let text: String =
-                    HELP.iter().map(|(name, what)| format!("  {name:<40}: {what}\n")).collect();
+                let text = self.help();
                 self.say(&format!("The following commands are valid at this level:\n{text}\n"))?;
             }
             _ => {
-                let text: String =
-                    HELP.iter().map(|(name, what)| format!("  {name:<40}: {what}\n")).collect();
+                let text = self.help();
                 self.say(&format!(
                     "Unknown command; the master has these, '@1' before one is for the worker:\n{text}\n"
                 ))?;
             }
         }
         Ok(true)
+    }
+
+    fn help(&self) -> String {
+        let more = if self.debug { OF_DEBUG } else { &[] };
+        HELP.iter().chain(more).map(|(name, what)| format!("  {name:<40}: {what}\n")).collect()
+    }
+
+    /// What a worker is told before anything else: how the client is set. As many empty lines are answered.
+    fn settings(&self) -> Vec<&'static str> {
+        let mut before = Vec::new();
+        if self.expert {
+            before.push("expert-mode on");
+        }
+        if self.experimental {
+            before.push("experimental-mode on");
+        }
+        match self.level {
+            Level::Admin => {}
+            Level::Operator => before.push("operator"),
+            Level::User => before.push("user"),
+        }
+        before
+    }
+
+    /// Joins the client to a worker, both ways, after the command, until either of them ends.
+    fn join(&mut self, target: Target, command: &str) -> Goes {
+        let Some((_, passage)) = self.ask(|answer| Question::Worker(target, answer))? else {
+            self.say("The worker has ended.\n\n")?;
+            return Ok(false);
+        };
+        let before = self.settings();
+        let mut line: String = before.iter().map(|word| format!("{word};")).collect();
+        // A line of settings alone would end a session that is not asked to go on.
+        line += if command.is_empty() { "prompt" } else { command };
+        let Ok(mut worker) = connect(&passage) else {
+            self.say("The worker does not answer.\n\n")?;
+            return Ok(false);
+        };
+        worker.write_all(format!("{line}\n").as_bytes())?;
+        bridge::skip(&mut worker, before.len())?;
+        bridge::both_ways(&mut self.input, &mut self.output, worker)?;
+        Ok(false)
     }
 
     /// Has a worker run a command.
@@ -340,32 +433,18 @@ impl Client {
             self.say("The worker has ended.\n\n")?;
             return Ok(true);
         };
-        let mut before = Vec::new();
-        if self.expert {
-            before.push("expert-mode on");
-        }
-        if self.experimental {
-            before.push("experimental-mode on");
-        }
-        match self.level {
-            Level::Admin => {}
-            Level::Operator => before.push("operator"),
-            Level::User => before.push("user"),
-        }
+        let before = self.settings();
         let line: String = before.iter().map(|word| format!("{word};")).collect();
         let asked = connect(&passage).and_then(|mut worker| {
             worker.write_all(format!("{line}{command}\n{payload}").as_bytes())?;
-            worker.shutdown(Shutdown::Write)?;
             Ok(worker)
         });
         let Ok(mut worker) = asked else {
             self.say("The worker does not answer.\n\n")?;
             return Ok(true);
         };
-        // What was said to that is an empty line each.
-        let mut empty = vec![0; before.len()];
-        if worker.read_exact(&mut empty).is_ok() {
-            io::copy(&mut worker, &mut self.output)?;
+        if bridge::skip(&mut worker, before.len()).is_ok() {
+            bridge::answer(&self.input, &mut self.output, worker)?;
         }
         Ok(true)
     }
@@ -415,16 +494,23 @@ const HELP: &[(&str, &str)] = &[
     ("@master", "send a command to the master"),
     ("expert-mode [on|off]", "the same for workers that commands are sent to"),
     ("experimental-mode [on|off]", "the same for workers that commands are sent to"),
+    ("@@<pid or relative pid> [<command>]", "join this client to the worker, both ways, to its end"),
+    ("mcli-debug-mode [on|off]", "commands that tell of the master's own inside"),
     ("operator", "lower this client's level to operator"),
     ("reload", "start a worker that reads the configuration, and have it take over"),
     ("show cli level", "this client's level"),
+    ("show cli sockets", "where the master listens"),
     ("show proc", "the processes"),
+    ("show startup-logs", "what was said during the last reload, or the start"),
     ("show version", "the program's version"),
     ("user", "lower this client's level to user"),
     ("help", "these commands"),
     ("prompt", "ask for each line, or stop that"),
     ("quit", "disconnect"),
 ];
+
+/// What it does besides in `mcli-debug-mode`.
+const OF_DEBUG: &[(&str, &str)] = &[("show env [<name>...]", "the master's environment")];
 
 #[cfg(test)]
 mod tests {

@@ -3,25 +3,31 @@
 //! # Design
 //! - The master reads the files once, to tell what is wrong before anything is started, and then starts this program again as the worker, which reads
 //!   them itself. So the master keeps its rights and its folder whatever `user` and `chroot` say, and a reload starts the program that is there by then.
-//! - A unix socket joins the two. The worker says over it, in one line, that all of its lanes accept. The master passes connections over it, as to a
+//! - A unix socket joins the two. The worker tells over it that all of its lanes accept, or never will, and what it said meanwhile. The master passes connections over it, as to a
 //!   `sockpair@`: they reach the worker's run-time interface, with the level `admin`. That is how the master CLI talks to workers, and how a new worker
 //!   takes the listening sockets of the one before (`-x sockpair@N`).
 //! - A reload (SIGUSR2, SIGHUP, `reload`) starts another worker. Once that accepts, the one before is told to finish (SIGUSR1). One that fails before
-//!   that changes nothing but options of the sockets that both had (`backlog`, `mss` and the like), and whether they listen.
+//!   that changes nothing (`manylane_net::HandedOver::begin`).
+//! - In the background (`-D`): the process that was started starts this program again, which becomes the master, and waits until a worker serves or
+//!   none will.
 //! - A worker ends with its master: the system sends it SIGTERM when the master is gone.
 //! - Nothing here is fast, so everything is simple: threads that wait tell one loop, which owns all state and alone starts processes, on the
 //!   main thread: the system ties the worker's life to the thread that started it.
 
+mod background;
+mod bridge;
 mod channel;
 mod client;
 mod notify;
 mod worker;
 
+pub(crate) use background::to_background;
 pub(crate) use client::run_time_sockets;
 pub(crate) use worker::Joined;
 
 use crate::arguments::Arguments;
 use crate::say;
+use background::Background;
 use channel::{Receiver, Sender, channel};
 use client::{Question, Target};
 use manylane_proxy::Generation;
@@ -37,8 +43,8 @@ use worker::{Told, Worker};
 /// What the master is told.
 enum Event {
     Signal(i32),
-    /// The worker of that number accepts.
-    Ready(u32, Told),
+    /// The worker of that number accepts, or never will.
+    Told(u32, Told),
     /// A client of the master CLI wants to know or to have something.
     Asked(Question),
 }
@@ -50,8 +56,9 @@ struct Master {
     events: Sender<Event>,
     began: Instant,
     current: Option<Worker>,
-    /// Does not accept yet.
+    /// Does not accept yet; what it told when it never will.
     starting: Option<Worker>,
+    last_words: Option<Told>,
     /// Were told to finish.
     former: Vec<Worker>,
     /// Reloads that were asked for, and those that failed since the last that did not.
@@ -59,14 +66,24 @@ struct Master {
     failed: u32,
     /// There is to be another reload, and who waits for it; who waits for the one that is under way.
     again: bool,
-    next: Vec<Sender<bool>>,
-    waiting: Vec<Sender<bool>>,
+    next: Vec<Sender<Outcome>>,
+    waiting: Vec<Sender<Outcome>>,
+    /// What was said since the last reload, or the start, began; what had been said when it was over.
+    said: String,
+    said_at_start: String,
+    /// Where the master CLI listens, for its workers.
+    listens: String,
+    /// Who waits for the first worker.
+    background: Option<Background>,
     /// A worker that fails ends all of them.
     exit_on_failure: bool,
     ends: bool,
     code: u8,
     quiet: bool,
 }
+
+/// Whether a reload has brought a worker that serves, and what was said meanwhile.
+type Outcome = (bool, String);
 
 /// What a master goes by.
 pub(crate) struct Plan {
@@ -78,21 +95,14 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// By the files of `generation`, of which nothing else is needed.
-    ///
-    /// # Errors
-    /// There is no master of that kind.
-    pub(crate) fn new(arguments: &Arguments, generation: &Generation) -> Result<Self, String> {
+    pub(crate) fn new(arguments: &Arguments, generation: &Generation) -> Self {
         let process = &generation.process;
-        if (arguments.daemon || process.daemon) && !arguments.foreground {
-            let why = "a master does not go to the background: use '-Ws' and a service manager, or '-db'";
-            return Err(why.to_owned());
-        }
-        Ok(Self {
+        Self {
             arguments: arguments.clone(),
             pidfile: arguments.pidfile.clone().or_else(|| process.pidfile.clone()),
             exit_on_failure: process.master_worker != Some(false),
             quiet: arguments.quiet || process.quiet && !arguments.verbose,
-        })
+        }
     }
 }
 
@@ -102,6 +112,7 @@ impl Plan {
 /// Why it could not begin.
 pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     let Plan { arguments, pidfile, exit_on_failure, quiet } = plan;
+    let background = arguments.background.map(Background::new).transpose()?;
     let program = std::env::current_exe().map_err(|error| format!("the program cannot be found: {error}"))?;
     let (events, told) = channel();
     let sockets = client::bind(&arguments.master_sockets)?;
@@ -123,6 +134,11 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
         again: false,
         next: Vec::new(),
         waiting: Vec::new(),
+        last_words: None,
+        said: String::new(),
+        said_at_start: String::new(),
+        listens: client::listens(&sockets),
+        background,
         exit_on_failure,
         ends: false,
         code: 0,
@@ -157,11 +173,12 @@ impl Master {
                 Event::Signal(SIGUSR1) => self.end(Signal::SIGUSR1),
                 Event::Signal(SIGTERM | SIGINT) => self.end(Signal::SIGTERM),
                 Event::Signal(_) => {}
-                Event::Ready(pid, told) => self.ready(pid, told),
+                Event::Told(pid, told) => self.told(pid, told),
                 Event::Asked(question) => self.answer(question),
             }
             if self.workers().next().is_none() {
-                self.say("WARNING", format_args!("All workers exited. Exiting... ({})", self.code));
+                let code = self.code;
+                self.say("WARNING", format_args!("All workers exited. Exiting... ({code})"));
                 return;
             }
         }
@@ -171,9 +188,11 @@ impl Master {
         self.current.iter().chain(&self.starting).chain(&self.former)
     }
 
-    fn say(&self, severity: &str, message: std::fmt::Arguments<'_>) {
+    fn say(&mut self, severity: &str, message: std::fmt::Arguments<'_>) {
         if !self.quiet || severity == "ALERT" {
-            say::say(severity, message);
+            let line = say::line(severity, message);
+            say::text(&line);
+            say::add(&mut self.said, &line);
         }
     }
 
@@ -186,18 +205,22 @@ impl Master {
     /// Starts a worker, which takes over from the one there is.
     fn start(&mut self) -> std::io::Result<()> {
         let events = self.events.clone();
-        let ready = move |pid, told| {
-            let _ = events.send(Event::Ready(pid, told)); // the master may have ended
+        let told = move |pid, told| {
+            let _ = events.send(Event::Told(pid, told)); // the master may have ended
         };
-        let worker =
-            Worker::start(&self.program, &self.arguments, self.current.as_ref(), self.reloads == 0, ready)?;
+        let mut environment = vec![("HAPROXY_STARTUP_VERSION", env!("CARGO_PKG_VERSION").into())];
+        if !self.listens.is_empty() {
+            environment.push(("HAPROXY_MASTER_CLI", self.listens.clone().into()));
+        }
+        let (before, first) = (self.current.as_ref(), self.reloads == 0);
+        let worker = Worker::start(&self.program, &self.arguments, before, first, &environment, told)?;
         self.say("NOTICE", format_args!("New worker ({}) forked", worker.pid()));
         self.starting = Some(worker);
         Ok(())
     }
 
     /// Another worker is wanted.
-    fn reload(&mut self, asker: Option<Sender<bool>>) {
+    fn reload(&mut self, asker: Option<Sender<Outcome>>) {
         self.next.extend(asker);
         self.again = true;
         self.reload_next();
@@ -210,6 +233,7 @@ impl Master {
         }
         self.again = false;
         self.waiting.append(&mut self.next);
+        self.said.clear();
         if self.ends {
             return self.over(false);
         }
@@ -218,15 +242,23 @@ impl Master {
         self.reloads += 1;
         self.current.iter_mut().chain(&mut self.former).for_each(|worker| worker.reloads += 1);
         if let Err(error) = self.start() {
-            say::alert(format_args!("the worker cannot be started: {error}"));
+            self.say("ALERT", format_args!("the worker cannot be started: {error}"));
             self.has_failed();
         }
     }
 
-    /// A worker accepts: if it is the one that was started last, it takes over.
-    fn ready(&mut self, pid: u32, told: Told) {
+    /// A worker tells: if it is the one that was started last, it takes over, or it ends.
+    fn told(&mut self, pid: u32, told: Told) {
         let Some(mut worker) = self.starting.take_if(|worker| worker.pid() == pid) else { return };
+        if !told.accepts {
+            (self.starting, self.last_words) = (Some(worker), Some(told));
+            return self.reap(); // its end may have been told before
+        }
+        say::add(&mut self.said, &told.said);
         self.say("NOTICE", format_args!("Loading success."));
+        if let Some(background) = self.background.take() {
+            background.leave();
+        }
         let most = told.most_reloads;
         worker.told = told;
         if self.ends {
@@ -242,6 +274,7 @@ impl Master {
         }
         self.notify(|| notify::ready("Ready."));
         self.over(true);
+        self.reap(); // it may have ended since
     }
 
     /// The worker that was started does not accept.
@@ -256,8 +289,9 @@ impl Master {
 
     /// A reload, or the start, is over.
     fn over(&mut self, good: bool) {
+        self.said_at_start.clone_from(&self.said);
         for asker in self.waiting.drain(..) {
-            let _ = asker.send(good); // it may be gone
+            let _ = asker.send((good, self.said.clone())); // it may be gone
         }
         self.reload_next();
     }
@@ -282,13 +316,17 @@ impl Master {
             if !matches!(code, 0 | 130 | 143) && !self.ends {
                 self.code = code;
                 if self.exit_on_failure {
-                    say::alert("exit-on-failure: killing every processes with SIGTERM");
+                    self.say("ALERT", format_args!("exit-on-failure: killing every processes with SIGTERM"));
                     self.ends = true;
                     self.workers().for_each(|worker| worker.signal(Signal::SIGTERM));
                 }
             }
         }
-        if let Some(status) = self.starting.as_mut().and_then(ended) {
+        // Once it has told, too: nobody who asks why shall miss its words.
+        if self.last_words.is_some()
+            && let Some(status) = self.starting.as_mut().and_then(ended)
+        {
+            say::add(&mut self.said, &self.last_words.take().unwrap_or_default().said);
             let pid = self.starting.take().map_or(0, |worker| worker.pid());
             let code = self.tell_end("New", pid, status);
             if self.current.is_none() && !self.ends {
@@ -299,7 +337,7 @@ impl Master {
     }
 
     /// Says how a worker ended; as a code of its own.
-    fn tell_end(&self, which: &str, pid: u32, status: ExitStatus) -> u8 {
+    fn tell_end(&mut self, which: &str, pid: u32, status: ExitStatus) -> u8 {
         let signal = status.signal();
         let code = status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(1);
         let how =
@@ -323,6 +361,7 @@ impl Master {
             Question::Reload(answer) => return self.reload(Some(answer)),
             Question::Processes(answer) => answer.send(self.processes()),
             Question::Failed(answer) => answer.send(self.failed > 0),
+            Question::Said(answer) => answer.send(self.said_at_start.clone()),
             Question::Worker(target, answer) => {
                 let mut serving = self.current.iter().chain(&self.former);
                 let found = match target {

@@ -1,6 +1,7 @@
 //! A worker, from both sides.
 
 use crate::arguments::Arguments;
+use crate::say;
 use manylane_io::passing::send_descriptor;
 use manylane_io::socket::{self, Shape};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -17,16 +18,42 @@ use std::time::{Duration, Instant};
 /// How long a worker may take to take a connection out of its socket.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of what a worker says at most: it has given its rights up, and the master has not.
+/// Bytes at most of the line by which a worker tells what became of its start: it has given its rights up, and the master has not. As many of
+/// what it said meanwhile follow as are kept.
 const LONGEST_TOLD: u64 = 256;
 
-/// What a worker says once all of its lanes accept.
+/// What a worker tells once all of its lanes accept, or when they never will.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
+    pub(crate) accepts: bool,
     /// `mworker-max-reloads` of its files.
     pub(crate) most_reloads: Option<u32>,
     /// Its version.
     pub(crate) version: String,
+    /// What it said on standard error.
+    pub(crate) said: String,
+}
+
+impl Told {
+    /// What the worker at the other end of `passage` tells. One that ends without a word does not accept.
+    fn hear(passage: UnixStream) -> Self {
+        let mut passage = BufReader::new(passage);
+        let mut line = String::new();
+        let head = (&mut passage).take(LONGEST_TOLD).read_line(&mut line);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (Ok(1..), [word, most, version, length]) = (head, &words[..]) else { return Self::default() };
+        let length = length.parse().unwrap_or(0).min(say::MOST_KEPT as u64);
+        let mut said = Vec::new();
+        let _ = passage.take(length).read_to_end(&mut said); // what there is of it
+        let mut said = String::from_utf8_lossy(&said).into_owned();
+        said.retain(|letter| letter == '\n' || !letter.is_control()); // it is shown on terminals
+        Self {
+            accepts: *word == "ready",
+            most_reloads: most.parse().ok(),
+            version: (*version).to_owned(),
+            said,
+        }
+    }
 }
 
 /// A worker, in the master's hands.
@@ -48,7 +75,8 @@ fn inherit(descriptor: &OwnedFd) -> io::Result<()> {
 }
 
 impl Worker {
-    /// Starts one, which takes over from `before` if there is such; the `first` of all does what the command line says of other processes. `ready` is called on another thread with its number once it accepts.
+    /// Starts one, which takes over from `before` if there is such; the `first` of all does what the command line says of other processes. `told` is called
+    /// on another thread with its number, once it accepts or will not.
     ///
     /// # Errors
     /// The system's.
@@ -57,11 +85,13 @@ impl Worker {
         arguments: &Arguments,
         before: Option<&Self>,
         first: bool,
-        ready: impl FnOnce(u32, Told) + Send + 'static,
+        environment: &[(&'static str, OsString)],
+        told: impl FnOnce(u32, Told) + Send + 'static,
     ) -> io::Result<Self> {
         let (ours, theirs) = socket::pair(Shape::Stream)?;
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).env("HAPROXY_MWORKER", "1").env_remove("NOTIFY_SOCKET");
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         inherit(&theirs)?;
         command.arg("--worker").arg(theirs.as_raw_fd().to_string()).arg(std::process::id().to_string());
         command.args(arguments.of_worker(first));
@@ -77,12 +107,7 @@ impl Worker {
         let mut child = command.spawn()?;
         let pid = child.id();
         let listening = std::thread::Builder::new().name("worker".into()).spawn(move || {
-            let mut line = String::new();
-            let told = BufReader::new(listener.take(LONGEST_TOLD)).read_line(&mut line);
-            if told.is_ok_and(|length| length > 0) {
-                let (most, version) = line.trim_end().split_once(' ').unwrap_or_default();
-                ready(pid, Told { most_reloads: most.parse().ok(), version: version.to_owned() });
-            }
+            told(pid, Told::hear(listener));
         });
         if let Err(error) = listening {
             // One that nobody listens to would serve beside the others, and nobody would know of it.
@@ -147,13 +172,19 @@ impl Joined {
         Err("the master has ended".to_owned())
     }
 
-    /// All lanes accept.
-    pub(crate) fn tell_ready(self, most_reloads: Option<u32>) {
+    /// Programs that this one starts do not get the passage: whoever has it has all rights on this process.
+    pub(crate) fn keep(self) {
+        let _ = socket::keep_from_children(self.passage); // without one the worker ends anyway
+    }
+
+    /// Whether all lanes accept, or never will, and what was said until now.
+    pub(crate) fn tell(self, accepts: bool, most_reloads: Option<u32>) {
+        let (word, said) = (if accepts { "ready" } else { "failed" }, say::kept());
         let most = most_reloads.map_or("-".to_owned(), |most| most.to_string());
-        let line = format!("{most} {}\n", env!("CARGO_PKG_VERSION"));
-        // Without a master the worker ends anyway.
+        let text = format!("{word} {most} {} {}\n{said}", env!("CARGO_PKG_VERSION"), said.len());
+        // Without a master the worker ends anyway. There is room for all of it: nothing was written before.
         let told = socket::inherited(self.passage).map_err(io::Error::from);
-        let _ = told.and_then(|socket| UnixStream::from(socket).write_all(line.as_bytes()));
+        let _ = told.and_then(|socket| UnixStream::from(socket).write_all(text.as_bytes()));
     }
 }
 
@@ -165,8 +196,8 @@ impl Arguments {
             folder: _, // the master is there already
             check: _,
             condition: _,
-            daemon: _,
-            foreground: _,
+            daemon,
+            foreground,
             verbose,
             quiet,
             version: _,
@@ -187,10 +218,13 @@ impl Arguments {
             terminate,
             master: _,
             master_sockets: _,
+            background: _,
             worker: _,
         } = self;
         let mut words: Vec<OsString> = Vec::new();
         for (is_set, word) in [
+            (*daemon, "-D"),
+            (*foreground, "-db"),
             (*verbose, "-V"),
             (*quiet, "-q"),
             (*warnings_are_errors, "-dW"),
@@ -225,8 +259,11 @@ mod tests {
         let read = |text: &str| Arguments::read(text.split(' ').map(OsString::from)).unwrap();
         let all = "-Ws -S /m -f a -f b -C / -db -V -q -p pid -n 5 -m 6 -L me -dW -dD -dr -dS -dR -de -x s -sf 1 2 -st 3";
         let first = read(all).of_worker(true).join(" ".as_ref()).into_string().unwrap();
-        assert_eq!(first, "-V -q -dW -dD -dr -dS -dR -de -f a -f b -n 5 -m 6 -L me -x s -sf 1 -sf 2 -st 3");
+        assert_eq!(
+            first,
+            "-db -V -q -dW -dD -dr -dS -dR -de -f a -f b -n 5 -m 6 -L me -x s -sf 1 -sf 2 -st 3"
+        );
         let later = read(all).of_worker(false).join(" ".as_ref()).into_string().unwrap();
-        assert_eq!(later, "-V -q -dW -dD -dr -dS -dR -de -f a -f b -n 5 -m 6 -L me");
+        assert_eq!(later, "-db -V -q -dW -dD -dr -dS -dR -de -f a -f b -n 5 -m 6 -L me");
     }
 }

@@ -1,0 +1,95 @@
+//! Bytes between a client of the master CLI and a worker.
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+/// Bytes that go on at once.
+const PART: usize = 16 << 10;
+
+/// What came first.
+struct Ready {
+    client: bool,
+    worker: bool,
+}
+
+/// Waits for either, or for the worker alone.
+fn wait(client: Option<&File>, worker: &UnixStream) -> io::Result<Ready> {
+    let mut all = vec![PollFd::new(worker.as_fd(), PollFlags::POLLIN)];
+    all.extend(client.map(|client| PollFd::new(client.as_fd(), PollFlags::POLLIN)));
+    loop {
+        match poll(&mut all, PollTimeout::NONE) {
+            Ok(_) => break,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let is_ready = |at: usize| all.get(at).and_then(PollFd::any).unwrap_or(false);
+    Ok(Ready { client: is_ready(1), worker: is_ready(0) })
+}
+
+/// Leaves out the empty lines that a worker answers to so many settings.
+pub(super) fn skip(worker: &mut UnixStream, lines: usize) -> io::Result<()> {
+    worker.read_exact(&mut vec![0; lines])
+}
+
+/// What the worker says goes on to the client. False at its end.
+fn pass(worker: &mut UnixStream, output: &mut File) -> io::Result<bool> {
+    let mut part = [0; PART];
+    let length = worker.read(&mut part)?;
+    output.write_all(&part[..length])?;
+    Ok(length > 0)
+}
+
+/// The answer to a command, to its end. What the client says, or that it ends, is not taken, but told to the worker by the end of that side: it
+/// ends what goes on for as long as the client is silent (`show events -w`).
+pub(super) fn answer(input: &BufReader<File>, output: &mut File, mut worker: UnixStream) -> io::Result<()> {
+    let mut watched = Some(input.get_ref());
+    let mut has_said = !input.buffer().is_empty();
+    loop {
+        if std::mem::take(&mut has_said) {
+            watched = None;
+            worker.shutdown(Shutdown::Write)?;
+        }
+        let ready = wait(watched, &worker)?;
+        if ready.worker && !pass(&mut worker, output)? {
+            return Ok(());
+        }
+        has_said = ready.client;
+    }
+}
+
+/// Both ways, until the worker ends. The client's end goes on to it.
+pub(super) fn both_ways(
+    input: &mut BufReader<File>,
+    output: &mut File,
+    mut worker: UnixStream,
+) -> io::Result<()> {
+    let mut listens = true;
+    loop {
+        let waiting = listens && !input.buffer().is_empty();
+        let ready = match waiting {
+            true => Ready { client: true, worker: false },
+            false => wait(listens.then(|| input.get_ref()), &worker)?,
+        };
+        if ready.worker && !pass(&mut worker, output)? {
+            return Ok(());
+        }
+        if ready.client {
+            let length = {
+                let part = input.fill_buf()?;
+                worker.write_all(part)?;
+                part.len()
+            };
+            input.consume(length);
+            if length == 0 {
+                listens = false;
+                worker.shutdown(Shutdown::Write)?;
+            }
+        }
+    }
+}
