@@ -686,7 +686,7 @@ fn an_operator_waits_until_a_server_serves_nobody() {
     let (program, is_asked) = with_a_silent_server();
     let address = program.address;
     assert_eq!(program.ask("wait 1"), "\n");
-    assert!(program.ask("wait 1 srv-unused back/a").contains("not in maintenance"));
+    assert!(program.ask("wait 1 srv-removable back/a").starts_with("Only servers in maintenance mode"));
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     is_asked.recv_timeout(PATIENCE).unwrap();

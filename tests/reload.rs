@@ -691,3 +691,26 @@ fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
         }
     }
 }
+
+/// A server that a command added is in no file: a reload takes it away and says so, unless the file has it by then.
+#[test]
+fn a_server_that_was_added_stays_if_the_file_has_it() {
+    let (server, _) = counted();
+    let program = Changing::start(&front(1, server));
+    for name in ["x", "y"] {
+        let answer = program.ask(&format!("add server l/{name} {server} weight 3"));
+        assert!(answer.contains("New server registered."), "{answer}");
+    }
+    program.ask("enable server l/x; set server l/x weight 2");
+    program.write(&format!("{} server x {server} weight 3\n", front(2, server)));
+    let answer = program.ask("reload");
+    assert!(answer.contains("Server 'l/y' was added by a command and is in no file"), "{answer}");
+    assert!(answer.contains("Reloaded: generation") && !answer.contains("'l/x'"), "{answer}");
+    assert_eq!(program.column("l", "x", "weight"), "2", "what was set stays");
+    assert_eq!(program.column("l", "x", "status"), "no check");
+    assert!(program.ask("get weight l/y").contains("No such server."));
+    let again = program.ask(&format!("add server l/y {server}"));
+    assert!(again.contains("New server registered."), "{again}");
+    program.change(&front(3, server));
+    assert!(program.ask("get weight l/x").contains("No such server."));
+}

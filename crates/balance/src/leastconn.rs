@@ -116,8 +116,9 @@ impl Winners {
     #[inline(never)]
     fn rebuild(&self, state: &LaneState, snapshot: &Snapshot) {
         for index in 0..self.servers {
-            self.weights.set(index, snapshot.weights[index]);
-            self.keys.set(index, self.key(state.seen(index), snapshot.weights[index]));
+            let weight = snapshot.weights.get(index).copied().unwrap_or(0); // places for servers to come
+            self.weights.set(index, weight);
+            self.keys.set(index, self.key(state.seen(index), weight));
         }
         for node in (1..self.leaves).rev() {
             self.play(node);

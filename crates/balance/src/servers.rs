@@ -2,6 +2,7 @@
 
 use crate::spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
 use crate::state::ServerState;
+use manylane_sync::Arc;
 use std::collections::HashMap;
 use std::ops::Index as IndexBy;
 
@@ -9,7 +10,8 @@ use std::ops::Index as IndexBy;
 #[derive(Debug)]
 pub struct Server {
     pub(crate) spec: ServerSpec,
-    pub(crate) state: ServerState,
+    /// Balancers share it when one [follows](crate::Balancer::follow) another.
+    pub(crate) state: Arc<ServerState>,
     /// Its place in the order of ids.
     pub(crate) rank: u16,
 }
@@ -48,6 +50,14 @@ impl Servers {
     /// # Errors
     /// [`BuildError`] for names or ids that are there twice, weights out of range and more than [`MAX_SERVERS`].
     pub fn new(specs: impl IntoIterator<Item = ServerSpec>) -> Result<Self, BuildError> {
+        Self::with_states(specs, |_| None)
+    }
+
+    /// The same, where `state` gives the states of those that were there before.
+    pub(crate) fn with_states(
+        specs: impl IntoIterator<Item = ServerSpec>,
+        state: impl Fn(usize) -> Option<Arc<ServerState>>,
+    ) -> Result<Self, BuildError> {
         let specs: Vec<ServerSpec> = specs.into_iter().collect();
         if specs.len() > MAX_SERVERS {
             return Err(BuildError::TooMany(specs.len()));
@@ -59,6 +69,9 @@ impl Servers {
             let index = Index(number as u16);
             if spec.weight > MAX_WEIGHT {
                 return Err(BuildError::Weight(spec.name.clone(), spec.weight));
+            }
+            if spec.gone {
+                continue;
             }
             if names.insert(spec.name.clone(), index).is_some() {
                 return Err(BuildError::SameName(spec.name.clone()));
@@ -79,7 +92,11 @@ impl Servers {
         let list = specs
             .into_iter()
             .zip(ranks)
-            .map(|(spec, rank)| Server { state: ServerState::new(&spec), spec, rank })
+            .enumerate()
+            .map(|(number, (spec, rank))| {
+                let state = state(number).unwrap_or_else(|| Arc::new(ServerState::new(&spec)));
+                Server { state, spec, rank }
+            })
             .collect();
         Ok(Self { list, by_rank: by_rank.into(), names, ids, cookies })
     }

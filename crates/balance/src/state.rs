@@ -89,7 +89,7 @@ pub struct ServerState {
 
 impl ServerState {
     pub(crate) fn new(spec: &ServerSpec) -> Self {
-        let own = if spec.disabled { Admin::Maintenance } else { Admin::Ready };
+        let own = if spec.disabled || spec.gone { Admin::Maintenance } else { Admin::Ready };
         let unresolved = if spec.unresolved { UNRESOLVED } else { 0 };
         Self {
             word: AtomicU32::new(Operation::Up as u32 | (own as u32) << OWN_SHIFT | unresolved),

@@ -181,3 +181,42 @@ fn weights_out_of_range_and_names_that_are_there_twice_are_refused_with_the_reas
         "weight 300 is out of range: use 0 to 256"
     );
 }
+
+#[test]
+fn a_balancer_that_follows_another_goes_on_with_its_servers() {
+    let spec = |name: &str, id| ServerSpec::new(name, id);
+    let servers = Servers::new([spec("a", 1), spec("b", 2)]).unwrap();
+    let before = Balancer::new(servers, Algorithm::LeastConn, Options { lanes: 1, ..Options::default() });
+    let at = |balancer: &Balancer, name: &str| balancer.servers().by_name(name).unwrap();
+    let (a, b, now) = (at(&before, "a"), at(&before, "b"), Time::ZERO);
+    for index in [a, a, b, b] {
+        before.take(index, now).unwrap();
+    }
+    let specs = [spec("a", 1), spec("b", 2), spec("c", 3)];
+    let next = before.follow(specs, |number| number < 2).unwrap();
+    let reader = Reader::new();
+    let pick = |balancer: &Balancer| balancer.pick(&reader, &Input::new(now));
+    // What the others serve counts: the new one is the least loaded, twice.
+    for _ in 0..2 {
+        let picked = pick(&next).unwrap();
+        assert_eq!(next.servers()[picked].name(), "c");
+        next.take(picked, now).unwrap();
+    }
+    // The one before does not know of it.
+    assert!(pick(&before).is_ok_and(|index| index == a || index == b));
+    // A request that began before ends before, and both know.
+    before.release(a);
+    assert_eq!((before.load(a), next.load(a)), (1, 1));
+    // So it is with states, once they are looked at.
+    before.set_admin(b, Admin::Maintenance, now);
+    next.refresh();
+    assert_eq!(next.servers()[b].state().admin(), Admin::Maintenance);
+    assert_eq!(next.serving().count(), 2);
+    // Its place stays when it is gone, for who comes next; nobody finds it by its name.
+    let gone = ServerSpec { gone: true, ..spec("b", 2) };
+    let last = next.follow([spec("a", 1), gone, spec("c", 3)], |number| number != 1).unwrap();
+    assert_eq!((last.servers().by_name("b"), last.servers().by_id(2)), (None, None));
+    let again = last.follow([spec("a", 1), spec("d", 2), spec("c", 3)], |number| number != 1).unwrap();
+    assert_eq!(at(&again, "d").get(), 1);
+    assert_eq!(again.servers()[at(&again, "d")].state().admin(), Admin::Ready);
+}

@@ -257,8 +257,8 @@ impl Parts for Making {
                 }
                 continue;
             }
-            let servers = back.map_or(&[][..], |back| back.listed());
-            if let (Some(back), Some(server)) = (back, servers.get(place - 1)) {
+            let server = back.and_then(|back| back.listed_at(place - 1));
+            if let (Some(back), Some(server)) = (back, server) {
                 if let Some(index) = back.balancer.servers().index(server.index) {
                     let state = back.balancer.servers()[index].state();
                     let hidden = self.form.up && !state.serves_its_own()

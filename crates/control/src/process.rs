@@ -1,11 +1,15 @@
 //! What commands say of the process as a whole, and ask of it.
 
+use manylane_proxy::generation::Change;
 use std::fmt;
 use std::pin::Pin;
 use std::time::{Instant, SystemTime};
 
 /// Reads the configuration again and has the new generation serve: what it says of that, or why everything is as before.
 pub type Reload = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
+
+/// Has a server come or go: what is said of it, or why everything is as before.
+pub type ChangeServers = Box<dyn Fn(Change) -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
 /// Facts that the program knows at its start.
 #[derive(Clone, Debug)]
@@ -30,6 +34,8 @@ pub struct Process {
     pub facts: Facts,
     /// `reload`
     pub reload: Reload,
+    /// `add server`, `del server`
+    pub change: ChangeServers,
 }
 
 impl fmt::Debug for Process {

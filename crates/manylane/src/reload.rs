@@ -45,6 +45,12 @@ pub(crate) fn read(
     for name in generation.process.keep_what_is_fixed(process) {
         let _ = writeln!(said, "'{name}' is what it was when the process started; a change needs a restart.");
     }
+    for name in generation.misses(before.0) {
+        let _ = writeln!(
+            said,
+            "Server '{name}' was added by a command and is in no file: it is gone, and who is with it ends there."
+        );
+    }
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
     let listeners = manylane_proxy::bind_beside(&generation, lanes, system::owner, before)
         .map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;

@@ -339,6 +339,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     let process = || manylane_control::Process {
         facts: facts.clone(),
         reload: Box::new(|| Box::pin(supervise::reload())),
+        change: Box::new(|change| Box::pin(supervise::change(change))),
     };
     let control = Control::new(current.clone(), process());
     let of_master = of_master.map(|(named, bound)| (Control::over(current.clone(), process(), named), bound));

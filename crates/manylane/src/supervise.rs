@@ -7,6 +7,7 @@ use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::{Begun, load};
+use manylane_proxy::generation::{Change, Changed, MOST_BEHIND};
 use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
@@ -43,6 +44,10 @@ enum Event {
     Asked,
     /// It was.
     Read(Result<Box<Fresh>, String>),
+    /// Somebody wants a server to come or go.
+    AskedFor,
+    /// What is to serve then was made.
+    Made(Result<Box<Changed>, String>),
     /// The system has sent a signal.
     Signal(i32),
 }
@@ -57,6 +62,8 @@ thread_local! {
     static INBOX: RefCell<Inbox> = RefCell::default();
     /// Who has asked for a reload, on the supervisor's lane.
     static ASKERS: RefCell<Vec<Asker>> = RefCell::default();
+    /// Servers that are to come or go, and who asked for it, there too.
+    static CHANGES: RefCell<VecDeque<(Change, Asker)>> = RefCell::default();
 }
 
 /// Asks for the configuration to be read again, on the supervisor's lane. What becomes of it.
@@ -65,6 +72,16 @@ pub(crate) async fn reload() -> Outcome {
     ASKERS.with_borrow_mut(|askers| askers.push(asker.clone()));
     if let Some(here) = Here::current() {
         tell(here.remote(), Event::Asked);
+    }
+    asker.outcome().await
+}
+
+/// Has a server come or go, on the supervisor's lane. What is said of it.
+pub(crate) async fn change(change: Change) -> Outcome {
+    let asker = Asker::default();
+    CHANGES.with_borrow_mut(|changes| changes.push_back((change, asker.clone())));
+    if let Some(here) = Here::current() {
+        tell(here.remote(), Event::AskedFor);
     }
     asker.outcome().await
 }
@@ -272,14 +289,24 @@ struct Retired {
     emptied: Vec<LaneId>,
 }
 
+/// What is replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The configuration, by what its files say.
+    Files,
+    /// The servers of a backend.
+    Servers,
+}
+
 /// How far a reload is.
 enum Reloading {
     No,
-    /// The files are being read.
+    /// The files are being read, or what is to serve with other servers is being made.
     Reads,
     /// The lanes begin to serve what was read. What was said of it, and how many of them accept; what served before.
     Begins {
         before: Serving,
+        what: What,
         /// What happens when all of them do, and not before: so there is nothing to undo.
         effects: Box<dyn FnOnce() -> Option<String>>,
         said: String,
@@ -288,6 +315,7 @@ enum Reloading {
     /// They accept, and let go of what served before. How many have.
     Retires {
         number: u64,
+        what: What,
         said: String,
         done: usize,
     },
@@ -356,8 +384,11 @@ impl Supervisor {
 
     /// Begins the next reload, if one is asked for and none is under way.
     fn read(&mut self) {
-        if !self.again || self.stops || !matches!(self.reloading, Reloading::No) {
+        if self.stops || !matches!(self.reloading, Reloading::No) {
             return;
+        }
+        if !self.again {
+            return self.make();
         }
         self.again = false;
         self.askers = std::mem::take(&mut self.next_askers);
@@ -371,15 +402,63 @@ impl Supervisor {
         });
         match thread {
             Ok(_) => self.reloading = Reloading::Reads,
-            Err(error) => self.over(Err(format!("there is no thread to read the files on: {error}"))),
+            Err(error) => {
+                self.over(What::Files, Err(format!("there is no thread to read the files on: {error}")));
+            }
         }
+    }
+
+    /// Has the next server come or go, if one is to.
+    fn make(&mut self) {
+        let Some((change, asker)) = CHANGES.with_borrow_mut(VecDeque::pop_front) else { return };
+        self.askers = vec![asker];
+        if self.retired.len() >= MOST_BEHIND {
+            return self.over(
+                What::Servers,
+                Err(format!(
+                    "Streams of {MOST_BEHIND} changes before are not over: wait, or end them with 'shutdown session'."
+                )),
+            );
+        }
+        let (generation, supervisor) = (self.serving.generation.clone(), self.here.remote());
+        // Beside the lanes: a backend may have very many servers.
+        let thread = std::thread::Builder::new().name("servers".into()).spawn(move || {
+            let made = generation.with(&change);
+            drop(generation); // before the supervisor goes on
+            tell(supervisor, Event::Made(made.map(Box::new)));
+        });
+        match thread {
+            Ok(_) => self.reloading = Reloading::Reads,
+            Err(error) => self.over(What::Servers, Err(format!("There is no thread for it: {error}."))),
+        }
+    }
+
+    /// What is to serve with other servers was made.
+    fn was_made(&mut self, made: Result<Box<Changed>, String>) {
+        let changed = match made {
+            Ok(changed) => *changed,
+            Err(error) => return self.over(What::Servers, Err(error)),
+        };
+        let said = changed.answer.to_owned();
+        let (generation, effect) = changed.begin();
+        self.numbers += 1;
+        let generation = Arc::new(generation);
+        let bound = self.serving.bound.clone();
+        let fresh = Serving { number: self.numbers, generation: generation.clone(), bound };
+        let before = std::mem::replace(&mut self.serving, fresh);
+        self.begin(Some(&before.generation));
+        let effects = Box::new(move || {
+            effect.take(&generation);
+            None
+        });
+        self.reloading = Reloading::Begins { before, what: What::Servers, effects, said, accepting: 0 };
     }
 
     /// The files were read.
     fn was_read(&mut self, outcome: Result<Box<Fresh>, String>) {
         let Fresh { mut generation, listeners, said } = match outcome {
             Ok(fresh) => *fresh,
-            Err(error) => return self.over(Err(error)),
+            Err(error) => return self.over(What::Files, Err(error)),
         };
         generation.inherit(&self.serving.generation, self.here.now());
         self.numbers += 1;
@@ -394,7 +473,7 @@ impl Supervisor {
             backlogs.take_effect(&generation);
             begun.complete().map(|error| error.to_string())
         });
-        self.reloading = Reloading::Begins { before, effects, said, accepting: 0 };
+        self.reloading = Reloading::Begins { before, what: What::Files, effects, said, accepting: 0 };
     }
 
     /// A lane accepts for the newest generation.
@@ -404,19 +483,22 @@ impl Supervisor {
         if *accepting < self.lanes.len() {
             return;
         }
-        let Reloading::Begins { before, effects, mut said, .. } =
+        let Reloading::Begins { before, what, effects, mut said, .. } =
             std::mem::replace(&mut self.reloading, Reloading::No)
         else {
             return;
         };
         said.extend(effects().map(|error| error + "\n"));
-        // Once more: the run-time interface worked on the one before until now.
-        self.serving.generation.inherit_servers(&before.generation, self.here.now());
+        if what == What::Files {
+            // Once more: the run-time interface worked on the one before until now.
+            self.serving.generation.inherit_servers(&before.generation, self.here.now());
+        }
         if let Some(Reloads { current, .. }) = &self.reloads {
             current.replace(self.serving.generation.clone());
         }
-        self.reloading = Reloading::Retires { number: before.number, said, done: 0 };
-        let most = before.generation.process.hard_stop_after;
+        self.reloading = Reloading::Retires { number: before.number, what, said, done: 0 };
+        // Who is with a server that stays is not to end because another one came.
+        let most = before.generation.process.hard_stop_after.filter(|_| what == What::Files);
         self.retire(before.number, before.generation, Local::retire);
         if let Some(most) = most {
             self.limit(before.number, most, false);
@@ -452,11 +534,11 @@ impl Supervisor {
 
     /// A lane has let go of a generation.
     fn retired(&mut self, which: u64) {
-        let Reloading::Retires { number, said, done } = &mut self.reloading else { return };
+        let Reloading::Retires { number, what, said, done } = &mut self.reloading else { return };
         *done += usize::from(*number == which);
         if *done == self.lanes.len() {
-            let said = std::mem::take(said);
-            self.over(Ok(said));
+            let (what, said) = (*what, std::mem::take(said));
+            self.over(what, Ok(said));
         }
     }
 
@@ -465,10 +547,11 @@ impl Supervisor {
         if number != self.serving.number {
             return; // another lane could not either
         }
-        if let Reloading::Begins { before, .. } = std::mem::replace(&mut self.reloading, Reloading::No) {
+        if let Reloading::Begins { before, what, .. } = std::mem::replace(&mut self.reloading, Reloading::No)
+        {
             let failed = std::mem::replace(&mut self.serving, before);
             self.retire(failed.number, failed.generation, Local::stop);
-            self.over(Err(error));
+            self.over(what, Err(error));
         }
     }
 
@@ -505,8 +588,12 @@ impl Supervisor {
     }
 
     /// A reload is over.
-    fn over(&mut self, outcome: Outcome) {
+    fn over(&mut self, what: What, outcome: Outcome) {
         self.reloading = Reloading::No;
+        if what == What::Servers {
+            self.askers.drain(..).for_each(|asker| asker.answer(outcome.clone()));
+            return self.read();
+        }
         let number = self.serving.number;
         let (end, severity) = match outcome {
             Ok(_) => (format!("Reloaded: generation {number} serves."), "NOTICE"),
@@ -600,7 +687,15 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                         supervisor.read();
                     }
                 }
-                Event::Read(_) if supervisor.stops => supervisor.over(Err("The process ends.".into())),
+                Event::AskedFor if started.is_none() => supervisor.read(),
+                Event::AskedFor => {}
+                Event::Made(_) if supervisor.stops => {
+                    supervisor.over(What::Servers, Err("The process ends.".into()));
+                }
+                Event::Made(made) => supervisor.was_made(made),
+                Event::Read(_) if supervisor.stops => {
+                    supervisor.over(What::Files, Err("The process ends.".into()));
+                }
                 Event::Read(outcome) => supervisor.was_read(outcome),
                 Event::Accepting(number) => supervisor.accepts(number),
                 Event::Refused(number, error) => supervisor.refused(number, error),
@@ -613,6 +708,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         }
         supervisor.note();
         supervisor.next_askers.drain(..).for_each(refuse);
+        refuse_changes();
         let Serving { generation, bound, .. } = supervisor.serving;
         drop(bound);
         stop(here, &generation, &lanes, quiet).await
@@ -621,6 +717,10 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         let _ = Remote::new(lane).stop();
     }
     ending
+}
+
+fn refuse_changes() {
+    CHANGES.take().into_iter().for_each(|(_, asker)| asker.answer(Err("The process ends.".into())));
 }
 
 fn refuse(asker: Asker) {
@@ -655,6 +755,7 @@ async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet:
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
                 Event::Failed(error) => return Ending::Failed(error),
                 Event::Asked => ASKERS.take().into_iter().for_each(refuse),
+                Event::AskedFor => refuse_changes(),
                 _ => {}
             }
         }

@@ -34,6 +34,21 @@ pub enum StaticWeight {
     OutOfRange(u16),
 }
 
+/// Versions of one balancer: nobody changes servers so often.
+const VERSIONS: u64 = 1 << 40;
+
+impl Changes {
+    /// Those of a balancer that follows another: its versions are others, and what warms up there goes on here.
+    pub(super) fn follow(&mut self, before: &Self) {
+        self.version = (before.version / VERSIONS + 1) * VERSIONS;
+        self.warming.clone_from(&before.warming);
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+}
+
 impl fmt::Display for StaticWeight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -129,6 +144,13 @@ impl<W: Waiter> Balancer<W> {
             self.adapt(index, now);
         }
         limited
+    }
+
+    /// Looks at the servers' states again: the balancer that this one [follows](Self::follow) may have changed them since.
+    pub fn refresh(&self) {
+        self.core.publish(&mut self.core.changes.lock());
+        fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
+        self.offer_all();
     }
 
     /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was changed.

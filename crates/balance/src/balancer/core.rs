@@ -3,11 +3,11 @@
 use super::change::Changes;
 use crate::algorithm::{Algorithm, HashMethod, HashType, Options};
 use crate::gate::Gates;
-use crate::lane::{LaneState, Lanes, Wants};
+use crate::lane::{BLOCK, LaneState, Lanes, Wants};
 use crate::servers::Servers;
 use crate::snapshot::Snapshot;
 use crate::spec::Index;
-use manylane_sync::{LockClass, Mutex, PerLane, Published};
+use manylane_sync::{Arc, LockClass, Mutex, PerLane, Published};
 
 static CHANGES: LockClass = LockClass::new("changes of a backend's servers", 50);
 
@@ -17,12 +17,20 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) snapshot: Published<Snapshot>,
     pub(super) changes: Mutex<Changes>,
-    pub(crate) lanes: Lanes,
+    /// Shared with the balancers before and after it: the loads of both are of the same servers.
+    pub(crate) lanes: Arc<Lanes>,
+    /// Servers that `lanes` have places for.
+    places: usize,
     pub(crate) gates: Gates,
 }
 
 impl Core {
-    pub(super) fn new(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
+    pub(super) fn new(
+        servers: Servers,
+        algorithm: Algorithm,
+        options: Options,
+        before: Option<&Self>,
+    ) -> Self {
         let consistent =
             matches!(algorithm, Algorithm::Hash(HashType { method: HashMethod::Consistent, .. }));
         let wants = Wants {
@@ -33,14 +41,28 @@ impl Core {
             least: algorithm == Algorithm::LeastConn,
             times: matches!(algorithm, Algorithm::Ewma { .. }),
         };
-        let (count, seed) = (servers.len(), options.seed);
+        let mut changes = Changes::default();
+        let (lanes, places) = match before.filter(|before| servers.len() <= before.places) {
+            Some(before) => (before.lanes.clone(), before.places),
+            None => {
+                // Numbers are kept in blocks anyway: a server that is added has its place there.
+                let (places, seed) = (servers.len().next_multiple_of(BLOCK), options.seed);
+                let lane: Box<dyn Fn(_) -> _ + Send + Sync> =
+                    Box::new(move |_| LaneState::new(places, seed, wants));
+                (Arc::new(PerLane::new(lane)), places)
+            }
+        };
+        if let Some(before) = before {
+            changes.follow(&before.changes.lock());
+        }
         let gates = Gates::new(&servers);
-        let first = Snapshot::new(0, &servers, &algorithm, options.all_backups);
+        let first = Snapshot::new(changes.version(), &servers, &algorithm, options.all_backups);
         gates.set_members(&first.by_rank);
         Self {
             snapshot: Published::new(first),
-            changes: Mutex::new(&CHANGES, Changes::default()),
-            lanes: PerLane::new(Box::new(move |_| LaneState::new(count, seed, wants))),
+            changes: Mutex::new(&CHANGES, changes),
+            lanes,
+            places,
             gates,
             servers,
             algorithm,

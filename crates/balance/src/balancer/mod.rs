@@ -13,7 +13,7 @@ use self::core::Core;
 use crate::algorithm::{Algorithm, Input, NoPick, Options};
 use crate::queue::{Queue, Waiter};
 use crate::servers::Servers;
-use crate::spec::Index;
+use crate::spec::{BuildError, Index, ServerSpec};
 use crate::{LANES_PER_GROUP, QUEUE_LINES};
 use manylane_sched::Time;
 use manylane_sync::Reader;
@@ -56,17 +56,49 @@ impl Balancer {
 impl<W: Waiter> Balancer<W> {
     /// A balancer over `servers`, whose queues wake by `W`.
     pub fn waking(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
+        Self::of(Core::new(servers, algorithm, options, None))
+    }
+
+    fn of(core: Core) -> Self {
+        let options = &core.options;
         let lanes_per_group = match options.lanes_per_group {
             0 => options.lanes.div_ceil(QUEUE_LINES).clamp(1, LANES_PER_GROUP),
             some => some,
         };
-        let core = Core::new(servers, algorithm, options);
         let queue = |(index, _)| core.is_limited(index).then(|| Queue::new(options.lanes, lanes_per_group));
         Self {
             queues: core.servers.iter().map(queue).collect(),
             any: Queue::new(options.lanes, lanes_per_group),
             core,
         }
+    }
+
+    /// A balancer that takes this one's place: with the same algorithm and options, and the servers of `specs`, of which those for whom `stays` holds
+    /// are this one's servers at the same places. They go on as they are: their states, weights and limits are the same from now on, whichever of both
+    /// changes them, and requests that this one sends there count for both. Queues are each balancer's own, and so are the places that a
+    /// `maxconn` bounds.
+    ///
+    /// # Errors
+    /// As of [`Servers::new`].
+    pub fn follow(
+        &self,
+        specs: impl IntoIterator<Item = ServerSpec>,
+        stays: impl Fn(usize) -> bool,
+    ) -> Result<Self, BuildError> {
+        let same = |number: usize| {
+            let index = self.core.servers.index(number).filter(|_| stays(number))?;
+            Some(self.core.servers[index].state.clone())
+        };
+        let servers = Servers::with_states(specs, same)?;
+        let next = Self::of(Core::new(servers, self.core.algorithm, self.core.options, Some(&self.core)));
+        for (index, _) in next.core.servers.iter().filter(|(index, _)| next.core.is_limited(*index)) {
+            let limit = match next.core.servers[index].state.maxconn() {
+                0 => u32::MAX, // an operator took it away
+                most => most,
+            };
+            next.core.gates.set_limit(index, limit);
+        }
+        Ok(next)
     }
 
     /// Sets [`Options::fullconn`], which may follow from limits that are known later; before the first request.

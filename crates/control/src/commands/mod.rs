@@ -9,6 +9,7 @@ pub(crate) mod info;
 mod inside;
 mod lanes;
 mod limits;
+mod members;
 mod patterns;
 pub(crate) mod pools;
 mod profiling;
@@ -76,11 +77,13 @@ impl Call<'_, '_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Add(Kind),
+    AddServer,
     Clear(Kind),
     ClearCounters { all: bool },
     Commit(Kind),
     DebugMemory,
     Delete(Kind),
+    DeleteServer,
     Gate(GateState),
     DisableAgent,
     DisableHealth,
@@ -164,6 +167,7 @@ const fn row(
 #[rustfmt::skip]
 static TABLE: &[Row] = &[
     row("add acl", "[@<ver>] <acl> <pattern>", Level::Operator, Action::Add(Kind::Acl), "add a pattern to an ACL's list (or a payload of them)"),
+    row("add server", "<bk>/<srv> <addr> [option]*", Level::Admin, Action::AddServer, "a new server of a backend, in maintenance until it is enabled"),
     row("add map", "[@<ver>] <map> <key> <val>", Level::Operator, Action::Add(Kind::Map), "add an entry to a map (or a payload of them)"),
     row("clear acl", "[@<ver>] <acl>", Level::Operator, Action::Clear(Kind::Acl), "remove all patterns of an ACL's list"),
     row("clear counters all", "", Level::Admin, Action::ClearCounters { all: true }, "begin all counters anew"),
@@ -173,6 +177,7 @@ static TABLE: &[Row] = &[
     row("commit map", "@<ver> <map>", Level::Operator, Action::Commit(Kind::Map), "have a version that was prepared take the place of a map"),
     row("debug dev memstats", "[all|match <prefix>]", Level::Admin, Action::DebugMemory, "memory by type, and by who asked for it (expert)"),
     row("del acl", "<acl> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Acl), "remove a pattern of an ACL's list"),
+    row("del server", "<bk>/<srv>", Level::Admin, Action::DeleteServer, "take away a server in maintenance that serves nobody"),
     row("del map", "<map> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Map), "remove an entry of a map"),
     row("disable agent", "<bk>/<srv>", Level::Admin, Action::DisableAgent, "ask a server's agent no more"),
     row("disable frontend", "<frontend>", Level::Admin, Action::Gate(GateState::Paused), "have a frontend take no connections for a while"),
@@ -232,7 +237,7 @@ static TABLE: &[Row] = &[
     row("shutdown session", "<id>", Level::Admin, Action::ShutdownSession, "end a stream that 'show sess' shows"),
     row("shutdown sessions server", "<bk>/<srv>", Level::Admin, Action::ShutdownSessions, "end what a server serves"),
     row("user", "", Level::User, Action::Lower(Level::User), "lower this client's level to user"),
-    row("wait", "<delay> [srv-unused <bk>/<srv>]", Level::User, Action::Wait, "wait for so long, or until a server in maintenance serves nobody"),
+    row("wait", "<delay> [srv-removable <bk>/<srv>]", Level::User, Action::Wait, "wait for so long, or until a server in maintenance serves nobody"),
     row("help", "[<command>]", Level::User, Action::Help, "all commands, or those that begin so"),
     row("prompt", "", Level::User, Action::Prompt, "keep the connection and ask for the next line, or stop that"),
     row("quit", "", Level::User, Action::Quit, "disconnect"),
@@ -263,6 +268,8 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     call.words = &call.words[count..];
     match row.action {
         Action::Add(kind) => patterns::add(call, kind).await,
+        Action::AddServer => members::add(call).await,
+        Action::DeleteServer => members::delete(call).await,
         Action::Clear(kind) => patterns::clear(call, kind).await,
         Action::ClearCounters { all } => limits::clear(call, all).await,
         Action::Commit(kind) => patterns::commit(call, kind).await,

@@ -24,8 +24,8 @@ pub(super) fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backe
         return None;
     };
     let found = match number(server) {
-        Some(id) => backend.listed().iter().find(|own| own.id == id),
-        None => backend.listed().iter().find(|own| *own.name == *server),
+        Some(id) => backend.listed().find(|own| own.id == id),
+        None => backend.listed().find(|own| *own.name == *server),
     };
     let index = found.and_then(|server| backend.balancer.servers().index(server.index));
     let (Some(server), Some(index)) = (found, index) else {

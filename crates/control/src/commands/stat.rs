@@ -345,11 +345,6 @@ pub(crate) fn address(place: &ServerPlace) -> Option<String> {
     }
 }
 
-/// Streams that a server has at work.
-pub(super) fn streams_now(server: &Server) -> u64 {
-    Sums::of(&server.counts).now("streams", "streams_ended")
-}
-
 /// The line of a server.
 pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, server: &Server) -> Line {
     let mut line =
@@ -610,7 +605,7 @@ type Sides<'g> = (usize, Option<&'g Frontend>, Option<&'g Backend>);
 /// All proxies in the order of the file, the halves of a `listen` together.
 pub(crate) fn proxies(generation: &Generation) -> Vec<Sides<'_>> {
     let other: HashMap<u32, &Backend> =
-        generation.backends.iter().map(|backend| (backend.id, backend)).collect();
+        generation.backends.iter().map(|backend| (backend.id, &**backend)).collect();
     let mut proxies: Vec<Sides<'_>> = Vec::new();
     let mut fronts = HashSet::new();
     for frontend in &generation.frontends {

@@ -7,13 +7,14 @@ use manylane_check::Verdict;
 use manylane_net::address::Port;
 use manylane_proxy::generation::{Backend, ServerCheck, ServerPlace, Whereabouts};
 use manylane_sched::Time;
+use manylane_sync::Arc;
 use std::fmt::Write;
 
 /// Version of the format.
 const VERSION: u32 = 1;
 
 /// The backends that are meant: all, or that of the name. What is said when there is none of it.
-fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Backend]> {
+fn backends<'g>(call: &mut Call<'g, '_>) -> Option<&'g [Arc<Backend>]> {
     let all = &call.generation.backends;
     let Some(name) = call.words.first() else { return Some(all) };
     match all.iter().position(|backend| *backend.name == **name) {

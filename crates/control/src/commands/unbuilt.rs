@@ -3,7 +3,6 @@
 /// First words and why. The first row that fits holds.
 const REFUSED: &[(&str, &str)] = &[
     ("abort ssl", TLS),
-    ("add server", SERVERS),
     ("add ssl", TLS),
     ("clear table", TABLES),
     ("commit ssl", TLS),
@@ -18,7 +17,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("debug dev sched", DEBUG),
     ("debug dev stream", DEBUG),
     ("debug dev sym", DEBUG),
-    ("del server", SERVERS),
     ("del ssl", TLS),
     ("disable dynamic-cookie", COOKIES),
     ("enable dynamic-cookie", COOKIES),
@@ -44,7 +42,6 @@ const REFUSED: &[(&str, &str)] = &[
 
 const DEBUG: &str = "of these 'debug dev memstats' is all that is built";
 const TLS: &str = "TLS is not built yet";
-const SERVERS: &str = "servers are set by the file only, so far";
 const TABLES: &str = "stick tables are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
 

@@ -208,7 +208,7 @@ fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
     key
 }
 
-fn spec(server: &Server) -> ServerSpec {
+pub(super) fn spec(server: &Server) -> ServerSpec {
     let place = server.site.read().place;
     let address = || match &place {
         ServerPlace::At(Endpoint::Ip(address)) => Some(*address),

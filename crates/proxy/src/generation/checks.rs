@@ -18,7 +18,9 @@ use manylane_config::tree::{Proxy, Set, Statement};
 use manylane_expr::Regex;
 use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
+use manylane_sched::Time;
 use manylane_sync::Arc;
+use manylane_sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How a server is checked, and what came of it.
@@ -52,6 +54,8 @@ pub struct ServerCheck {
     pub aims: Aims,
     /// Wakes who checks it: something else is to be done than to wait.
     pub bell: Bell,
+    /// When it is made next.
+    pub due: Due,
 }
 
 /// A check that goes where its server is.
@@ -103,6 +107,24 @@ pub enum Patience {
         /// `timeout check`
         answer: Duration,
     },
+}
+
+/// When the next check of a server is due: a generation that takes another's place with the same server goes on there.
+#[derive(Debug, Default)]
+pub struct Due(AtomicU64);
+
+impl Due {
+    pub(crate) fn set(&self, at: Time) {
+        self.0.store(at.as_nanos().max(1), Ordering::Relaxed); // one lane checks the server
+    }
+
+    /// How long that is from `now`; nothing when no check was made yet.
+    pub(crate) fn wait(&self, now: Time) -> Option<Duration> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            due => Some(Time::from_nanos(due).since(now)),
+        }
+    }
 }
 
 /// Gives the servers of a backend their checks.
@@ -163,6 +185,7 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             board: Board::new(health),
             aims: Aims::default(),
             bell: Bell::default(),
+            due: Due::default(),
         });
     }
 }

@@ -14,19 +14,20 @@ impl Generation {
     /// Before anybody uses `self`. What is shared has the bounds of `before` until [`take_effect`](Self::take_effect).
     pub fn inherit(&mut self, before: &Self, now: Time) {
         self.pages = before.pages.clone();
-        for ring in &self.logs.rings {
+        let Some(parts) = Arc::get_mut(&mut self.parts) else { return }; // it would have been made of `before` itself
+        for ring in &parts.logs.rings {
             if let Some(was) = before.logs.rings.iter().find(|was| was.name() == ring.name()) {
                 ring.follow(was);
             }
         }
-        for server in &mut self.logs.ring_servers {
+        for server in &mut parts.logs.ring_servers {
             if let Some(was) = before.logs.ring_servers.iter().find(|was| was.is_same(server)) {
                 self.ring_patience.push((was.clone(), server.patience()));
                 *server = was.clone();
             }
         }
-        share(&mut self.places, &before.places, &mut self.bounds);
-        for frontend in &mut self.frontends {
+        share(&mut parts.places, &before.places, &mut self.bounds);
+        for frontend in &mut parts.frontends {
             let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode) else { continue };
             frontend.counts = was.counts.clone();
             frontend.gate = was.gate.clone();
@@ -40,11 +41,11 @@ impl Generation {
                 share(&mut listener.places, &was.places, &mut self.bounds);
             }
         }
-        for backend in &mut self.backends {
+        for backend in self.backends.iter_mut().filter_map(Arc::get_mut) {
             let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) else { continue };
             backend.counts = was.counts.clone();
             backend.invalid = was.invalid.clone();
-            for server in &mut backend.servers {
+            for server in backend.servers.iter_mut().filter_map(Arc::get_mut) {
                 if let Some(was) = was.server_like(server) {
                     server.counts = was.counts.clone();
                     server.past = was.past.clone();
@@ -82,8 +83,8 @@ impl Generation {
     }
 
     /// The backend of that name.
-    pub(crate) fn backend_named(&self, name: &str) -> Option<&Backend> {
-        self.backends_by_name.get(name).map(|&number| &self.backends[number])
+    pub fn backend_named(&self, name: &str) -> Option<&Backend> {
+        self.backends_by_name.get(name).map(|&number| &*self.backends[number])
     }
 }
 
@@ -107,7 +108,7 @@ impl Backend {
     /// The server of the same name at the same place; one whose address is resolved all the time, by the same name.
     pub(crate) fn server_like(&self, other: &Server) -> Option<&Server> {
         let index = self.balancer.servers().by_name(&other.name)?;
-        Some(&self.servers[index.get()]).filter(|own| own.is_like(other))
+        Some(&*self.servers[index.get()]).filter(|own| own.is_like(other))
     }
 
     /// How the servers were found.

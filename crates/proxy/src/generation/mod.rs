@@ -17,6 +17,7 @@ mod groups;
 mod http;
 mod inherit;
 mod log;
+mod members;
 mod missing;
 mod observe;
 mod process;
@@ -48,10 +49,11 @@ pub use observe::{Observed, OnError};
 pub use process::{Owner, Process, RuntimeSocket};
 pub use stats_page::{Credentials, StatsPage};
 pub(crate) use variables::set_now;
-pub use proxies::{Backend, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
+pub use members::{Change, Changed, Effect, MOST_BEHIND, Stays};
+pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};
 pub use rules::{
-    Action, Addressed, Captures, Change, ConnectionAction, Lookup, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES,
+    Action, Addressed, Captures, Change as RuleChange, ConnectionAction, Lookup, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES,
     Made, NameMatch, Packets, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Silence, Target, TimeoutOf,
 };
 pub use users::Userlist;
@@ -74,19 +76,49 @@ use manylane_sched::Time;
 use manylane_logs::RingServer;
 use manylane_sync::Arc;
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use refuse::Refuse;
 
-/// One configuration, built for running.
+/// One configuration, built for running. One that differs from another by a server only shares the rest with it (`members.rs`).
 #[derive(Debug)]
 pub struct Generation {
+    /// What has nothing to do with servers.
+    parts: Arc<Parts>,
+    /// All backends.
+    pub backends: Vec<Arc<Backend>>,
+    /// Numbers that servers of all backends have.
+    pub servers: usize,
+    /// Who makes the program's own pages: set by the program before the generation serves.
+    pub pages: Option<Arc<dyn Pages>>,
+    /// What becomes of places that are shared with the generation before.
+    bounds: Vec<(Arc<Places>, u64)>,
+    /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
+    ring_patience: Vec<(Arc<RingServer>, manylane_logs::Patience)>,
+}
+
+impl Deref for Generation {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl DerefMut for Generation {
+    /// # Panics
+    /// When another generation shares it already: what serves does not change.
+    fn deref_mut(&mut self) -> &mut Parts {
+        Arc::get_mut(&mut self.parts).expect("a generation is changed before it serves")
+    }
+}
+
+/// What of a generation has nothing to do with servers.
+#[derive(Debug)]
+pub struct Parts {
     /// Settings of the process.
     pub process: Process,
     /// All frontends that are started.
     pub frontends: Vec<Frontend>,
-    /// All backends.
-    pub backends: Vec<Backend>,
-    /// Number of servers in all backends.
-    pub servers: usize,
     /// What expressions share.
     pub expressions: Expressions,
     /// `resolvers`, in the file's order.
@@ -123,12 +155,8 @@ pub struct Generation {
     pub environment: Environment,
     /// What was said of its files, a line each.
     pub said: Box<str>,
-    /// Who makes the program's own pages: set by the program before the generation serves.
-    pub pages: Option<Arc<dyn Pages>>,
-    /// What becomes of places that are shared with the generation before.
-    bounds: Vec<(Arc<Places>, u64)>,
-    /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
-    ring_patience: Vec<(Arc<RingServer>, manylane_logs::Patience)>,
+    /// What servers that are added are made of.
+    soil: members::Soil,
     /// Their numbers.
     frontends_by_name: HashMap<Box<str>, usize>,
     backends_by_name: HashMap<Box<str>, usize>,
@@ -195,22 +223,19 @@ impl Generation {
         let of_binds = proxies.frontends.iter().flat_map(|own| &own.listeners).filter_map(|listener| named(&listener.options.namespace));
         let of_servers = proxies.backends.iter().flat_map(|own| &own.servers).filter_map(|server| named(&server.connect.namespace));
         let namespaces = of_binds.chain(of_servers).collect();
-        let generation = Self {
+        let tells_formats = proxies.backends.iter().flat_map(|own| &own.servers).any(|server| !server.tlvs.is_empty());
+        let parts = Parts {
             process,
             environment: environment.clone(),
             said: Box::default(),
-            pages: None,
-            bounds: Vec::new(),
-            ring_patience: Vec::new(),
+            soil: members::Soil::of(config),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             looks_at_links: looks.links,
             looks_at_course: looks.course,
             namespaces,
-            tells_formats: proxies.backends.iter().flat_map(|own| &own.servers).any(|server| !server.tlvs.is_empty()),
+            tells_formats,
             frontends: proxies.frontends,
-            backends: proxies.backends,
-            servers: proxies.servers,
             expressions,
             resolvers,
             hashes_passwords: userlists.iter().any(Userlist::has_hashes),
@@ -223,6 +248,14 @@ impl Generation {
             connection_rate,
             session_rate,
             hard_maxconn,
+        };
+        let generation = Self {
+            parts: Arc::new(parts),
+            backends: proxies.backends.into_iter().map(Arc::new).collect(),
+            servers: proxies.servers,
+            pages: None,
+            bounds: Vec::new(),
+            ring_patience: Vec::new(),
         };
         for (backend, states) in &proxies.states {
             state_file::restore(&generation.backends[*backend], states);
@@ -245,7 +278,7 @@ impl Generation {
     pub fn set_maxconn(&mut self, most: u64) {
         self.places.set_most(most);
         self.hard_maxconn = most;
-        for frontend in &self.frontends {
+        for frontend in &self.parts.frontends {
             let own = if frontend.places.most() == 0 { most } else { frontend.places.most().min(most) };
             frontend.places.set_most(own);
         }
@@ -255,16 +288,18 @@ impl Generation {
     /// `fullconn` of the backends whose file says none: a tenth of the connections of the frontends that may choose them, each frontend counted
     /// once; those that choose by a format are not known. At least 1.
     fn set_fullconn(&mut self) {
-        for backend in self.backends.iter_mut().filter(|backend| backend.fullconn == 0) {
+        let parts = &self.parts;
+        let own = self.backends.iter_mut().filter_map(Arc::get_mut); // nobody shares them yet
+        for backend in own.filter(|backend| backend.fullconn == 0) {
             let chooses = |frontend: &&Frontend| {
                 let fixed = |rule: &Rule<Target>| matches!(rule.action, Target::Fixed(number) if number == backend.number);
                 frontend.default_backend == Some(backend.number) || frontend.rules.use_backend.iter().any(fixed)
             };
             let most = |frontend: &Frontend| match frontend.places.most() {
-                0 => self.places.most(),
+                0 => parts.places.most(),
                 own => own,
             };
-            let sum = self.frontends.iter().filter(chooses).map(most).sum::<u64>();
+            let sum = parts.frontends.iter().filter(chooses).map(most).sum::<u64>();
             let fullconn = u32::try_from(sum.div_ceil(10)).unwrap_or(u32::MAX).max(1);
             backend.fullconn = fullconn;
             backend.balancer.set_fullconn(fullconn);

@@ -25,7 +25,10 @@ use manylane_expr::{Expression, Zone};
 use manylane_net::SplicePolicy;
 use manylane_sched::Time;
 use manylane_sync::Arc;
+use manylane_sync::atomic::Ordering;
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -93,6 +96,42 @@ pub struct FrontendTimeouts {
 /// What has servers.
 #[derive(Debug)]
 pub struct Backend {
+    /// What has nothing to do with them.
+    pub(super) parts: Arc<BackendParts>,
+    /// Its servers by their numbers; among them perhaps one that [stands](Server::stands_in) for another address, and servers that are gone and
+    /// not listed any more.
+    pub servers: Vec<Arc<Server>>,
+    /// The numbers of those that are listed: in the order of the file, and then of when they were added.
+    pub(super) order: Vec<usize>,
+    /// The one that stands for another address: `dispatch`, `option transparent`.
+    pub of_client: Option<Index>,
+    /// What lanes know of each other's idle connections.
+    pub depot: Arc<Depot>,
+    /// Chooses among them.
+    pub balancer: Balancer,
+    /// `fullconn`; 0 for a tenth of the frontends' `maxconn`.
+    pub fullconn: u32,
+}
+
+impl Deref for Backend {
+    type Target = BackendParts;
+
+    fn deref(&self) -> &BackendParts {
+        &self.parts
+    }
+}
+
+impl DerefMut for Backend {
+    /// # Panics
+    /// When another generation shares it already: what serves does not change.
+    fn deref_mut(&mut self) -> &mut BackendParts {
+        Arc::get_mut(&mut self.parts).expect("a backend is changed before it serves")
+    }
+}
+
+/// What of a backend has nothing to do with its servers.
+#[derive(Debug)]
+pub struct BackendParts {
     /// Number among all backends.
     pub number: usize,
     /// `id`, or the next free one.
@@ -105,23 +144,15 @@ pub struct Backend {
     pub description: Option<Box<str>>,
     /// What it understands.
     pub mode: Mode,
-    /// Its servers; behind those of the file the one that [stands](Server::stands_in) for another address, if it has one.
-    pub servers: Vec<Server>,
-    /// That one: `dispatch`, `option transparent`.
-    pub of_client: Option<Index>,
     /// What `pool-conn-name` of its servers asks for, each expression once.
     pub pool_names: Vec<Expression>,
-    /// What lanes know of each other's idle connections.
-    pub depot: Arc<Depot>,
     /// What `mode http` adds.
     pub http: Http,
     /// Its rules; those of a `listen` run in its frontend.
     pub rules: Arc<Rules>,
     /// `retry-on` has `conn-failure`.
     pub retries_connect: bool,
-    /// Chooses among them.
-    pub balancer: Balancer,
-    /// What it is given to choose by.
+    /// What its balancer is given to choose by.
     pub key: BalanceKey,
     /// Where waiting ends.
     pub timeouts: BackendTimeouts,
@@ -129,8 +160,6 @@ pub struct Backend {
     pub retries: u32,
     /// `option redispatch`
     pub redispatch: Redispatch,
-    /// `fullconn`; 0 for a tenth of the frontends' `maxconn`.
-    pub fullconn: u32,
     /// Switches of both kinds of proxies.
     pub common: Common,
     /// Where it is logged what happens to its servers.
@@ -142,9 +171,14 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// The servers of the file.
-    pub fn listed(&self) -> &[Server] {
-        &self.servers[..self.servers.len() - usize::from(self.of_client.is_some())]
+    /// The servers of the file, and those that were added.
+    pub fn listed(&self) -> impl Iterator<Item = &Arc<Server>> + Clone {
+        self.order.iter().map(|&number| &self.servers[number])
+    }
+
+    /// One of them.
+    pub fn listed_at(&self, place: usize) -> Option<&Arc<Server>> {
+        self.order.get(place).map(|&number| &self.servers[number])
     }
 }
 
@@ -257,6 +291,10 @@ pub(super) fn proxies(
     let mut ids = Ids::new(first, config.proxies.iter().filter_map(|proxy| proxy.id).map(|set| set.value));
     for proxy in config.proxies.iter().filter(started) {
         one(proxy, config, process, &names, &mut reader, logs, &mut ids, &mut all, refuse);
+    }
+    let named = reader.named_servers();
+    for server in all.backends.iter().flat_map(|backend| &backend.servers).filter(|server| named.contains(&(server.number as u32))) {
+        server.named.store(true, Ordering::Relaxed);
     }
     all.expressions = Some(reader.finish(zone, refuse));
     all
@@ -412,17 +450,10 @@ fn one<'c>(
         }
         let mut http = http::http(proxy, Side::Back, reader, process, config, refuse);
         http.buffer_request |= key.wants_body();
-        all.backends.push(Backend {
+        let parts = BackendParts {
             number: all.backends.len(),
-            balancer,
-            of_client,
             pool_names,
             key,
-            depot: Arc::new(Depot::new(built.iter().map(|server| ShelfLimits {
-                most: server.pool_max,
-                low: server.pool_low,
-                purge: server.pool_purge,
-            }))),
             retries_connect: http.retry_on.connect,
             http,
             rules,
@@ -431,7 +462,6 @@ fn one<'c>(
             name: text(name),
             description,
             mode,
-            servers: built,
             timeouts: BackendTimeouts {
                 connect: time(Timeout::Connect),
                 server: time(Timeout::Server),
@@ -444,13 +474,30 @@ fn one<'c>(
             },
             retries: settings.retries.map_or(3, |set| set.value),
             redispatch: Redispatch::new(settings.redispatch.map(|set| set.value)),
-            fullconn: settings.fullconn.map_or(0, |set| set.value),
             common,
             events: logs.events(proxy, targets),
             counts: Arc::default(),
             invalid: Arc::default(),
+        };
+        all.backends.push(Backend {
+            parts: Arc::new(parts),
+            order: built.iter().filter(|server| !server.stands_in).map(|server| server.index).collect(),
+            depot: Arc::new(depot(&built)),
+            balancer,
+            of_client,
+            servers: built.into_iter().map(Arc::new).collect(),
+            fullconn: settings.fullconn.map_or(0, |set| set.value),
         });
     }
+}
+
+/// What lanes know of each other's idle connections to these.
+pub(super) fn depot<S: Borrow<Server>>(servers: &[S]) -> Depot {
+    Depot::new(servers.iter().map(Borrow::borrow).map(|server| ShelfLimits {
+        most: server.pool_max,
+        low: server.pool_low,
+        purge: server.pool_purge,
+    }))
 }
 
 /// Switches of `option` that are done in both modes, or need nothing to be done.

@@ -6,7 +6,7 @@ use super::process::Process;
 use super::refuse::Refuse;
 use super::resolvers::{self, Resolution};
 use super::site::{Site, Whereabouts};
-use super::track::ServerNumber;
+use super::track::{Followers, ServerNumber};
 use crate::counts::ServerStats;
 use manylane_check::{Past, Running};
 use manylane_config::lex::Word;
@@ -18,7 +18,7 @@ use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_sched::Time;
 use manylane_sync::Arc;
-use manylane_sync::atomic::AtomicBool;
+use manylane_sync::atomic::{AtomicBool, Ordering};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -90,7 +90,11 @@ pub struct Server {
     /// `track`
     pub tracks: Option<ServerNumber>,
     /// Those that track this one.
-    pub followers: Vec<ServerNumber>,
+    pub followers: Followers,
+    /// It was added by a command, and is in no file.
+    pub added: bool,
+    /// Something of the configuration names it: it stays.
+    pub(super) named: AtomicBool,
     /// `on-marked-down shutdown-sessions`
     pub ends_streams_when_down: bool,
     /// `on-marked-up shutdown-backup-sessions`
@@ -105,6 +109,18 @@ impl Server {
     /// Whether what its connections begin with is of one request: another one may have other fields.
     pub(crate) fn tells_of_requests(&self) -> bool {
         !self.tlvs.is_empty() || self.header.is_some_and(|header| header.unique_id)
+    }
+
+    /// Whether something of the configuration names it, so that it stays.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named.load(Ordering::Relaxed) // settled before it serves
+    }
+
+    /// Streams that are with it, of all generations.
+    pub fn streams_now(&self) -> u64 {
+        // Ends are read first: who begins meanwhile is one too many rather than one too few.
+        let ended = self.counts.read_cheap_one(|counts| &counts.streams_ended);
+        self.counts.read_cheap_one(|counts| &counts.streams).saturating_sub(ended)
     }
 
     /// Whether anybody says whether it works.
@@ -335,7 +351,9 @@ pub(super) fn server(
         check: None, // given when all are known
         agent: None, // the same
         tracks: None, // the same
-        followers: Vec::new(),
+        followers: Followers::default(),
+        added: false,
+        named: AtomicBool::new(false),
         ends_streams_when_down: on_marked_down.is_some(),
         ends_backup_streams_when_up: on_marked_up.is_some(),
         past: Arc::new(Past::new(Time::now().since(Time::ZERO))),

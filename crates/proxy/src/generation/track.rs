@@ -14,6 +14,7 @@ use manylane_check::Running;
 use manylane_config::lex::Word;
 use manylane_config::tree::{Config, Proxy};
 use manylane_sched::Time;
+use manylane_sync::{Arc, LockClass, Mutex};
 
 /// A server by the numbers of its backend and in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,33 @@ pub struct ServerNumber {
     pub backend: usize,
     /// In it.
     pub server: usize,
+}
+
+static FOLLOWERS: LockClass = LockClass::new("those that track a server", LockClass::LEAF);
+
+/// Those that track a server; a server that is added may be one more. Looked at when the server changes.
+#[derive(Debug)]
+pub struct Followers(Mutex<Vec<ServerNumber>>);
+
+impl Default for Followers {
+    fn default() -> Self {
+        Self(Mutex::new(&FOLLOWERS, Vec::new()))
+    }
+}
+
+impl Followers {
+    /// All of them now.
+    pub fn all(&self) -> Vec<ServerNumber> {
+        self.0.lock().clone()
+    }
+
+    pub(super) fn add(&self, number: ServerNumber) {
+        self.0.lock().push(number);
+    }
+
+    pub(super) fn remove(&self, number: ServerNumber) {
+        self.0.lock().retain(|own| *own != number);
+    }
 }
 
 /// Finds what servers track, and tells those who is.
@@ -46,7 +74,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
                 None => (proxy.name.text(), set.value.text().unwrap_or_default()),
             };
             let of = of_name.and_then(|of| numbers.get(of)).map(|&number| &backends[number]);
-            let root = of.and_then(|of| Some((of, of.listed().iter().find(|server| *server.name == *wanted)?)));
+            let root = of.and_then(|of| Some((of, of.listed().find(|server| *server.name == *wanted)?)));
             let Some((of, root)) = root else {
                 let written = |of: &str| {
                     let mut proxies = config.proxies.iter().filter(|proxy| proxy.kind.is_backend() && proxy.name == *of);
@@ -59,7 +87,9 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
                 continue;
             };
             let tracked = ServerNumber { backend: of.number, server: root.index };
-            backends[number].servers[server].tracks = Some(tracked);
+            if let Some(server) = Arc::get_mut(&mut backends[number].servers[server]) {
+                server.tracks = Some(tracked); // nobody shares it yet
+            }
             tracking.push((follower, &set.value));
         }
     }
@@ -78,7 +108,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             let root = format!("{}/{}", backends[at.backend].name, server(at).name);
             refuse.found.alert(word.pos(), format!("{name} tracks '{root}', which is not checked: put 'check' there"));
         } else if let Some(tracked) = server(follower).tracks {
-            backends[tracked.backend].servers[tracked.server].followers.push(follower);
+            backends[tracked.backend].servers[tracked.server].followers.add(follower);
         }
     }
 }
@@ -90,9 +120,15 @@ impl Generation {
         (backend, &backend.servers[number.server])
     }
 
+    /// The same, if it has one: a server that was added since has none in a generation before.
+    pub(crate) fn known(&self, number: ServerNumber) -> Option<(&Backend, &Server)> {
+        let backend = self.backends.get(number.backend)?;
+        Some((backend, backend.servers.get(number.server)?))
+    }
+
     /// How that server is; one without a place among those that are balanced over is nowhere.
     pub fn standing(&self, number: ServerNumber) -> Option<Standing> {
-        let (backend, server) = self.server(number);
+        let (backend, server) = self.known(number)?;
         let servers = backend.balancer.servers();
         servers.index(server.index).map(|index| servers[index].state().standing())
     }
@@ -109,15 +145,15 @@ impl Generation {
     /// Servers that track are as those that they track, and nobody is told: before the generation serves.
     pub fn settle_followers(&self, now: Time) {
         let all = self.backends.iter().flat_map(|backend| &backend.servers);
-        for root in all.filter(|server| server.tracks.is_none() && !server.followers.is_empty()) {
-            let mut pending = root.followers.clone();
+        for root in all.filter(|server| server.tracks.is_none()) {
+            let mut pending = root.followers.all();
             while let Some(number) = pending.pop() {
-                let (backend, server) = self.server(number);
+                let Some((backend, server)) = self.known(number) else { continue };
                 let tracked = server.tracks.and_then(|tracked| self.standing(tracked));
                 if let (Some(tracked), Some(index)) = (tracked, backend.balancer.servers().index(server.index)) {
                     backend.balancer.update(index, now, |standing| follow(standing, tracked));
                 }
-                pending.extend(&server.followers);
+                pending.extend(server.followers.all());
             }
         }
     }

@@ -209,8 +209,8 @@ impl Session<'_> {
     fn write(&self, record: &Record) {
         let Some(log) = &self.frontend.log else { return };
         self.make_id(None);
-        let backend = record.backend.map(|number| &self.local.generation.backends[number]);
-        let server = backend.zip(record.server).map(|(backend, index)| &backend.servers[index.get()]);
+        let backend = record.backend.map(|number| &*self.local.generation.backends[number]);
+        let server = backend.zip(record.server).map(|(backend, index)| &*backend.servers[index.get()]);
         record.write(log, &self.facts(), backend, server, self.local.here().now());
     }
 

@@ -409,7 +409,7 @@ impl Session<'_> {
         let frontend = self.frontend;
         let facts = self.facts();
         let backend = about.backend;
-        let server = backend.zip(asking.server.get()).map(|(backend, index)| &backend.servers[index.get()]);
+        let server = backend.zip(asking.server.get()).map(|(backend, index)| &*backend.servers[index.get()]);
         let request = Some(about.head).filter(|_| !asking.gone.get());
         let moment = Moment { request, backend, server, ..Moment::default() };
         let usual = |code: u16| match backend {

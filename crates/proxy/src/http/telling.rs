@@ -37,7 +37,7 @@ impl Session<'_> {
     /// The server of this backend that was reached last.
     pub(super) fn last_server<'b>(&self, backend: &'b Backend) -> Option<&'b Server> {
         let (number, index) = self.last?;
-        (number == backend.number).then(|| &backend.servers[index.get()])
+        (number == backend.number).then(|| &*backend.servers[index.get()])
     }
 
     /// A request leaves a backend, where it has been since then.

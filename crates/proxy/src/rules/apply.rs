@@ -5,7 +5,7 @@ use super::facts::{Facts, Moment, backend_named};
 use super::normalize::NoTarget;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
-use crate::generation::{Question, Action, Change, ConnectionAction, NameMatch, Persist, Replaced, Rule, Silence, Target};
+use crate::generation::{Question, Action, RuleChange as Change, ConnectionAction, NameMatch, Persist, Replaced, Rule, Silence, Target};
 use crate::log::Record;
 use manylane_balance::{Index, Servers};
 use manylane_expr::{Condition, Format, VariableId, Writer};

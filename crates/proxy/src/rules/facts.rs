@@ -366,7 +366,7 @@ impl Host for Local {
         };
         let slots = |backend: &Backend| -> Option<i64> {
             let balancer = &backend.balancer;
-            let own = backend.listed().iter().filter_map(|server| Some((server, balancer.servers().index(server.index)?)));
+            let own = backend.listed().filter_map(|server| Some((server, balancer.servers().index(server.index)?)));
             let there = own.filter(|(_, index)| balancer.servers()[*index].state().serves_its_own());
             there
                 .map(|(server, index)| {
@@ -437,7 +437,7 @@ impl Host for Local {
 
     fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId> {
         let backend = self.generation.backends.get(backend.0 as usize)?;
-        let server = backend.listed().iter().find(|server| server.name.as_bytes() == name)?;
+        let server = backend.listed().find(|server| server.name.as_bytes() == name)?;
         Some(ServerId(server.number as u32))
     }
 

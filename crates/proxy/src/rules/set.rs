@@ -3,7 +3,7 @@
 use super::facts::{Facts, Moment};
 use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
-use crate::generation::{Addressed, Change, Figure, Lookup, Made, Packets, Question, Setting, TimeoutOf};
+use crate::generation::{Addressed, RuleChange as Change, Figure, Lookup, Made, Packets, Question, Setting, TimeoutOf};
 use manylane_resolve::Name;
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

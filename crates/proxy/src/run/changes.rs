@@ -17,6 +17,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 ///
 /// A server that leaves maintenance is up, until somebody says otherwise; one that tracks is as what it tracks.
 pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: impl FnOnce(Standing) -> Standing) {
+    // A generation that has the same server and serves in the place of this one hears of it first: requests go by that one.
+    if let Some(next) = local.successor_with(backend, index) {
+        return change(&next, &next.generation.backends[backend.number], index, why, to);
+    }
     let server = &backend.servers[index.get()];
     let now = local.here().now();
     let tracked = || server.tracks.and_then(|number| local.generation.standing(number));
@@ -50,12 +54,12 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
     }
     let weight = backend.balancer.servers()[index].state().weight();
     if !before.serves() && after.serves() && server.ends_backup_streams_when_up && !server.backup && weight > 0 {
-        for other in backend.listed().iter().filter(|other| other.backup) {
+        for other in backend.listed().filter(|other| other.backup) {
             end_streams(local, ServerNumber { server: other.index, ..number }, Cause::ActiveUp);
         }
     }
     Told { local, backend, index, counts }.lines(before, after, why);
-    for &follower in &server.followers {
+    for follower in server.followers.all() {
         followed(local, follower, number);
     }
 }
@@ -63,7 +67,7 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
 /// A server that tracks `tracked`, which has changed, changes too.
 fn followed(local: &Local, follower: ServerNumber, tracked: ServerNumber) {
     let generation = &local.generation;
-    let (backend, server) = generation.server(follower);
+    let Some((backend, server)) = generation.known(follower) else { return };
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
     while let Some(standing) = generation.standing(tracked) {
         change(local, backend, index, "", |own| follow(own, standing));

@@ -43,21 +43,21 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let process = &local.generation.process;
     let checked = || {
         let backends = local.generation.backends.iter();
-        backends.flat_map(|backend| backend.servers.iter().filter_map(move |server| Some((backend, server, server.check.as_ref()?))))
+        backends.flat_map(|backend| backend.listed().filter_map(move |server| Some((backend, server, server.check.as_ref()?))))
     };
     let spreading = checked().map(|(.., check)| check.pace.inter).filter(|inter| *inter >= Pace::SPREADS_FROM);
     let (shortest, count) = (spreading.min().unwrap_or_default(), checked().count());
-    for (place, (backend, server, _)) in checked().enumerate().filter(|(place, _)| place % lanes.len() == own) {
+    for (place, (backend, server, check)) in checked().enumerate().filter(|(place, _)| place % lanes.len() == own) {
         let Some(index) = backend.balancer.servers().index(server.index) else { continue };
-        let delay = Pace::first(shortest, process.max_spread_checks, place, count);
+        let delay = check.due.wait(local.here().now()).unwrap_or_else(|| Pace::first(shortest, process.max_spread_checks, place, count));
         let task = checking(local.clone(), backend.number, index, Kind::Health, delay);
         local.here().spawn(&CHECK, Class::Normal, task).map_err(|error| error.to_string())?;
     }
-    let agents = local.generation.backends.iter().flat_map(|backend| backend.servers.iter().map(move |server| (backend, server)));
+    let agents = local.generation.backends.iter().flat_map(|backend| backend.listed().map(move |server| (backend, server)));
     let agents: Vec<_> = agents.filter(|(_, server)| server.agent.is_some()).collect();
     for (place, (backend, server)) in agents.iter().enumerate().filter(|(place, _)| place % lanes.len() == own) {
         let (Some(index), Some(agent)) = (backend.balancer.servers().index(server.index), &server.agent) else { continue };
-        let delay = Pace::first(agent.pace.inter, process.max_spread_checks, place, agents.len());
+        let delay = agent.due.wait(local.here().now()).unwrap_or_else(|| Pace::first(agent.pace.inter, process.max_spread_checks, place, agents.len()));
         let task = checking(local.clone(), backend.number, index, Kind::Agent, delay);
         local.here().spawn(&AGENT, Class::Normal, task).map_err(|error| error.to_string())?;
     }
@@ -76,6 +76,7 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, de
     let mut noise = (server.number as u32).wrapping_mul(0x9e37_79b9) | 1;
     loop {
         let mut until = here.now() + wait;
+        check.due.set(until);
         loop {
             let paused = !check.board.is_looked_after();
             if until <= here.now() && !paused {

@@ -6,11 +6,11 @@ use super::listen::BoundListener;
 use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::places::Places;
-use crate::generation::{Generation, set_now};
+use crate::generation::{Backend, Generation, set_now};
 use crate::log::Room;
 use crate::rules::Spare;
 use crate::termination::Cause;
-use manylane_balance::Shelf;
+use manylane_balance::{Index, Shelf};
 use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_net::{Connector, Presence};
@@ -182,8 +182,7 @@ impl Local {
     /// [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
         reclaimer(); // before a lane is bound to processors, which the thread would inherit
-        let servers = generation.backends.iter().flat_map(|backend| &backend.servers);
-        let connectors = servers.map(|server| Connector::new(server.connect.clone())).collect();
+        let connectors = connectors(&generation);
         let shelves =
             generation.backends.iter().map(|backend| RefCell::new(Shelf::new(backend.depot.clone()))).collect();
         let shared = SERVED.with_borrow(|served| served.first().map(|local| (local.reader.clone(), local.numbers.clone())));
@@ -470,10 +469,26 @@ impl Local {
         SERVED.with_borrow(|served| served.iter().rev().find(|local| !local.stopping.has_happened()).cloned())
     }
 
+    /// The same, if it was made of this one and has that very server.
+    pub(super) fn successor_with(&self, backend: &Backend, index: Index) -> Option<Rc<Self>> {
+        let next = self.successor().filter(|_| self.stopping.has_happened())?;
+        let own = next.generation.backends.get(backend.number)?.servers.get(index.get())?;
+        Arc::ptr_eq(own, &backend.servers[index.get()]).then_some(next)
+    }
+
     /// The same, if it is not this one.
     pub(super) fn successor(&self) -> Option<Rc<Self>> {
         Self::newest().filter(|newest| !std::ptr::eq(&**newest, self))
     }
+}
+
+/// By the servers' numbers.
+fn connectors(generation: &Generation) -> Box<[Connector]> {
+    let mut all: Vec<Option<Connector>> = (0..generation.servers).map(|_| None).collect();
+    for server in generation.backends.iter().flat_map(|backend| &backend.servers) {
+        all[server.number] = Some(Connector::new(server.connect.clone()));
+    }
+    all.into_iter().flatten().collect() // each number is a server's, of one that is gone too
 }
 
 impl fmt::Debug for Local {

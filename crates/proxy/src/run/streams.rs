@@ -267,10 +267,12 @@ fn slice_here(Cursor(first, entry): Cursor) -> Slice {
                 let Begun { number, frontend, listener, source, at } = entry.begun;
                 let known = |place: u32| (place != NONE).then_some(place as usize);
                 let backend = known(entry.backend);
-                // A backend's servers have their numbers one after another.
                 let server = known(entry.server).zip(backend).and_then(|(server, backend)| {
                     let servers = &generation.backends[backend].servers;
-                    servers.first().and_then(|first| server.checked_sub(first.number)).filter(|place| *place < servers.len())
+                    // Those of the file have their numbers one after another; those that were added have any.
+                    let place = servers.first().and_then(|first| server.checked_sub(first.number));
+                    let is_there = |place: &usize| servers.get(*place).is_some_and(|own| own.number == server);
+                    place.filter(is_there).or_else(|| servers.iter().position(|own| own.number == server))
                 });
                 let (frontend, listener) = (frontend as usize, listener as usize);
                 rows.push(AtWork { number, generation: generation.clone(), frontend, listener, backend, server, source, begun: at });

@@ -92,8 +92,8 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     {
         record.ended = ended;
         facts.make_id(None);
-        let server = backend.zip(server).map(|(backend, index)| &backend.servers[index]);
-        record.write(log, &facts, backend, server, local.here().now());
+        let server = backend.zip(server).map(|(backend, index)| &*backend.servers[index]);
+        record.write(log, &facts, backend.map(|own| &**own), server, local.here().now());
     }
 }
 

@@ -28,8 +28,8 @@ use manylane_expr::{
     Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
     References, ServerId, Use, UserlistId, VariableNames, Zone,
 };
-use std::cell::Cell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 
 /// Different expressions of `pool-conn-name` in a backend at most.
 pub const MOST_POOL_NAMES: usize = 4;
@@ -127,12 +127,14 @@ pub(super) struct Directory<'c> {
     current: Option<&'c Proxy>,
     /// The line at work.
     at: Cell<Option<Pos>>,
+    /// Numbers of servers that were asked for by their names.
+    named: RefCell<HashSet<u32>>,
 }
 
 impl<'c> Directory<'c> {
     pub(super) fn new(config: &'c Config, started: impl Fn(&&'c Proxy) -> bool) -> Self {
         let mut directory =
-            Self { config, frontends: HashMap::new(), backends: HashMap::new(), current: None, at: Cell::new(None) };
+            Self { config, frontends: HashMap::new(), backends: HashMap::new(), current: None, at: Cell::new(None), named: RefCell::default() };
         let mut servers = 0;
         for proxy in config.proxies.iter().filter(started) {
             if proxy.kind.is_frontend() {
@@ -165,6 +167,7 @@ impl Names for Directory<'_> {
     fn server(&self, backend: ProxyId, name: &[u8]) -> Option<ServerId> {
         let (_, first, proxy) = self.backends.values().find(|(number, ..)| *number == backend.0)?;
         let index = proxy.servers.iter().position(|server| server.name.bytes() == name)?;
+        self.named.borrow_mut().insert(first + index as u32);
         Some(ServerId(first + index as u32))
     }
 
@@ -224,6 +227,11 @@ pub(super) struct RuleReader<'c> {
 impl<'c> RuleReader<'c> {
     pub(super) fn new(directory: Directory<'c>) -> Self {
         Self { directory, names: VariableNames::default(), references: References::default(), looks_at: LooksAt::default(), lines: Vec::new() }
+    }
+
+    /// Numbers of servers that rules and expressions name.
+    pub(super) fn named_servers(&self) -> HashSet<u32> {
+        self.directory.named.borrow().clone()
     }
 
     /// What is left when all rules are read.
@@ -375,7 +383,12 @@ impl<'c> RuleReader<'c> {
             let named = proxy.servers.iter().enumerate().map(|(index, server)| (server.name.bytes(), index));
             let servers: HashMap<&[u8], usize> = named.rev().collect(); // the first of a name stays
             for choice in &proxy.use_server {
-                let find = |name: &[u8]| servers.get(name).copied();
+                let first = self.directory.backends.get(proxy.name.bytes()).map(|(_, first, _)| *first);
+                let find = |name: &[u8]| {
+                    let found = servers.get(name).copied();
+                    self.directory.named.borrow_mut().extend(first.zip(found).map(|(first, index)| first + index as u32));
+                    found
+                };
                 rules.use_server.extend(reader.choice(choice, Places::USE_SERVER, find));
             }
         }

@@ -1,0 +1,442 @@
+//! Servers that come and go while the program runs: `add server` and `del server`.
+//!
+//! # Protocol
+//! 1. What serves does not change. A generation with a server more, or one less, is made beside it and shares with it all but the list of servers and
+//!    the balancer of one backend: settings, rules, maps, counters, and the servers themselves with all that was found of them.
+//! 2. It takes the other's place as after a reload (`run/succeed.rs`). A stream holds the generation that it began on, and that one its servers: who
+//!    was sent to a server finds it there until the end.
+//! 3. Numbers of servers stay what they are, so what names one by its number means the same in both. The place of a server that is gone is the next
+//!    one's that comes.
+//! 4. What a server that is added has of its backend is read from [`Soil`], not from the files, which may be others by now.
+//!
+//! # Cost
+//! Nothing for requests. A change copies pointers to the servers of its backend, on a thread beside the lanes, and each lane takes over once.
+
+use super::refuse::Refuse;
+use super::server::{self, Server};
+use super::{Backend, Generation, Parts, ServerNumber, agent, balance, checks, proxies};
+use manylane_balance::{Admin, Index, ServerSpec};
+use manylane_config::cond::Build;
+use manylane_config::diag::{Diagnostics, Severity};
+use manylane_config::lex::{Environment, Word};
+use manylane_config::load;
+use manylane_config::source::Sources;
+use manylane_config::table::ServerOptions;
+use manylane_config::tree::{self, Config, Mode, Proxy, Set};
+use manylane_sched::Time;
+use manylane_sync::Arc;
+use std::fmt::Write;
+
+/// Generations whose last streams have not ended when servers come or go: each keeps a little on each lane.
+pub const MOST_BEHIND: usize = 256;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `add server`: the backend's name, the server's, its address and its options.
+    Add(Box<str>, Box<str>, Vec<String>),
+    /// `del server`
+    Delete(Box<str>, Box<str>),
+}
+
+/// What comes of it.
+#[derive(Debug)]
+pub struct Changed {
+    /// What is to serve.
+    generation: Generation,
+    /// What is said when it does.
+    pub answer: &'static str,
+    effect: Effect,
+}
+
+/// Why a server cannot go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stays {
+    /// In HAProxy's words.
+    pub why: &'static str,
+    /// It is at work, which ends.
+    pub for_now: bool,
+}
+
+/// What is left to be done when it serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Effect {
+    /// The backend whose servers are others now.
+    backend: usize,
+    /// Who tracks whom from then on, or does not any more.
+    follower: Option<(ServerNumber, ServerNumber, bool)>,
+}
+
+impl Changed {
+    /// What is to serve, and what to do then.
+    pub fn begin(self) -> (Generation, Effect) {
+        (self.generation, self.effect)
+    }
+}
+
+impl Effect {
+    /// The generation serves.
+    pub fn take(self, generation: &Generation) {
+        if let Some((tracked, follower, follows)) = self.follower {
+            let root = &generation.server(tracked).1.followers;
+            if follows { root.add(follower) } else { root.remove(follower) }
+            generation.settle_followers(Time::now());
+        }
+        // What changed while both were there.
+        generation.backends[self.backend].balancer.refresh();
+    }
+}
+
+/// What servers are made of beside their lines: the settings of the process and of backends, without what stands in them.
+#[derive(Debug)]
+pub(super) struct Soil(Config);
+
+impl Soil {
+    pub(super) fn of(config: &Config) -> Self {
+        let backends = config.proxies.iter().filter(|proxy| proxy.kind.is_backend());
+        let bare = |proxy: &Proxy| Proxy {
+            kind: proxy.kind,
+            name: proxy.name.clone(),
+            pos: proxy.pos,
+            defaults: None,
+            explicit_defaults: false,
+            settings: proxy.settings.clone(),
+            id: None,
+            guid: None,
+            description: None,
+            binds: Vec::new(),
+            servers: Vec::new(),
+            acls: Vec::new(),
+            rules: Vec::new(),
+            use_backend: Vec::new(),
+            use_server: Vec::new(),
+            captures: Vec::new(),
+            monitor_fail: Vec::new(),
+            force_persist: Vec::new(),
+            ignore_persist: Vec::new(),
+        };
+        Self(Config {
+            global: config.global.clone(),
+            proxies: backends.map(bare).collect(),
+            files: config.files.clone(),
+            environment: config.environment.clone(),
+            ..Config::default()
+        })
+    }
+}
+
+impl Generation {
+    /// What serves after that change.
+    ///
+    /// # Errors
+    /// A sentence; nothing is different then.
+    pub fn with(&self, change: &Change) -> Result<Changed, String> {
+        match change {
+            Change::Add(backend, name, words) => self.with_server(backend, name, words),
+            Change::Delete(backend, name) => self.without_server(backend, name),
+        }
+    }
+
+    /// The same with other servers in one backend, which has these numbers listed.
+    fn with_backend(&self, backend: Backend, servers: usize) -> Self {
+        let mut backends = self.backends.clone();
+        let number = backend.number;
+        backends[number] = Arc::new(backend);
+        let parts: Arc<Parts> = self.parts.clone();
+        Self { parts, backends, servers, pages: self.pages.clone(), bounds: Vec::new(), ring_patience: Vec::new() }
+    }
+
+    fn with_server(&self, backend: &str, name: &str, words: &[String]) -> Result<Changed, String> {
+        let backend = self.backend_named(backend).ok_or("No such backend.")?;
+        let algorithm = backend.balancer.algorithm();
+        let moves = !algorithm.is_static() && !matches!(algorithm, manylane_balance::Algorithm::Maglev(_));
+        if !moves || backend.of_client.is_some() {
+            return Err("Backend must use a dynamic load balancing to support dynamic servers.".into());
+        }
+        if backend.balancer.servers().by_name(name).is_some() {
+            return Err("Already exists a server with the same name in backend.".into());
+        }
+        let (line, track) = line(backend.mode, name, words)?;
+        let tracks = track.map(|track| self.tracked(backend, &track, &line.options)).transpose()?;
+        let place = backend.free_place();
+        let (number, servers) = match backend.servers.get(place) {
+            Some(before) => (before.number, self.servers),
+            None => (self.servers, self.servers + 1),
+        };
+        let given = line.options.id.map(|set| set.value);
+        if let Some(own) = given.and_then(|id| backend.listed().find(|own| own.id == id)) {
+            return Err(format!("'id' : custom id {} already used (server '{}').", own.id, own.name));
+        }
+        let ids: std::collections::HashSet<u32> = backend.listed().map(|own| own.id).collect();
+        let id = given.or_else(|| (1..).find(|id| !ids.contains(id))).ok_or("There is no number left.")?;
+        let mut made = self.made(backend, line, number, place)?;
+        let starts = made.1;
+        made.0.id = id;
+        made.0.added = true;
+        made.0.tracks = tracks;
+        for check in made.0.check.iter().chain(&made.0.agent) {
+            check.board.disable(true); // until it is enabled
+        }
+        if let (false, Some(check)) = (starts, &made.0.check) {
+            check.board.pause(); // as of any server in maintenance
+        }
+        let server = Arc::new(made.0);
+        let mut all = backend.servers.clone();
+        match all.get_mut(place) {
+            Some(free) => *free = server.clone(),
+            None => all.push(server.clone()),
+        }
+        let mut order = backend.order.clone();
+        order.push(place);
+        let backend = backend.with(all, order, place)?;
+        if let (false, Some(index)) = (starts, backend.balancer.servers().index(place)) {
+            backend.balancer.set_admin(index, Admin::Maintenance, Time::now());
+        }
+        let number = backend.number;
+        let follower = tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: place }, true));
+        let generation = self.with_backend(backend, servers);
+        Ok(Changed { generation, answer: "New server registered.", effect: Effect { backend: number, follower } })
+    }
+
+    /// The server of a line, and whether it begins at work.
+    fn made(&self, backend: &Backend, mut line: tree::Server, number: usize, place: usize) -> Result<(Server, bool), String> {
+        let soil = &self.soil.0;
+        let bare = soil.proxies.iter().find(|proxy| proxy.name.bytes() == backend.name.as_bytes()).ok_or("No such backend.")?;
+        let starts = line.options.disabled.is_some_and(|set| !set.value);
+        line.options.init_addr = Some(Set { value: Word::plain("none", line.pos), pos: line.pos });
+        let mut found = Diagnostics::new(false);
+        let mut refuse = Refuse::new(&mut found, soil, true);
+        let server = server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
+        let proxy = Proxy { servers: vec![line], settings: bare.settings.clone(), name: bare.name.clone(), ..nothing(bare) };
+        let mut built = [server];
+        checks::checks(&proxy, &self.process, &mut built, &mut refuse);
+        agent::agents(&proxy, &self.process, &mut built, &mut refuse);
+        let [server] = built;
+        match first_alert(&found) {
+            Some(why) => Err(why),
+            None => Ok((server, starts)),
+        }
+    }
+
+    /// The server that a server is to track.
+    fn tracked(&self, own: &Backend, word: &str, options: &ServerOptions) -> Result<ServerNumber, String> {
+        if options.check.is_some_and(|set| set.value) || options.agent_check.is_some_and(|set| set.value) {
+            return Err("unable to enable checks and tracking at the same time!".into());
+        }
+        let (backend, name) = match word.split_once('/') {
+            Some((backend, name)) => (self.backend_named(backend), name),
+            None => (Some(own), word),
+        };
+        let backend = backend.ok_or_else(|| {
+            format!("unable to find required proxy '{}' for tracking.", word.split('/').next().unwrap_or_default())
+        })?;
+        let tracked = backend.listed().find(|server| *server.name == *name);
+        let tracked = tracked.ok_or_else(|| format!("unable to find required server '{name}' for tracking."))?;
+        if tracked.added {
+            return Err(format!("unable to use {}/{name} for tracking as it is a dynamic server.", backend.name));
+        }
+        let number = ServerNumber { backend: backend.number, server: tracked.index };
+        if !self.server(self.root_of(number)).1.is_looked_after() {
+            let what = "it does not have any check nor agent enabled";
+            return Err(format!("unable to use {}/{name} for tracking as {what}.", backend.name));
+        }
+        Ok(number)
+    }
+
+    /// Servers that were added to `before` and that this one does not have: `backend/server`.
+    pub fn misses(&self, before: &Self) -> Vec<String> {
+        let added = before.backends.iter().flat_map(|backend| backend.listed().filter(|own| own.added).map(move |own| (backend, own)));
+        let has = |backend: &Backend, name: &str| {
+            self.backend_named(&backend.name).is_some_and(|own| own.balancer.servers().by_name(name).is_some())
+        };
+        added.filter(|(backend, own)| !has(backend, &own.name)).map(|(backend, own)| format!("{}/{}", backend.name, own.name)).collect()
+    }
+
+    fn without_server(&self, backend: &str, name: &str) -> Result<Changed, String> {
+        let (backend, server, index) = self.removable(backend, name).map_err(|stays| stays.why)?;
+        let order = backend.order.iter().copied().filter(|&number| number != server.index).collect();
+        let (number, place) = (backend.number, server.index);
+        let backend = backend.with(backend.servers.clone(), order, place)?;
+        if let Some(index) = backend.balancer.servers().index(index.get()) {
+            backend.balancer.set_admin(index, Admin::Maintenance, Time::now());
+        }
+        let follower = server.tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: place }, false));
+        let generation = self.with_backend(backend, self.servers);
+        Ok(Changed { generation, answer: "Server deleted.", effect: Effect { backend: number, follower } })
+    }
+
+    /// The server of that name, if it may go now.
+    ///
+    /// # Errors
+    /// Why not, in HAProxy's words.
+    pub fn removable(&self, backend: &str, name: &str) -> Result<(&Backend, &Server, Index), Stays> {
+        let stays = |why| Stays { why, for_now: false };
+        let backend = self.backend_named(backend).ok_or(stays("No such backend."))?;
+        let servers = backend.balancer.servers();
+        let index = servers.by_name(name).filter(|index| !backend.servers[index.get()].stands_in).ok_or(stays("No such server."))?;
+        let server = &backend.servers[index.get()];
+        if server.is_named() || !server.followers.all().is_empty() {
+            return Err(stays("This server cannot be removed at runtime due to other configuration elements pointing to it."));
+        }
+        if !servers[index].state().standing().is_in_maintenance() {
+            return Err(stays("Only servers in maintenance mode can be deleted."));
+        }
+        if server.streams_now() > 0 || backend.balancer.waiting(index) > 0 {
+            return Err(Stays { why: "Server still has connections attached to it, cannot remove it.", for_now: true });
+        }
+        Ok((backend, server, index))
+    }
+}
+
+impl Backend {
+    /// The first place that is nobody's, or the one behind the last.
+    fn free_place(&self) -> usize {
+        let mut taken = vec![false; self.servers.len()];
+        self.order.iter().for_each(|&number| taken[number] = true);
+        let stands_in = |number: usize| self.servers[number].stands_in;
+        (0..taken.len()).find(|&number| !taken[number] && !stands_in(number)).unwrap_or(taken.len())
+    }
+
+    /// The same with other servers, of which that at `changed` is another one or gone.
+    fn with(&self, servers: Vec<Arc<Server>>, order: Vec<usize>, changed: usize) -> Result<Self, String> {
+        let mut listed = vec![false; servers.len()];
+        order.iter().for_each(|&number| listed[number] = true);
+        let specs = servers.iter().zip(listed).map(|(server, listed)| ServerSpec {
+            gone: !listed && !server.stands_in,
+            ..balance::spec(server)
+        });
+        let balancer = self.balancer.follow(specs, |number| number != changed).map_err(|error| error.to_string())?;
+        Ok(Self {
+            parts: self.parts.clone(),
+            order,
+            of_client: self.of_client,
+            depot: Arc::new(proxies::depot(&servers)),
+            balancer,
+            servers,
+            fullconn: self.fullconn,
+        })
+    }
+}
+
+/// A proxy without anything in it.
+fn nothing(like: &Proxy) -> Proxy {
+    let mut soil = Soil::of(&Config { proxies: vec![like.clone()], ..Config::default() });
+    soil.0.proxies.swap_remove(0)
+}
+
+/// Options that HAProxy refuses here, too, or that have to be read together with the rest of the configuration.
+fn refused(options: &ServerOptions) -> Option<&'static str> {
+    let ServerOptions { guid, hash_key, init_addr, init_state, log_bufsize, log_proto, max_reuse, namespace, pool_conn_name, redir, .. } = options;
+    let ServerOptions { resolve_net, resolve_opts, resolve_prefer, resolvers, shard, tcp_ut, cc, proxy_tlvs, .. } = options;
+    [
+        (guid.is_some(), "guid"),
+        (hash_key.is_some(), "hash-key"),
+        (init_addr.is_some(), "init-addr"),
+        (init_state.is_some(), "init-state"),
+        (log_bufsize.is_some(), "log-bufsize"),
+        (log_proto.is_some(), "log-proto"),
+        (max_reuse.is_some(), "max-reuse"),
+        (namespace.is_some(), "namespace"),
+        (pool_conn_name.is_some(), "pool-conn-name"),
+        (redir.is_some(), "redir"),
+        (resolve_net.is_some(), "resolve-net"),
+        (resolve_opts.is_some(), "resolve-opts"),
+        (resolve_prefer.is_some(), "resolve-prefer"),
+        (resolvers.is_some(), "resolvers"),
+        (shard.is_some(), "shard"),
+        (tcp_ut.is_some(), "tcp-ut"),
+        (cc.is_some(), "cc"),
+        (!proxy_tlvs.is_empty(), "set-proxy-v2-tlv-fmt"),
+    ]
+    .into_iter()
+    .find_map(|(given, name)| given.then_some(name))
+}
+
+/// Reads the words behind `backend/server` as those of a `server` line; what it tracks is looked up by others.
+fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Option<String>), String> {
+    if words.is_empty() {
+        return Err("'server' expects <name> and <addr>[:<port>] as arguments.".into());
+    }
+    let mut words = words.to_vec();
+    let mut track = None;
+    if let Some(at) = (1..words.len()).find(|&at| words[at] == "track" && words[at - 1] != "agent-send") {
+        if at + 1 == words.len() {
+            return Err("'track' expects [<proxy>/]<server> as argument.".into());
+        }
+        track = words.drain(at..at + 2).next_back();
+    }
+    let mode = if mode == Mode::Tcp { "tcp" } else { "http" };
+    let mut text = format!("backend b\n mode {mode}\n server {}", quoted(name));
+    for word in &words {
+        let _ = write!(text, " {}", quoted(word));
+    }
+    text.push('\n');
+    let mut sources = Sources::new();
+    sources.add("add server", text).map_err(|error| error.to_string())?;
+    let loaded = load(&sources, &Build::bare(), Environment::new(), false);
+    let server = loaded.config.proxies.into_iter().next_back().and_then(|mut proxy| proxy.servers.pop());
+    let alone = words.iter().skip(1).any(|word| word == "non-stick").then_some("non-stick"); // has no effect that could be seen
+    if let Some(name) = server.as_ref().and_then(|server| refused(&server.options)).or(alone) {
+        return Err(format!("'{name}' option is not accepted for dynamic server"));
+    }
+    if let Some(why) = first_alert(&loaded.found) {
+        return Err(why);
+    }
+    Ok((server.ok_or("The line is no server's.")?, track))
+}
+
+/// What is wrong first.
+fn first_alert(found: &Diagnostics) -> Option<String> {
+    let alert = found.found().iter().find(|one| one.severity == Severity::Alert)?;
+    let message = alert.message.strip_prefix("'server b/").and_then(|rest| rest.split_once("' : ")).map_or(&*alert.message, |rest| rest.1);
+    Some(format!("{}.", message.trim_end_matches('.')))
+}
+
+/// As one word of a file, whatever is in it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use super::super::ServerPlace;
+
+    #[test]
+    fn a_word_of_a_command_is_one_of_a_line() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let (server, track) = line(Mode::Http, "s-1", &words("127.0.0.1:80 weight 5 track b/c backup")).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!((server.name.text(), track.as_deref()), (Some("s-1"), Some("b/c")));
+        assert_eq!(server.options.weight.map(|set| set.value), Some(5));
+        let mut odd = words("127.0.0.1:80 agent-check agent-port 9 agent-send");
+        odd.push("$HOME \"x\" # \\ 'y' track".into());
+        let (server, track) = line(Mode::Http, "s", &odd).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(server.options.agent_send.as_ref().and_then(|set| set.value.text()), odd.last().map(|word| &**word));
+        assert_eq!(track, None);
+        for (wrong, why) in [
+            ("127.0.0.1:80 frob", "unknown keyword 'frob'"),
+            ("127.0.0.1:80 resolvers r", "'resolvers' option is not accepted for dynamic server"),
+            ("127.0.0.1:80 track", "'track' expects"),
+            ("127.0.0.1:80 weight", "weight"),
+            ("127.0.0.1:99999", "99999"),
+        ] {
+            let said = line(Mode::Http, "s", &words(wrong)).expect_err(wrong);
+            assert!(said.contains(why), "{wrong}: {said}");
+            assert!(!said.contains('\n'), "{wrong}: {said}");
+        }
+        assert!(line(Mode::Http, "a b!", &words("127.0.0.1:80")).is_err());
+    }
+
+    #[test]
+    fn a_place_that_leads_nowhere_is_one() {
+        let (server, _) = line(Mode::Http, "s", &["name.invalid:80".to_owned()]).unwrap_or_else(|why| panic!("{why}"));
+        let mut found = Diagnostics::new(false);
+        let config = Config::default();
+        let mut refuse = Refuse::new(&mut found, &config, true);
+        let process = super::super::process::process(&config.global, &mut refuse);
+        let init = Set { value: Word::plain("none", server.pos), pos: server.pos };
+        let line = tree::Server { options: ServerOptions { init_addr: Some(init), ..server.options.clone() }, ..server };
+        let made = server::server(&line, &tree::Settings::default(), &process, 0, 0, None, &mut refuse);
+        assert_eq!(made.site.read().place, ServerPlace::Nowhere);
+    }
+}
