@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg(not(any(loom, manylane_sim)))] // its sockets are io's, which has none there
 
+mod activity;
 mod commands;
 mod level;
 mod line;

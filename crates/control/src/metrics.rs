@@ -293,7 +293,7 @@ fn number(line: &Line, column: Column) -> i64 {
     match &line.values[column as usize] {
         Some(Value::Number32(n) | Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
         Some(Value::Signed(n)) => *n,
-        Some(Value::Text(_)) | None => NONE,
+        Some(Value::Float(_) | Value::Text(_)) | None => NONE, // no column has the one
     }
 }
 
@@ -369,7 +369,7 @@ impl Making {
     fn process(&self, text: &mut String) {
         for (field, name, kind) in PROCESS {
             let help = info::FIELDS.iter().find(|own| own.name == *field).map_or("", |own| own.help);
-            if let Some(value) = info::value(&self.generation, &self.facts, field) {
+            if let Some(value) = info::value(&self.generation, &self.facts, field, true) {
                 let _ = writeln!(
                     text,
                     "# HELP haproxy_process_{name} {help}\n# TYPE haproxy_process_{name} {kind}\nhaproxy_process_{name} {}",

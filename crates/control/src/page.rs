@@ -174,7 +174,7 @@ impl Making {
             ("tasks", "Tasks"),
             ("lost log lines", "DroppedLogs"),
         ] {
-            if let Some(value) = info::value(generation, facts, field) {
+            if let Some(value) = info::value(generation, facts, field, false) {
                 let _ = write!(text, "{name} <b>{}</b> ", value.text());
             }
         }

@@ -16,6 +16,8 @@ pub type ChangeServers = Box<dyn Fn(Change) -> Pin<Box<dyn Future<Output = Resul
 pub struct Facts {
     /// Its version.
     pub version: &'static str,
+    /// The day of that version: `2026/11/22`.
+    pub released: &'static str,
     /// Lanes that serve.
     pub lanes: usize,
     /// `-m`: megabytes that it may use.

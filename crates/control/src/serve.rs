@@ -1,5 +1,6 @@
 //! Sockets of the interface: bound before the process gives up its rights, served by the first lane.
 
+use crate::activity::Client;
 use crate::process::Process;
 use crate::session;
 use manylane_io::Io;
@@ -29,6 +30,7 @@ pub struct Control {
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
     clients: Places,
+    of_master: bool,
 }
 
 /// Binds sockets of the interface. `owner` looks up users and groups by name. Sockets that another process has handed over are taken where they fit.
@@ -54,17 +56,17 @@ impl Control {
     /// Commands on what `generation` holds when they come, over the sockets that it names now.
     pub fn new(generation: Rc<RefCell<Arc<Generation>>>, process: Process) -> Self {
         let sockets = generation.borrow().process.stats_sockets.clone();
-        Self::over(generation, process, sockets)
+        Self { of_master: false, ..Self::over(generation, process, sockets) }
     }
 
-    /// The same, over others.
+    /// The same for the master, over others.
     pub fn over(
         generation: Rc<RefCell<Arc<Generation>>>,
         process: Process,
         sockets: Arc<[RuntimeSocket]>,
     ) -> Self {
         let most = generation.borrow().process.stats_maxconn.unwrap_or(MOST_CLIENTS);
-        Self { generation, sockets, process, clients: Places::new(most) }
+        Self { generation, sockets, process, clients: Places::new(most), of_master: true }
     }
 
     pub(crate) fn generation(&self) -> Arc<Generation> {
@@ -101,7 +103,7 @@ impl Control {
 }
 
 /// A client's place.
-struct Place(Rc<Control>);
+struct Place(Rc<Control>, #[expect(dead_code)] Client);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -119,7 +121,7 @@ async fn accept(
     let here = io.here();
     loop {
         control.clients.enter().await; // those that are too many wait in the backlog
-        let place = Place(control.clone());
+        let place = Place(control.clone(), Client::new(control.of_master));
         let Ok(incoming) = acceptor.accept().await else { return };
         let connection = incoming.into_connection(&io);
         let serving = async move {

@@ -17,6 +17,7 @@ impl Core {
     /// An empty pipe: one that is kept, or a new one. [`Errno::MFILE`] where the lane has as many as it may.
     pub(crate) fn take_pipe(&self) -> Result<Pipe, Errno> {
         if let Some(pipe) = self.pipes.borrow_mut().pop() {
+            self.tallies.pipes_taken.add(1);
             return Ok(pipe);
         }
         if self.pipes_open.get() >= self.most_pipes.get() {
@@ -30,11 +31,14 @@ impl Core {
             let _ = fcntl_setpipe_size(&write, size);
         }
         self.pipes_open.set(self.pipes_open.get() + 1);
+        self.tallies.pipes_made.add(1);
+        self.tallies.pipes_taken.add(1);
         Ok(Pipe { read, write, held: 0 })
     }
 
     /// Keeps a pipe for the next, if it is empty and not too many are kept.
     pub(crate) fn give_pipe(&self, pipe: Pipe) {
+        self.tallies.pipes_given.add(1);
         let mut pipes = self.pipes.borrow_mut();
         if pipe.held == 0 && pipes.len() < PIPES_KEPT {
             pipes.push(pipe);
@@ -42,6 +46,7 @@ impl Core {
         }
         drop(pipes);
         self.pipes_open.set(self.pipes_open.get() - 1);
+        self.tallies.pipes_closed.add(1);
         self.close_plainly(pipe.read);
         self.close_plainly(pipe.write);
     }

@@ -187,6 +187,7 @@ impl Splicer {
                     Ok(n) => {
                         pipe.held -= n;
                         core.tallies.bytes_out.add(n as u64);
+                        core.tallies.spliced_out.add(n as u64);
                     }
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => core.forget_readiness(to.key(), Direction::Write),

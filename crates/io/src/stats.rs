@@ -23,6 +23,11 @@ counters! {
         pub(crate) released,
         pub(crate) pauses,
         pub(crate) copied_splices,
+        pub(crate) spliced_out,
+        pub(crate) pipes_made,
+        pub(crate) pipes_closed,
+        pub(crate) pipes_taken,
+        pub(crate) pipes_given,
     }
 }
 
@@ -73,6 +78,12 @@ pub struct IoReport {
     pub pauses: u64,
     /// Steps of splices that copied, because the kernel refused to splice.
     pub copied_splices: u64,
+    /// Bytes that went to a socket through a pipe, uncopied; a part of [`bytes_out`](Self::bytes_out).
+    pub spliced_out: u64,
+    /// Pipes that splices hold.
+    pub pipes_used: u64,
+    /// Pipes that are kept for the next.
+    pub pipes_free: u64,
 }
 
 impl IoReport {
@@ -100,26 +111,33 @@ impl IoReport {
 pub fn report() -> Vec<IoReport> {
     TALLIES
         .iter()
-        .map(|(lane, t)| IoReport {
-            lane,
-            // What ends is read before what begins: never more ends than beginnings.
-            released: t.released.get(),
-            opened: t.opened.get(),
-            in_ring: t.in_ring.get(),
-            waits: t.waits.get(),
-            controls: t.controls.get(),
-            reads: t.reads.get(),
-            writes: t.writes.get(),
-            accepts: t.accepts.get(),
-            connects: t.connects.get(),
-            splices: t.splices.get(),
-            closes: t.closes.get(),
-            others: t.others.get(),
-            bytes_in: t.bytes_in.get(),
-            bytes_out: t.bytes_out.get(),
-            accepted: t.accepted.get(),
-            pauses: t.pauses.get(),
-            copied_splices: t.copied_splices.get(),
+        .map(|(lane, t)| {
+            let (closed, given) = (t.pipes_closed.get(), t.pipes_given.get());
+            let used = t.pipes_taken.get().saturating_sub(given);
+            IoReport {
+                lane,
+                // What ends is read before what begins: never more ends than beginnings.
+                released: t.released.get(),
+                opened: t.opened.get(),
+                in_ring: t.in_ring.get(),
+                waits: t.waits.get(),
+                controls: t.controls.get(),
+                reads: t.reads.get(),
+                writes: t.writes.get(),
+                accepts: t.accepts.get(),
+                connects: t.connects.get(),
+                splices: t.splices.get(),
+                closes: t.closes.get(),
+                others: t.others.get(),
+                bytes_in: t.bytes_in.get(),
+                bytes_out: t.bytes_out.get(),
+                accepted: t.accepted.get(),
+                pauses: t.pauses.get(),
+                copied_splices: t.copied_splices.get(),
+                spliced_out: t.spliced_out.get(),
+                pipes_used: used,
+                pipes_free: t.pipes_made.get().saturating_sub(closed + used),
+            }
         })
         .collect()
 }

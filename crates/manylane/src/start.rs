@@ -327,6 +327,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     };
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION"),
+        released: crate::version::RELEASED,
         lanes,
         megabytes: arguments.megabytes,
         descriptors: system::descriptors(),

@@ -729,6 +729,7 @@ fn refuse(asker: Asker) {
 
 /// The soft stop: no new connections; those that are there may finish, within `hard-stop-after`.
 async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet: bool) -> Ending {
+    generation.vitals.stop();
     if !generation.process.grace.is_zero() {
         here.sleep(generation.process.grace).await;
     }

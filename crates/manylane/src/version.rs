@@ -96,6 +96,9 @@ fn feature_list() -> String {
     words.join(" ")
 }
 
+/// The day of the version in `Cargo.toml`, as `show info` has it.
+pub(crate) const RELEASED: &str = "2026/11/22";
+
 /// `-v`
 pub(crate) fn short() -> String {
     format!(

@@ -27,6 +27,7 @@ sockets! {
     mod session;
     mod tcp;
     mod termination;
+    pub mod vitals;
 
     pub use generation::Generation;
     pub use run::{

@@ -180,8 +180,8 @@ impl<C: Paced> Counted<C> {
         figures.most = figures.rates;
     }
 
-    /// Looks at the counters, about a second after the last look.
-    pub fn look(&self, now: Time) {
+    /// Looks at the counters, about a second after the last look. The first of [`Paced::RATES`].
+    pub fn look(&self, now: Time) -> u64 {
         let mut looks = self.looks.lock();
         let Looks { before, was, sums, figures, .. } = &mut *looks;
         self.counts.read_cheap_into(sums);
@@ -210,6 +210,7 @@ impl<C: Paced> Counted<C> {
         figures.usual = level.max((figures.usual + level) / 2);
         *before = Some(now);
         std::mem::swap(was, sums);
+        figures.rates[0]
     }
 }
 

@@ -84,8 +84,12 @@ impl Lane {
             if came || due || home.local.stopping.get() {
                 return Ok(Found::Work);
             }
-            // The clock is read here only, so the time begins with the first look at the poller.
-            if *until.get_or_insert(now + time) <= now {
+            // The clock is read here only, so the time begins with the first look at the poller. For others it is as good as asleep.
+            let until = *until.get_or_insert_with(|| {
+                home.falls_asleep(now);
+                now + time
+            });
+            if until <= now {
                 return Ok(Found::Nothing);
             }
         }

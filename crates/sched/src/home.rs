@@ -87,6 +87,8 @@ pub(crate) struct Published {
     pub(crate) queued: [OwnedU64; 4],
     /// Tasks that lived here at the end of the last round.
     pub(crate) live: OwnedU64,
+    /// Since when it sleeps, in nanoseconds; 0: it does not.
+    pub(crate) asleep: AtomicU64,
     /// Sums.
     pub(crate) counters: Counters,
     /// Whose lane it is, for the watchdog.
@@ -207,6 +209,7 @@ impl Home {
                 state: AtomicU32::new(crate::isolate::ABSENT),
                 queued: std::array::from_fn(|_| OwnedU64::new(0)),
                 live: OwnedU64::new(0),
+                asleep: AtomicU64::new(0),
                 counters: Counters::default(),
                 #[cfg(not(loom))]
                 thread: crate::watchdog::ThreadPlace::new(),
@@ -254,6 +257,31 @@ impl Home {
         let counters = &self.published.counters;
         counters.spawned.get() - counters.completed.get()
     }
+
+    /// The lane sleeps, or looks for something to do, from `now` on.
+    #[cfg(not(loom))]
+    pub(crate) fn falls_asleep(&self, now: Time) {
+        self.published.asleep.store(now.as_nanos(), Ordering::Release);
+    }
+
+    /// A round begins: a sleep, if there was one, is over.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn wakes(&self, now: Time) {
+        let since = self.published.asleep.load(Ordering::Relaxed); // ours
+        if since != 0 {
+            // In this order: who sees that it is counted sees that it is over.
+            self.published.asleep.store(0, Ordering::Relaxed);
+            self.published.counters.slept.add(now.as_nanos().saturating_sub(since));
+        }
+    }
+
+    /// No model is about times.
+    #[cfg(loom)]
+    pub(crate) fn falls_asleep(&self, _: Time) {}
+
+    #[cfg(loom)]
+    pub(crate) fn wakes(&self, _: Time) {}
 
     /// Whether tasks are measured from now on.
     #[inline(always)]

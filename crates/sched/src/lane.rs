@@ -179,6 +179,7 @@ impl Lane {
     pub fn round(&mut self, now: Time) -> Round {
         let home = self.home;
         isolate::safe_point(home);
+        home.wakes(now);
         let took = now.since(Time::from_nanos(home.local.now.replace(now.as_nanos())));
         self.decide_profiling(took);
         let arrived = home.collect();
@@ -247,7 +248,12 @@ impl Lane {
         if round.more || home.local.stopping.get() || !home.inbox.is_empty() {
             return poller.poll(self.here(), Some(Duration::ZERO));
         }
-        let timeout = round.next_timer.map(|at| at.since((home.settings.get().clock)()));
+        // Without a timer the clock is not read, and the sleep is as if it began with the round.
+        let mut now = self.here().now();
+        let timeout = round.next_timer.map(|at| {
+            now = (home.settings.get().clock)();
+            at.since(now)
+        });
         if timeout == Some(Duration::ZERO) || !home.inbox.fall_asleep() {
             return poller.poll(self.here(), Some(Duration::ZERO));
         }
@@ -261,6 +267,7 @@ impl Lane {
         }
         #[cfg(not(loom))]
         home.published.counters.sleeps.add(1);
+        home.falls_asleep(now);
         isolate::leave(home);
         let _awake = Awake(home);
         poller.poll(self.here(), timeout)

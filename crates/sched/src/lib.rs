@@ -47,7 +47,7 @@ pub use poller::ThreadPoller;
 pub use poller::{Poller, Unpark};
 #[cfg(not(loom))]
 pub use profile::{KindReport, LATE, Profiling, profile, profiling, set_profiling};
-pub use report::{LaneReport, report};
+pub use report::{LaneReport, idle, report};
 #[cfg(loom)]
 #[doc(hidden)]
 pub use sums::{Reading, Sums}; // statics cannot hold what loom checks, so its models make their own

@@ -2,8 +2,10 @@
 
 use super::Call;
 use super::values::{Field, Form, Value};
+use crate::activity;
 use crate::process::Facts;
 use manylane_proxy::Generation;
+use manylane_proxy::generation::GateState;
 use manylane_sched::Time;
 use std::fmt::Write;
 
@@ -17,6 +19,7 @@ macro_rules! fields {
 pub(crate) static FIELDS: &[Field] = fields! {
     0 "Name" "POS" "Product name";
     1 "Version" "POS" "Product version";
+    2 "Release_date" "POS" "Date of this version";
     3 "Nbthread" "CGS" "Lanes";
     4 "Nbproc" "CGS" "Worker processes (1)";
     5 "Process_num" "KGP" "Number of this process (1)";
@@ -34,28 +37,70 @@ pub(crate) static FIELDS: &[Field] = fields! {
     17 "CurrConns" "MGP" "Connections of clients";
     18 "CumConns" "MCP" "Connections of clients since the start";
     19 "CumReq" "MCP" "Requests since the start";
+    20 "MaxSslConns" "MMP" "TLS connections at most (0: there is no TLS here)";
+    21 "CurrSslConns" "MGP" "TLS connections (0)";
+    22 "CumSslConns" "MCP" "TLS connections since the start (0)";
+    23 "Maxpipes" "CLP" "Pipes for splicing at most (0: no limit)";
+    24 "PipesUsed" "MGP" "Pipes that splices hold";
+    25 "PipesFree" "MGP" "Pipes that are kept for the next";
     26 "ConnRate" "MRP" "Connections of clients in the last second";
     27 "ConnRateLimit" "CLP" "Connections a second that are taken (0: no limit)";
+    28 "MaxConnRate" "MMP" "The most connections of clients in a second";
     29 "SessRate" "MRP" "The same as ConnRate";
     30 "SessRateLimit" "CLP" "Sessions a second that are taken (0: no limit)";
+    31 "MaxSessRate" "MRP" "The same as MaxConnRate";
+    32 "SslRate" "MRP" "TLS connections in the last second (0)";
+    33 "SslRateLimit" "CLP" "TLS connections a second that are taken (0: no limit)";
+    34 "MaxSslRate" "MMP" "The most TLS connections in a second (0)";
+    35 "SslFrontendKeyRate" "MGP" "TLS keys of clients in the last second (0)";
+    36 "SslFrontendMaxKeyRate" "MMP" "The most in a second (0)";
+    37 "SslFrontendSessionReuse_pct" "MGP" "Percent of TLS connections of clients without a new key (0)";
+    38 "SslBackendKeyRate" "MRP" "TLS keys to servers in the last second (0)";
+    39 "SslBackendMaxKeyRate" "MMP" "The most in a second (0)";
+    40 "SslCacheLookups" "MCP" "Looks for TLS sessions that are kept (0)";
+    41 "SslCacheMisses" "MCP" "Of these, those in vain (0)";
+    42 "CompressBpsIn" "MRP" "Bytes to the compressor in the last second (0: nothing is compressed here)";
+    43 "CompressBpsOut" "MRP" "Bytes that it gave (0)";
+    44 "CompressBpsRateLim" "CLP" "Bytes that it may give in a second (0: no limit)";
     47 "Tasks" "MGP" "Tasks of all lanes";
     48 "Run_queue" "MGP" "Tasks that wait for their turn";
+    49 "Idle_pct" "MaP" "Percent of the last second that the lanes slept, on average";
     50 "node" "COS" "Name of the node";
     51 "description" "COS" "What the file says of the process";
+    52 "Stopping" "MGP" "1 once the soft stop has begun";
+    53 "Jobs" "MGP" "Listeners, connections of clients, and clients of the run-time interface";
+    54 "Unstoppable Jobs" "MGP" "Of these, those that no soft stop waits for";
     55 "Listeners" "MGP" "Listeners";
+    56 "ActivePeers" "MGP" "Peers (0: there are none here)";
+    57 "ConnectedPeers" "MGP" "Of these, those with a connection (0)";
     58 "DroppedLogs" "MGP" "Log lines that were lost";
+    59 "BusyPolling" "MGP" "1 where lanes look for work instead of sleeping";
+    60 "FailedResolutions" "MGP" "Names that could not be resolved, since the start";
     61 "TotalBytesOut" "MGP" "Bytes to clients since the start";
+    62 "TotalSplicdedBytesOut" "MGP" "Bytes through pipes, uncopied, since the start (HAProxy 2.6 spells it so)";
+    63 "BytesOutRate" "MRP" "Bytes to clients in the last second";
+    64 "DebugCommandsIssued" "MGP" "Commands that may harm, since the start (0: there are none here)";
+    65 "CumRecvLogs" "MCP" "Log lines received to be forwarded (0: none are)";
+    66 "Build info" "POS" "The version again";
+    67 "Memmax_bytes" "CLP" "Bytes that the process may use (-m; 0: no limit)";
     68 "PoolAlloc_bytes" "MGP" "Bytes that pools took from the allocator";
     69 "PoolUsed_bytes" "MGP" "Of these, those in use";
     70 "Start_time_sec" "MDP" "When it started, in seconds since 1970";
+    71 "Tainted" "SGP" "0x8 once an experimental command was given";
     1000 "RegexGivenUp" "MCP" "Regular expressions with look-around that were given up, because they went back too often";
 };
 
-/// What a field says now.
-pub(crate) fn value(generation: &Generation, process: &Facts, name: &str) -> Option<Value> {
-    use Value::{Number32, Number64, Text};
-    let up = process.started.elapsed().as_secs();
+/// What a field says now; times and rates with what is behind the point, if `float`.
+pub(crate) fn value(generation: &Generation, process: &Facts, name: &str, float: bool) -> Option<Value> {
+    use Value::{Float, Number32, Number64, Text};
+    let elapsed = process.started.elapsed();
+    let up = elapsed.as_secs();
+    let rate = |rate: u64| if float { Float(rate as f64) } else { Number32(rate) };
+    let pipes = |of: fn(&manylane_io::IoReport) -> u64| manylane_io::report().iter().map(of).sum::<u64>();
+    let vitals = &generation.vitals;
     let frontends = &generation.frontends;
+    let connection_rate =
+        || frontends.iter().map(|frontend| frontend.counts.rate(0, Time::now())).sum::<u64>();
     let pools = || manylane_pool::report();
     let allocated = || pools().iter().map(|pool| pool.allocated * pool.size as u64).sum::<u64>();
     let used = || pools().iter().map(|pool| pool.used * pool.size as u64).sum::<u64>();
@@ -63,47 +108,91 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str) -> Opt
     let counted = |pick: fn(&manylane_proxy::counts::FrontendCounts) -> &manylane_stats::Tally| -> u64 {
         frontends.iter().map(|frontend| frontend.counts.read_cheap_one(pick)).sum()
     };
+    let connections = || {
+        let ended = counted(|counts| &counts.connections_ended);
+        counted(|counts| &counts.connections).saturating_sub(ended)
+    };
+    let listeners = || {
+        let open = |frontend: &&manylane_proxy::generation::Frontend| {
+            frontend.gate.state() == GateState::Open && !vitals.is_stopping()
+        };
+        let bound = frontends.iter().filter(open).map(|frontend| frontend.listeners.len()).sum::<usize>();
+        (bound + generation.process.stats_sockets.len()) as u64
+    };
     Some(match name {
         "Name" => Text("Manylane".into()),
-        "Version" => Text(process.version.into()),
+        "Release_date" => Text(process.released.into()),
+        "Version" | "Build info" => Text(process.version.into()),
         "Nbthread" => Number32(process.lanes as u64),
         "Nbproc" | "Process_num" => Number32(1),
         "Pid" => Number32(std::process::id().into()),
         "Uptime" => Text(format!("{}d {}h{:02}m{:02}s", up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60)),
+        "Uptime_sec" if float => Float(elapsed.as_secs_f64()),
         "Uptime_sec" => Number32(up),
         "Memmax_MB" => Number32(process.megabytes.unwrap_or(0)),
+        "Memmax_bytes" => match process.megabytes.unwrap_or(0) << 20 {
+            few if few <= u32::MAX.into() => Number32(few),
+            many => Number64(many),
+        },
         "PoolAlloc_MB" => Number32(allocated() >> 20),
         "PoolUsed_MB" => Number32(used() >> 20),
         "PoolFailed" => Number32(pools().iter().map(|pool| pool.failed).sum()),
         "Ulimit-n" | "Maxsock" => Number32(process.descriptors),
         "Maxconn" => Number32(generation.places.most()),
         "Hard_maxconn" => Number32(generation.hard_maxconn),
-        "ConnRate" | "SessRate" => {
-            Number32(frontends.iter().map(|frontend| frontend.counts.rate(0, Time::now())).sum())
+        "ConnRate" | "SessRate" => rate(connection_rate()),
+        "MaxConnRate" | "MaxSessRate" => Number32(vitals.most_connections(connection_rate())),
+        "SslRate"
+        | "SslFrontendKeyRate"
+        | "SslFrontendSessionReuse_pct"
+        | "SslBackendKeyRate"
+        | "CompressBpsIn"
+        | "CompressBpsOut" => rate(0),
+        "MaxSslConns"
+        | "CurrSslConns"
+        | "CumSslConns"
+        | "SslRateLimit"
+        | "MaxSslRate"
+        | "SslFrontendMaxKeyRate"
+        | "SslBackendMaxKeyRate"
+        | "SslCacheLookups"
+        | "SslCacheMisses"
+        | "CompressBpsRateLim"
+        | "ActivePeers"
+        | "ConnectedPeers"
+        | "CumRecvLogs"
+        | "DebugCommandsIssued" => Number32(0),
+        "Maxpipes" => Number32(generation.process.most_pipes.unwrap_or(0) as u64),
+        "PipesUsed" => Number32(pipes(|lane| lane.pipes_used)),
+        "PipesFree" => Number32(pipes(|lane| lane.pipes_free)),
+        "TotalSplicdedBytesOut" => Number64(pipes(|lane| lane.spliced_out)),
+        "Idle_pct" => Number32(vitals.idle_percent()),
+        "Stopping" => Number32(vitals.is_stopping().into()),
+        "Jobs" => Number32(listeners() + connections() + activity::clients()),
+        "Unstoppable Jobs" => Number32(activity::unstoppable()),
+        "BusyPolling" => Number32((generation.process.busy_polling && !vitals.is_stopping()).into()),
+        "FailedResolutions" => Number32(vitals.failed_resolutions.read_cheap()),
+        "BytesOutRate" => {
+            Number64(vitals.bytes_rate(Time::now(), frontends.iter().map(|frontend| &*frontend.counts)))
         }
+        "Tainted" => Text(activity::taints()),
         "ConnRateLimit" => Number32(generation.connection_rate.most()),
         "SessRateLimit" => Number32(generation.session_rate.most()),
-        "CurrConns" => {
-            let ended = counted(|counts| &counts.connections_ended);
-            Number32(counted(|counts| &counts.connections).saturating_sub(ended))
-        }
+        "CurrConns" => Number32(connections()),
         "CumConns" => Number32(counted(|counts| &counts.connections)),
         "CumReq" => Number32(counted(|counts| &counts.streams)),
         "Tasks" => Number32(tasks(|lane| lane.live)),
         "Run_queue" => Number32(tasks(manylane_sched::LaneReport::run_queue)),
         "node" => Text(generation.process.node.as_deref().unwrap_or(&generation.logs.hostname).into()),
         "description" => Text(generation.process.description.as_deref()?.into()),
-        "Listeners" => {
-            let bound = frontends.iter().map(|frontend| frontend.listeners.len()).sum::<usize>();
-            Number32((bound + generation.process.stats_sockets.len()) as u64)
-        }
+        "Listeners" => Number32(listeners()),
         "DroppedLogs" => Number32(manylane_logs::lost_lines()),
         "TotalBytesOut" => Number64(counted(|counts| &counts.bytes_out)),
         "PoolAlloc_bytes" => Number64(allocated()),
         "PoolUsed_bytes" => Number64(used()),
         "Start_time_sec" => {
-            let since = process.since.duration_since(std::time::UNIX_EPOCH);
-            Number32(since.map_or(0, |time| time.as_secs()))
+            let since = process.since.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            if float { Float(since.as_secs_f64()) } else { Number32(since.as_secs()) }
         }
         "RegexGivenUp" => Number32(manylane_expr::given_up()),
         _ => return None,
@@ -112,10 +201,14 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str) -> Opt
 
 pub(super) fn show(call: &mut Call<'_, '_>) {
     let words = call.words;
-    let Some(form) = Form::read(call, words, &["typed", "json", "desc"]) else { return };
+    let Some(form) = Form::read(call, words, &["typed", "json", "desc", "float"]) else { return };
     let mut objects = Vec::new();
     for field in FIELDS {
-        let Some(value) = value(call.generation, &call.control.process().facts, field.name) else { continue };
+        let Some(value) = value(call.generation, &call.control.process().facts, field.name, form.float)
+        else {
+            continue;
+        };
+        let field = &if form.float { field.of_floats() } else { *field };
         if form.json {
             objects.push(serde_json::Value::Object(field.json(&value)));
             continue;

@@ -218,7 +218,7 @@ static TABLE: &[Row] = &[
     row("show errors", "[<px>] [request|response]", Level::Operator, Action::ShowErrors, "the last messages that broke the protocol"),
     row("show events", "[<ring> [-w] [-n]]", Level::Operator, Action::ShowEvents, "the rings, or what one holds; -w: what comes, too; -n: only that"),
     row("show fd", "[<number>]", Level::Operator, Action::ShowDescriptors, "the process's descriptors, or one"),
-    row("show info", "[desc|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
+    row("show info", "[desc|float|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
     row("show map", "[[@<ver>] <map>]", Level::User, Action::Show(Kind::Map), "maps, or what is in one"),
     row("show pools", "[byname|bysize|byusage] [detailed] [match <prefix>] [<nb>]", Level::User, Action::ShowPools, "memory pools"),

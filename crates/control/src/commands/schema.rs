@@ -51,6 +51,7 @@ pub(super) fn text() -> String {
             typed("s32", &integer(i32::MIN.into(), i32::MAX.into())),
             typed("u32", &integer(0, u32::MAX.into())),
             typed("u64", &count),
+            typed("flt", &json!({ "type": "number", "minimum": 0 })),
             typed("str", &json!({ "type": "string" })),
         ],
     });

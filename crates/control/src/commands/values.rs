@@ -11,6 +11,7 @@ pub(crate) enum Value {
     Number32(u64),
     Number64(u64),
     Signed(i64),
+    Float(f64),
 }
 
 impl Value {
@@ -20,6 +21,7 @@ impl Value {
             Self::Number32(_) => "u32",
             Self::Number64(_) => "u64",
             Self::Signed(_) => "s32",
+            Self::Float(_) => "flt",
         }
     }
 
@@ -28,6 +30,7 @@ impl Value {
             Self::Text(text) => text.clone(),
             Self::Number32(n) | Self::Number64(n) => n.to_string(),
             Self::Signed(n) => n.to_string(),
+            Self::Float(n) => trimmed(*n),
         }
     }
 
@@ -36,12 +39,22 @@ impl Value {
             Self::Text(text) => json!(text),
             Self::Number32(n) | Self::Number64(n) => json!(n),
             Self::Signed(n) => json!(n),
+            // A number as it is written elsewhere: 9, not 9.0.
+            Self::Float(n) => trimmed(*n)
+                .parse::<serde_json::Number>()
+                .map_or(serde_json::Value::Null, serde_json::Value::Number),
         }
     }
 }
 
+/// Six places behind the point, without zeros at the end.
+fn trimmed(number: f64) -> String {
+    let text = format!("{number:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// A column, or a line of `show info`: its place among HAProxy's, its name, its tags, and what it says.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     pub(crate) place: u32,
     pub(crate) name: &'static str,
@@ -54,6 +67,15 @@ impl Field {
     /// `MCP:u64:17`
     pub(crate) fn typed(&self, value: &Value) -> String {
         format!("{}:{}:{}", self.tags, value.kind(), value.text())
+    }
+
+    /// As HAProxy tags it where rates have something behind the point.
+    pub(crate) fn of_floats(&self) -> Self {
+        let tags = match self.name {
+            "SslFrontendKeyRate" | "SslFrontendSessionReuse_pct" => "MRP",
+            _ => self.tags,
+        };
+        Self { tags, ..*self }
     }
 
     /// The field's part of a JSON object.
@@ -109,6 +131,8 @@ pub(crate) struct Form {
     pub(crate) typed: bool,
     pub(crate) json: bool,
     pub(crate) described: bool,
+    /// `float`: what is behind the point, too.
+    pub(crate) float: bool,
     /// `up`: only what is up.
     pub(crate) up: bool,
     /// `no-maint`: nothing in maintenance.
@@ -130,6 +154,7 @@ impl Form {
                 "typed" => form.typed = true,
                 "json" => form.json = true,
                 "desc" => form.described = true,
+                "float" => form.float = true,
                 "up" => form.up = true,
                 _ => form.no_maintenance = true,
             }

@@ -27,6 +27,7 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
     if !call.settings.experimental {
         return call.error("This command is restricted to experimental mode only.");
     }
+    crate::activity::experiments();
     let (name, words) = match call.words {
         [] => return call.error("Missing process-wide variable identifier."),
         [_] => return call.error("Missing either 'expr', 'fmt' or expression."),

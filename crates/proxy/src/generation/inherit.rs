@@ -15,6 +15,7 @@ impl Generation {
     pub fn inherit(&mut self, before: &Self, now: Time) {
         self.pages = before.pages.clone();
         let Some(parts) = Arc::get_mut(&mut self.parts) else { return }; // it would have been made of `before` itself
+        parts.vitals = before.vitals.clone();
         for ring in &parts.logs.rings {
             if let Some(was) = before.logs.rings.iter().find(|was| was.name() == ring.name()) {
                 ring.follow(was);

@@ -74,6 +74,7 @@ use manylane_expr::Zone;
 use manylane_http::CaseTable;
 use manylane_sched::Time;
 use manylane_logs::RingServer;
+use crate::vitals::Vitals;
 use manylane_sync::Arc;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -157,6 +158,8 @@ pub struct Parts {
     pub said: Box<str>,
     /// What servers that are added are made of.
     soil: members::Soil,
+    /// What the process does as a whole.
+    pub vitals: Arc<Vitals>,
     /// Their numbers.
     frontends_by_name: HashMap<Box<str>, usize>,
     backends_by_name: HashMap<Box<str>, usize>,
@@ -229,6 +232,7 @@ impl Generation {
             environment: environment.clone(),
             said: Box::default(),
             soil: members::Soil::of(config),
+            vitals: Arc::default(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             looks_at_links: looks.links,

@@ -102,6 +102,9 @@ async fn look_after(local: Rc<Local>, number: usize) {
         }
         desk.section.borrow_mut().handle_timeout(clock(&local));
         while let Some(news) = desk.next_news() {
+            if desk.section.borrow().status(news.name) != Status::Valid {
+                generation.vitals.failed_resolutions.add(1);
+            }
             guests.heard(&desk, &local, news);
         }
         while let Some(ask) = desk.next_ask() {

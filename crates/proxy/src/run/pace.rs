@@ -34,13 +34,17 @@ async fn sleep(local: &Local, here: Here) -> bool {
 }
 
 async fn look(local: &Local, here: Here, now: Time) {
+    let (mut connections, mut bytes) = (0, 0);
     for frontend in &local.generation.frontends {
-        frontend.counts.look(now);
+        connections += frontend.counts.look(now);
+        bytes += frontend.counts.read_cheap_one(|counts| &counts.bytes_out);
     }
+    let (lanes, slept) = manylane_sched::idle(now);
+    local.generation.vitals.look(now, connections, bytes, lanes, slept);
     for backend in &local.generation.backends {
         backend.counts.look(now);
         for servers in backend.servers.chunks(AT_ONCE) {
-            servers.iter().for_each(|server| server.counts.look(now));
+            servers.iter().for_each(|server| _ = server.counts.look(now));
             here.yield_now().await;
         }
     }
