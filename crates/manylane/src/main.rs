@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod defect;
 mod demo;
 mod environment;
 mod exists;
@@ -23,6 +24,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     system::usual_pages();
+    defect::tell();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     if let [first, rest @ ..] = &words[..]
         && first == "demo"

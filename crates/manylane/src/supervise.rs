@@ -155,7 +155,7 @@ pub(crate) type Services = Box<dyn FnOnce(&Io) -> Result<(), String>>;
 fn config(generation: &Generation) -> Config {
     let process = &generation.process;
     let busy_poll = if process.busy_polling { Duration::MAX } else { Duration::ZERO };
-    let config = Config::new().low_latency(process.low_latency).busy_poll(busy_poll);
+    let config = Config::new().low_latency(process.low_latency).busy_poll(busy_poll).outlives_panics(true);
     match process.runqueue_depth {
         Some(depth) => config.runqueue_depth(depth),
         None => config,

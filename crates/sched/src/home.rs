@@ -110,6 +110,7 @@ pub(crate) struct Settings {
     pub(crate) depth: u32,
     pub(crate) low_latency: bool,
     pub(crate) busy_poll: Duration,
+    pub(crate) outlives_panics: bool,
     pub(crate) clock: fn() -> Time,
     #[cfg(all(debug_assertions, not(loom)))]
     pub(crate) on_late_wake: fn(LaneId, &crate::LateWake),
@@ -221,6 +222,7 @@ impl Home {
                 depth: 1,
                 low_latency: false,
                 busy_poll: Duration::ZERO,
+                outlives_panics: false,
                 clock: Time::now,
                 #[cfg(all(debug_assertions, not(loom)))]
                 on_late_wake: |_, _| {},

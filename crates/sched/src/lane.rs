@@ -31,6 +31,7 @@ pub struct Config {
     runqueue_depth: u32,
     low_latency: bool,
     busy_poll: Duration,
+    outlives_panics: bool,
     clock: fn() -> Time,
     #[cfg_attr(not(all(debug_assertions, not(loom))), allow(dead_code))] // nothing is recorded there
     on_late_wake: fn(LaneId, &LateWake),
@@ -48,6 +49,7 @@ impl Config {
             runqueue_depth: RUNQUEUE_DEPTH,
             low_latency: false,
             busy_poll: Duration::ZERO,
+            outlives_panics: false,
             clock: Time::now,
             on_late_wake: print_late_wake,
         }
@@ -83,6 +85,14 @@ impl Config {
     #[must_use]
     pub const fn busy_poll(mut self, time: Duration) -> Self {
         self.busy_poll = time;
+        self
+    }
+
+    /// Whether [`Lane::run`] and [`Lane::block_on`] go on when a task panics, which ends that task: what is told of it is for the panic hook
+    /// to say. Else they panic with it. Costs a few instructions a round. Default off.
+    #[must_use]
+    pub const fn outlives_panics(mut self, on: bool) -> Self {
+        self.outlives_panics = on;
         self
     }
 
@@ -134,6 +144,7 @@ impl Lane {
             depth: config.runqueue_depth,
             low_latency: config.low_latency,
             busy_poll: config.busy_poll,
+            outlives_panics: config.outlives_panics,
             clock: config.clock,
             #[cfg(all(debug_assertions, not(loom)))]
             on_late_wake: config.on_late_wake,
@@ -291,7 +302,7 @@ impl Lane {
         self.attach(poller);
         let clock = self.home.settings.get().clock;
         while !self.home.local.stopping.get() {
-            let round = self.round(clock());
+            let Some(round) = self.round_of_run(clock()) else { continue };
             self.report_late_wakes();
             self.park(poller, &round)?;
         }
@@ -299,11 +310,28 @@ impl Lane {
         Ok(())
     }
 
+    /// A round; none where a task panicked, and the lane outlives that.
+    #[inline(always)]
+    fn round_of_run(&mut self, now: Time) -> Option<Round> {
+        if !self.home.settings.get().outlives_panics {
+            return Some(self.round(now));
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.round(now))) {
+            Ok(round) => Some(round),
+            Err(panic) => {
+                // What it was told with may panic when it is dropped.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(std::mem::forget);
+                None
+            }
+        }
+    }
+
     /// Runs the lane until `future` is done, and gives its output. Other tasks that are left stay where they are.
     ///
     /// # Errors
     /// What the poller says. A lane that has no memory for the task says so as an error of the kind
-    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory); one that is stopped first, as [`Interrupted`](io::ErrorKind::Interrupted).
+    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory); one that is stopped first, or outlives a panic of `future`, as
+    /// [`Interrupted`](io::ErrorKind::Interrupted).
     ///
     /// # Panics
     /// As [`round`](Self::round).
@@ -316,7 +344,18 @@ impl Lane {
         let output = Rc::new(Cell::new(None));
         let here = self.here();
         let place = output.clone();
+        /// Else nobody would stop the lane that outlives a panic of the future.
+        struct Stops(Here, bool);
+        impl Drop for Stops {
+            fn drop(&mut self) {
+                if self.1 && std::thread::panicking() {
+                    self.0.stop();
+                }
+            }
+        }
+        let outlives = self.home.settings.get().outlives_panics;
         let task = here.spawn(&BLOCK_ON, Class::Normal, async move {
+            let _stops = Stops(here, outlives);
             place.set(Some(future.await));
             here.stop();
         });

@@ -404,6 +404,33 @@ fn a_panic_ends_its_task_and_leaves_the_lane_whole() {
     });
 }
 
+/// A program's lane serves others, too.
+#[test]
+fn a_lane_that_outlives_panics_runs_on() {
+    on_lane(Config::new().outlives_panics(true), |lane| {
+        let mut poller = ThreadPoller::new();
+        let log = Log::default();
+        let here = lane.here();
+        let noting = noted(log.clone(), 1, 1);
+        let panics = async move {
+            here.spawn(&KIND, Class::Normal, noting).unwrap();
+            std::panic::panic_any(PanicsWhenDropped)
+        };
+        here.spawn(&KIND, Class::Normal, panics).unwrap();
+        let waits = async move {
+            while log.borrow().is_empty() {
+                here.yield_now().await;
+            }
+            5
+        };
+        assert_eq!(lane.block_on(&mut poller, waits).unwrap(), 5);
+        let ended = lane.block_on(&mut poller, async { panic!("on purpose") });
+        let ended: std::io::Result<()> = ended;
+        assert_eq!(ended.unwrap_err().kind(), std::io::ErrorKind::Interrupted);
+        assert_eq!(lane.block_on(&mut poller, async { 6 }).unwrap(), 6);
+    });
+}
+
 struct PanicsWhenDropped;
 
 impl Drop for PanicsWhenDropped {

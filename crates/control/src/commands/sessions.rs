@@ -11,7 +11,7 @@ use manylane_config::tree::Mode;
 use manylane_config::value::Unit;
 use manylane_expr::Timestamp;
 use manylane_net::Endpoint;
-use manylane_proxy::{AtWork, Cause, Cursor, end_stream, slice};
+use manylane_proxy::{AtWork, Cause, Cursor, end_stream, panic_stream, slice};
 use manylane_sched::Time;
 use manylane_sync::LaneId;
 use std::fmt::Write;
@@ -216,6 +216,22 @@ pub(super) async fn shutdown(call: &mut Call<'_, '_>) {
     };
     for lane in lanes() {
         if end_stream(lane, number, Cause::Killed).await {
+            return;
+        }
+    }
+    call.error("No such session (use 'show sess').");
+}
+
+/// `debug dev panic`: what becomes of a stream that meets a defect can be tried before one is met.
+pub(super) async fn panic(call: &mut Call<'_, '_>) {
+    if !call.settings.expert {
+        return call.error("This command is for experts: 'expert-mode on' comes before it.");
+    }
+    let Some(number) = number(call.word(0)) else {
+        return call.error("'debug dev panic' takes the number of a stream (use 'show sess'), which then ends as by a defect.");
+    };
+    for lane in lanes() {
+        if panic_stream(lane, number).await {
             return;
         }
     }

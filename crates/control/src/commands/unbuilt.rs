@@ -13,7 +13,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("debug dev hex", DEBUG),
     ("debug dev log", DEBUG),
     ("debug dev loop", DEBUG),
-    ("debug dev panic", DEBUG),
     ("debug dev sched", DEBUG),
     ("debug dev stream", DEBUG),
     ("debug dev sym", DEBUG),
@@ -40,7 +39,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("trace", "traces are not built"),
 ];
 
-const DEBUG: &str = "of these 'debug dev memstats' is all that is built";
+const DEBUG: &str = "of these 'debug dev memstats' and 'debug dev panic' are all that is built";
 const TLS: &str = "TLS is not built yet";
 const TABLES: &str = "stick tables are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";

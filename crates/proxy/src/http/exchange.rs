@@ -136,7 +136,7 @@ impl Session<'_> {
         self.persist(request, &up, &mut asking, backend);
         asking.mode = asking.mode.max(backend.http.close); // the client's connection is for its frontend alone to say
         let counts = backend.counts.own();
-        let begun = self.local.here().now();
+        self.entered.set(Some((backend.number, self.local.here().now())));
         counts.begin();
         counts.requests.add(1);
         let refused = Termination::new(Cause::Refused, Phase::Request);
@@ -146,24 +146,24 @@ impl Session<'_> {
         let listens = std::ptr::eq(&*backend.rules, rules);
         if backend.rules.reads_data && let Err(broken) = up.read_ahead(&mut self.client.received) {
             self.keep_broken(&broken, Some(backend));
-            self.leave(backend, begun);
+            self.leave(backend);
             return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, false).await;
         }
         if backend.http.buffer_request && !frontend.http.buffer_request {
             if let Err(not) = self.await_body(request, &mut up, Some(backend), backend.timeouts.request, 0).await {
-                self.leave(backend, begun);
+                self.leave(backend);
                 return self.no_body(&asking, About { backend: Some(backend), head: &request.head }, not).await;
             }
             bodyless = up.is_done();
         }
         if !listens && !self.contents(&backend.rules.content, Some(backend), request, &up) {
-            self.leave(backend, begun);
+            self.leave(backend);
             return After::Close;
         }
         let fine = restrict_names(&mut request.head, frontend.http.names)
             && restrict_names(&mut request.head, backend.http.names);
         if !listens && backend.http.asks_for_passwords && let Err(cause) = self.finds_out(&request.head).await {
-            self.leave(backend, begun);
+            self.leave(backend);
             let ended = Termination::new(cause, Phase::Request);
             return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 503, ended, bodyless).await;
         }
@@ -185,7 +185,7 @@ impl Session<'_> {
         } else {
             self.tries(request, &mut asking, backend, &mut up).await
         };
-        self.leave(backend, begun);
+        self.leave(backend);
         after
     }
 

@@ -27,6 +27,7 @@ use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
 use crate::rules::{Facts, Scopes};
+use crate::panics::caught;
 use crate::run::{Idle, Local, Streaming};
 use crate::session::Client;
 use crate::termination::Cause;
@@ -36,7 +37,7 @@ use manylane_sched::{Class, Time};
 use request::{NoMore, Wait};
 pub(crate) use rest::{Rest, Woken};
 use std::cell::{Cell, RefCell};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 /// Requests that a client has served one after another when they are there at once. Then others have their turn.
@@ -70,6 +71,10 @@ struct Session<'a> {
     came: u64,
     /// Bytes that came and are not counted yet, because no server was sent them.
     unsent: Cell<u64>,
+    /// The backend that counts the request at work, and since when.
+    entered: Cell<Option<(usize, Time)>>,
+    /// Something of its response may have been sent.
+    replied: Cell<bool>,
 }
 
 /// Serves what the client of a new session sent with the connection, if it did. None when the connection is over.
@@ -77,7 +82,7 @@ pub(crate) async fn begin(local: &Rc<Local>, frontend: &Frontend, listener: &Lis
     let timer = Timer::new(local.here());
     let since = local.here().now();
     let record = RefCell::new(None);
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0) };
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0), entered: Cell::new(None), replied: Cell::new(false) };
     session.forget();
     let goes_on = session.may_rest() || session.serve(None).await;
     session.rest(goes_on)
@@ -102,7 +107,11 @@ impl Session<'_> {
                     let counts = frontend.counts.own();
                     counts.streams.add(1);
                     counts.requests.add(1);
-                    let after = self.exchange(&mut request).await;
+                    let after = caught(pin!(self.exchange(&mut request))).await;
+                    let after = match after {
+                        Some(after) => after,
+                        None => self.after_panic().await,
+                    };
                     self.stream = None;
                     frontend.counts.own().streams_ended.add(1);
                     self.count_unsent();
@@ -147,6 +156,7 @@ impl Session<'_> {
     fn forget(&mut self) {
         self.scopes.next_request();
         self.client.is_itself();
+        self.replied.set(false);
         self.since = self.local.here().now();
     }
 

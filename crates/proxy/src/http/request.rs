@@ -1,7 +1,9 @@
 //! The next request of a client, waited for with the patience that is due.
 
 use super::rest::{Woken, may_begin, until};
+use super::exchange::After;
 use super::{Session, answer, count_status};
+use crate::counts::count_in_front;
 use crate::invalid::Found;
 use crate::generation::Frontend;
 use crate::log::Record;
@@ -190,6 +192,38 @@ impl Session<'_> {
             count_status!(self.frontend.counts.own(), status);
             self.send_last(&mut out).await;
         }
+    }
+
+    /// A defect has ended the request at work: the client gets 500, unless something was sent to it already.
+    #[cold]
+    pub(super) async fn after_panic(&mut self) -> After {
+        let backend = self.entered.get().map(|(number, _)| &self.local.generation.backends[number]);
+        if let Some(backend) = backend {
+            backend.counts.own().internal_errors.add(1);
+            self.leave(backend);
+        }
+        count_in_front!(self.frontend, self.listener, internal_errors);
+        let phase = match (self.replied.get(), backend) {
+            (true, _) => Phase::Data,
+            (false, Some(_)) => Phase::Headers,
+            (false, None) => Phase::Request,
+        };
+        self.note(|record| record.ended = Termination::new(Cause::Internal, phase));
+        if self.replied.get() {
+            self.client.reset_on_close(); // what was sent is no whole response
+            return After::Close;
+        }
+        let mut out = Chain::new();
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
+        if answer::write_early(&mut out, &self.frontend.http, spellings, 500).is_ok() {
+            self.note(|record| record.status = Some(500));
+            count_status!(self.frontend.counts.own(), 500);
+            if let Some(backend) = backend {
+                count_status!(backend.counts.own(), 500);
+            }
+            self.send_last(&mut out).await;
+        }
+        After::Close
     }
 
     /// Sends the last that the client gets. The session [lingers](Self::linger) afterwards.

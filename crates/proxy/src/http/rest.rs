@@ -125,7 +125,7 @@ impl Rest {
             scopes.put_session(variables);
         }
         let (client, record) = (Client::wake(client), RefCell::new(None));
-        let mut session = Session { local, frontend, listener, client, requests, last, private, lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0) };
+        let mut session = Session { local, frontend, listener, client, requests, last, private, lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0), entered: Cell::new(None), replied: Cell::new(false) };
         let wait = session.woken(woken);
         (session, wait)
     }

@@ -473,6 +473,7 @@ impl Session<'_> {
         let bytes = out.len() as u64;
         self.frontend.counts.own().bytes_out.add(bytes);
         self.listener.counts.own().bytes_out.add(bytes);
+        self.replied.set(true);
         if !keep {
             self.send_last(&mut out).await;
             return After::Close;

@@ -183,6 +183,7 @@ impl Session<'_> {
             let Settled { mut back, body, framed, persist, server_persists } = self.settle(answered, response, &mut from_server)?;
             // Rules may have changed it, and as long as nothing was sent it may become another answer.
             let shown = response.head.status();
+            self.replied.set(true);
             self.note(|record| record.status = Some(shown));
             let counted = Cell::new(false);
             let count_shown = || {

@@ -146,6 +146,7 @@ impl Session<'_> {
     /// Whether the client took it in its time.
     async fn send_part(&mut self, out: &mut Chain) -> bool {
         let bytes = out.len() as u64;
+        self.replied.set(true);
         self.note(|record| record.down += bytes);
         self.frontend.counts.own().bytes_out.add(bytes);
         self.listener.counts.own().bytes_out.add(bytes);

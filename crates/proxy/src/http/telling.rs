@@ -8,7 +8,6 @@ use crate::invalid::Found;
 use crate::run::{Seen, observe};
 use crate::server::Hold;
 use crate::termination::{Cause, Phase, Termination};
-use manylane_sched::Time;
 
 impl Session<'_> {
     /// For `show errors`: what is wrong with a request's body.
@@ -41,7 +40,8 @@ impl Session<'_> {
     }
 
     /// A request leaves a backend, where it has been since then.
-    pub(super) fn leave(&self, backend: &Backend, begun: Time) {
+    pub(super) fn leave(&self, backend: &Backend) {
+        let Some((_, begun)) = self.entered.take() else { return };
         let unsent = self.unsent.get();
         if unsent > 0 {
             backend.counts.own().bytes_in.add(unsent);

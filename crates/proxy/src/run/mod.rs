@@ -25,6 +25,6 @@ pub use local::Local;
 pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Seen, observe};
 pub use relocate::{NotRenamed, Relocated, relocate, rename};
-pub use streams::{AtWork, Cursor, Slice, end_stream, end_streams, slice};
+pub use streams::{AtWork, Cursor, Slice, end_stream, end_streams, panic_stream, slice};
 pub(crate) use streams::{Begun, Streaming};
 pub(crate) use passwords::hashing;

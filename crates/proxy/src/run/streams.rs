@@ -69,6 +69,8 @@ enum State {
     New,
     Waits(Waker),
     Ended(Cause, Mark),
+    /// It is to panic, so that an operator sees what becomes of it.
+    Panics,
 }
 
 /// Whose end it is that a stream is marked with.
@@ -163,6 +165,10 @@ impl Streams {
             State::Ended(cause, _) => Some(*cause),
             // A session is one task from its beginning to its end.
             State::Waits(_) | State::Free => None,
+            panics @ State::Panics => {
+                *panics = State::New; // once
+                panic!("a stream was told to, by 'debug dev panic'")
+            }
             new @ State::New => {
                 *new = State::Waits(waker.clone());
                 None
@@ -196,14 +202,23 @@ impl Streams {
         self.end_those((cause, Mark::Stream), |entry| entry.begun.number == number) > 0
     }
 
+    /// Has the stream of that number panic. Whether it was there.
+    fn panic_one(&self, number: u64) -> bool {
+        self.mark_those(|| State::Panics, |entry| entry.begun.number == number) > 0
+    }
+
     fn end_those(&self, (cause, mark): (Cause, Mark), which: impl Fn(&Entry) -> bool) -> usize {
+        self.mark_those(|| State::Ended(cause, mark), which)
+    }
+
+    fn mark_those(&self, state: impl Fn() -> State, which: impl Fn(&Entry) -> bool) -> usize {
         let mut woken = Vec::new();
         let mut entries = self.0.borrow_mut();
         let of = |entry: &&mut Entry| matches!(entry.state, State::New | State::Waits(_)) && which(entry);
         let mut count = 0;
         for entry in entries.all.iter_mut().filter(of) {
             count += 1;
-            if let State::Waits(waker) = std::mem::replace(&mut entry.state, State::Ended(cause, mark)) {
+            if let State::Waits(waker) = std::mem::replace(&mut entry.state, state()) {
                 woken.push(waker);
             }
         }
@@ -321,6 +336,12 @@ pub async fn slice(lane: LaneId, from: Cursor) -> Option<Slice> {
 pub async fn end_stream(lane: LaneId, number: u64, cause: Cause) -> bool {
     let end = move || Local::all().iter().any(|local| local.streams.end_one(number, cause));
     ask(lane, end).await.unwrap_or(false)
+}
+
+/// Has the stream of that number panic. Whether it was there.
+pub async fn panic_stream(lane: LaneId, number: u64) -> bool {
+    let panic = move || Local::all().iter().any(|local| local.streams.panic_one(number));
+    ask(lane, panic).await.unwrap_or(false)
 }
 
 /// Ends the streams that all lanes have with a server of `local`'s generation, and with the same one of generations before it.

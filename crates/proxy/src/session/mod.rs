@@ -171,8 +171,13 @@ impl Future for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.state = State::Over; // it may hold on to what follows
-        if let Some(held) = &mut self.held {
-            held.local.stopping.leave(&mut held.place);
+        let Some(Held { local, ticket, seat, mut place }) = self.held.take() else { return };
+        local.stopping.leave(&mut place);
+        // A defect ended it, and the lane goes on: the end of the process must not wait for it. Else the lane ends, and all that it has.
+        if std::thread::panicking() {
+            drop(ticket);
+            drop(seat);
+            local.ended();
         }
     }
 }

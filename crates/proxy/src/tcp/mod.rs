@@ -8,6 +8,7 @@ use crate::counts::count_in_front;
 use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target};
 use crate::log::Record;
+use crate::panics::caught;
 use crate::rules::{Content, Facts, Moment, Scopes, key};
 use crate::run::{Begun, Local, Streaming};
 use crate::server::{self, Attempt, Pains, Shelved, Tried, Wanted};
@@ -56,7 +57,11 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
         facts.make_id(None);
     }
     let mut stream = Stream { local, frontend, listener, facts: &facts, course: &course, streaming: &streaming, server: None, logged: false };
-    let looked = stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client).await;
+    let panicked = Termination::new(Cause::Internal, Phase::Data);
+    let looked = {
+        let looking = pin!(stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client));
+        caught(looking).await.unwrap_or(Err(panicked))
+    };
     let mut backend = None;
     let ended = match looked {
         Err(ended) => ended,
@@ -73,7 +78,7 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
                     let begun = local.here().now();
                     streaming.goes_to(backend.number);
                     backend.counts.own().begin();
-                    let ended = stream.serve(backend, &mut client).await;
+                    let ended = caught(pin!(stream.serve(backend, &mut client))).await.unwrap_or(panicked);
                     backend.counts.own().end(local.here().now().since(begun));
                     ended
                 }
@@ -81,8 +86,13 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
         }
     };
     frontend.counts.own().streams_ended.add(1);
-    if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent) {
-        count_in_front!(frontend, listener, request_errors);
+    match ended.cause {
+        Cause::ClientLeft | Cause::ClientSilent => count_in_front!(frontend, listener, request_errors),
+        Cause::Internal => {
+            count_in_front!(frontend, listener, internal_errors);
+            client.reset_on_close();
+        }
+        _ => {}
     }
     let Stream { server, logged, .. } = stream;
     if let Some(log) = &frontend.log
