@@ -562,6 +562,67 @@ fn a_soft_stop_ends_after_hard_stop_after() {
     assert_eq!(program.wait().code(), Some(0));
 }
 
+/// Who is cut by it is told, and so are the logs: one who waits for an answer, one amid it, one in the queue, one in TCP mode.
+#[test]
+fn what_a_hard_stop_cuts_is_answered_and_logged() {
+    let silent = common::origin(|mut stream| {
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).unwrap();
+        if bytes[..length].starts_with(b"GET /half") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
+        }
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let (log, folder) = (common::watch::Syslog::new(), Folder::new());
+    let control = folder.0.join("cli");
+    let ((web, address), (plain, plain_address)) = (listener(), listener());
+    let mut program = Manylane::start(&format!(
+        "global\n nbthread 1\n hard-stop-after 100ms\n log {} local0\n stats socket {}\n{DEFAULTS} log global\n retries 0\n timeout queue 1h\n\
+         frontend web\n mode http\n option httplog\n bind {}\n default_backend b\nbackend b\n mode http\n server s {silent} maxconn 2\n\
+         listen plain\n option tcplog\n bind {}\n server s {silent}\n",
+        log.address(),
+        control.display(),
+        fd(&web),
+        fd(&plain),
+    ));
+    common::watch::until(|| control.exists());
+    let ask = |path: &str| {
+        let mut client = connect(address);
+        write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        client
+    };
+    let mut half = ask("/half");
+    half.read_exact(&mut [0; 42]).unwrap();
+    let mut waits = ask("/waits");
+    common::watch::until(|| common::watch::ask(&control, "show sess").matches("srv=s ").count() == 2);
+    let mut queued = ask("/queued");
+    common::watch::until(|| common::watch::ask(&control, "show sess").contains("state=queue"));
+    let mut tunnel = connect(plain_address);
+    tunnel.write_all(b"x").unwrap();
+    common::watch::until(|| common::watch::ask(&control, "show sess").contains("be=plain srv=s "));
+    program.signal(Signal::SIGUSR1);
+    assert_eq!(program.wait().code(), Some(0));
+    assert!(common::read_all(&mut waits).starts_with("HTTP/1.1 502 "));
+    assert!(common::read_all(&mut queued).starts_with("HTTP/1.1 503 "));
+    let _ = (half.read_to_end(&mut Vec::new()), tunnel.read_to_end(&mut Vec::new())); // they end, perhaps by a reset
+    let mut lines = Vec::new();
+    while lines.len() < 5 {
+        let line = log.wait("");
+        if line.contains(" K") || line.contains("hard-stopped (3 remaining") {
+            lines.push(line);
+        }
+    }
+    for part in [
+        "Proxy web hard-stopped (3 remaining conns will be closed).",
+        " KD-- ",
+        " KH-- ",
+        " 503 ",
+        "plain/s ",
+    ] {
+        assert!(lines.iter().any(|line| line.contains(part)), "{part} in {lines:#?}");
+    }
+}
+
 #[test]
 fn the_process_ends_by_the_signal_that_ended_it() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {

@@ -7,15 +7,16 @@ use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::{Begun, load};
-use manylane_proxy::generation::{Change, Changed, MOST_BEHIND};
+use manylane_proxy::generation::{Backend, Change, Changed, Frontend, MOST_BEHIND};
 use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
@@ -742,31 +743,69 @@ async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet:
             local.stop();
         });
     }
-    if !quiet {
-        for frontend in &generation.frontends {
-            let served = frontend.counts.read_cheap_one(|counts| &counts.connections);
-            say::warning(format_args!("Proxy {} stopped (cumulated conns: FE: {served}).", frontend.name));
+    announce(generation, quiet, |front, back| {
+        let front = front.map_or(0, |frontend| frontend.counts.read_cheap_one(|counts| &counts.connections));
+        let back = back.map_or(0, |backend| backend.counts.read_cheap_one(|counts| &counts.streams));
+        Some(format!("stopped (cumulated conns: FE: {front}, BE: {back})."))
+    });
+    let mut empty = pin!(emptied(lanes));
+    let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);
+    if let Ok(ending) = here.timeout(most, empty.as_mut()).await {
+        return ending;
+    }
+    say::warning("soft-stop running for too long, performing a hard-stop.");
+    announce(generation, quiet, |front, _| {
+        let counts = &front?.counts;
+        let ended = counts.read_cheap_one(|counts| &counts.connections_ended);
+        let left = counts.read_cheap_one(|counts| &counts.connections).saturating_sub(ended);
+        (left > 0).then(|| format!("hard-stopped ({left} remaining conns will be closed)."))
+    });
+    for &lane in lanes {
+        order(lane, Class::Urgent, generation, |_| Local::end_all_streams());
+    }
+    // Clients are told, and lines written.
+    here.timeout(LAST_WORDS, empty).await.unwrap_or(Ending::Done)
+}
+
+/// Says something of each proxy, also to its log targets: `what` is given its frontend, and the backend of the same name.
+fn announce(
+    generation: &Arc<Generation>,
+    quiet: bool,
+    what: impl Fn(Option<&Frontend>, Option<&Backend>) -> Option<String>,
+) {
+    let fronts =
+        generation.frontends.iter().map(|front| (Some(front), generation.backend_named(&front.name)));
+    let names: HashSet<&str> = generation.frontends.iter().map(|front| &*front.name).collect();
+    let backs = generation
+        .backends
+        .iter()
+        .filter(|back| !names.contains(&*back.name))
+        .map(|back| (None, Some(&**back)));
+    let own = Local::of(generation);
+    for (front, back) in fronts.chain(backs) {
+        let name = front.map(|front| &front.name).or(back.map(|back| &back.name));
+        let (Some(name), Some(text)) = (name, what(front, back)) else { continue };
+        let text = format!("Proxy {name} {text}");
+        if !quiet {
+            say::warning(&text);
+        }
+        if let Some(local) = &own {
+            local.warn(front, back, &text);
         }
     }
-    let empty = async {
-        loop {
-            match next_event().await {
-                // What is on its way from one lane to another counts, so this is the end.
-                Event::Emptied(..) if lanes.iter().all(|lane| load(*lane) == 0) => return Ending::Done,
-                Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
-                Event::Failed(error) => return Ending::Failed(error),
-                Event::Asked => ASKERS.take().into_iter().for_each(refuse),
-                Event::AskedFor => refuse_changes(),
-                _ => {}
-            }
-        }
-    };
-    let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);
-    match here.timeout(most, empty).await {
-        Ok(ending) => ending,
-        Err(_) => {
-            say::warning("soft-stop running for too long, performing a hard-stop.");
-            Ending::Done
+}
+
+/// How the process ends when all sessions are over, or when it is told to end before.
+async fn emptied(lanes: &[LaneId]) -> Ending {
+    loop {
+        match next_event().await {
+            // What is on its way from one lane to another counts, so this is the end.
+            Event::Emptied(..) if lanes.iter().all(|lane| load(*lane) == 0) => return Ending::Done,
+            Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
+            Event::Failed(error) => return Ending::Failed(error),
+            Event::Asked => ASKERS.take().into_iter().for_each(refuse),
+            Event::AskedFor => refuse_changes(),
+            _ => {}
         }
     }
 }

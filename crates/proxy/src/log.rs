@@ -1,6 +1,7 @@
 //! Log lines: what is remembered of a stream, and the line at its end.
 
-use crate::generation::{Backend, FrontendLog, Generation, Server};
+use crate::generation::{Backend, Frontend, FrontendLog, Generation, Server};
+use crate::run::Local;
 use crate::rules::{Facts, LogLevel, Moment};
 use crate::server::{NotReached, Pains};
 use crate::session;
@@ -98,20 +99,31 @@ fn say(log: &FrontendLog, facts: &Facts<'_>, moment: Moment<'_>, level: Level, f
     });
 }
 
+/// A line that is about a frontend, for its targets.
+pub(crate) fn about(local: &Local, frontend: &Frontend, level: Level, text: &str) {
+    if let Some(log) = &frontend.log {
+        hand(log, local, level, text.as_bytes(), b"");
+    }
+}
+
 /// Hands a line to all targets of a frontend.
 fn send(log: &FrontendLog, facts: &Facts<'_>, level: Level, text: &[u8], structured: &[u8]) {
+    facts.frontend.counts.own().lines.add(1);
+    hand(log, facts.local, level, text, structured);
+}
+
+fn hand(log: &FrontendLog, local: &Local, level: Level, text: &[u8], structured: &[u8]) {
     let line = Line {
         level,
         tag: log.tag.as_bytes(),
-        pid: facts.local.pid,
-        host: facts.local.generation.logs.host.as_bytes(),
+        pid: local.pid,
+        host: local.generation.logs.host.as_bytes(),
         structured,
         time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         text,
     };
-    facts.frontend.counts.own().lines.add(1);
     for &target in &log.targets {
-        facts.local.logs.log(target, &line);
+        local.logs.log(target, &line);
     }
 }
 

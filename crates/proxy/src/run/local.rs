@@ -6,7 +6,7 @@ use super::listen::BoundListener;
 use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::places::Places;
-use crate::generation::{Backend, Generation, set_now};
+use crate::generation::{Backend, Frontend, Generation, set_now};
 use crate::log::Room;
 use crate::rules::Spare;
 use crate::termination::Cause;
@@ -14,7 +14,7 @@ use manylane_balance::{Index, Shelf};
 use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_net::{Connector, Presence};
-use manylane_logs::LaneLogs;
+use manylane_logs::{LaneLogs, Level};
 use manylane_sched::{BlockingPool, Class, Here, TaskKind, Time};
 use manylane_sync::qsbr::Reader;
 use manylane_sync::{Arc, LaneId};
@@ -397,10 +397,22 @@ impl Local {
         self.sessions.get()
     }
 
-    /// `hard-stop-after`: streams with servers end as if an operator had shut them down.
+    /// `hard-stop-after`: streams end as if an operator had shut them down.
     pub fn end_streams(&self) {
-        for server in self.generation.backends.iter().flat_map(|backend| &backend.servers) {
-            self.streams.end(server.number, Cause::Killed);
+        self.streams.end_all(Cause::Killed);
+    }
+
+    /// The same for all generations of the calling lane.
+    pub fn end_all_streams() {
+        Self::all().iter().for_each(|local| local.end_streams());
+    }
+
+    /// A line about a frontend, or about a backend without one, for its log targets.
+    pub fn warn(&self, frontend: Option<&Frontend>, backend: Option<&Backend>, text: &str) {
+        match (frontend, backend) {
+            (Some(frontend), _) => crate::log::about(self, frontend, Level::Warning, text),
+            (None, Some(backend)) => super::changes::say(self, backend, Level::Warning, text),
+            (None, None) => {}
         }
     }
 

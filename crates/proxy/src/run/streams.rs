@@ -197,6 +197,11 @@ impl Streams {
         self.end_those((cause, Mark::Server), |entry| entry.server == server as u32)
     }
 
+    /// Ends all streams.
+    pub(crate) fn end_all(&self, cause: Cause) {
+        self.end_those((cause, Mark::Stream), |_| true);
+    }
+
     /// Ends the stream of that number. Whether it was there.
     fn end_one(&self, number: u64, cause: Cause) -> bool {
         self.end_those((cause, Mark::Stream), |entry| entry.begun.number == number) > 0
