@@ -246,8 +246,14 @@ impl Pages for Metrics {
         Ok(Page { content_type: "text/plain; version=0.0.4", refresh: None, parts: Box::new(making) })
     }
 
-    fn statistics(&self, generation: &Arc<Generation>, page: &Arc<StatsPage>, asked: &[u8]) -> Page {
-        crate::page::page(&self.facts, generation, page, asked)
+    fn statistics(
+        &self,
+        generation: &Arc<Generation>,
+        page: &Arc<StatsPage>,
+        asked: &[u8],
+        admin: bool,
+    ) -> Page {
+        crate::page::page(&self.facts, generation, page, asked, admin)
     }
 }
 

@@ -12,6 +12,9 @@ use manylane_proxy::pages::{PART, Page, Parts};
 use manylane_sync::Arc;
 use std::fmt::Write;
 
+/// `type` of a server's line.
+const SERVER: &str = "2";
+
 const STYLE: &str = "body{font:13px sans-serif;margin:1em;color:#222;background:#fff}\
 table{border-collapse:collapse;margin:.3em 0 1.2em}th,td{border:1px solid #bbb;padding:2px 6px;text-align:right;white-space:nowrap}\
 th{background:#eef}td:first-child,th:first-child{text-align:left}caption{text-align:left;font-weight:bold;padding:2px 0}\
@@ -53,7 +56,7 @@ const GROUPS: &[(&str, &[(&str, Column)])] = &[
     ),
 ];
 
-/// What is asked for behind the page's place: `;csv`, `;json`, `;up`, `;no-maint`, `;norefresh`, `?scope=text`.
+/// What is asked for behind the page's place: `;csv`, `;json`, `;up`, `;no-maint`, `;norefresh`, `;st=word`, `?scope=text`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Asked<'a> {
     csv: bool,
@@ -61,6 +64,8 @@ struct Asked<'a> {
     up: bool,
     no_maintenance: bool,
     no_refresh: bool,
+    /// What became of a form.
+    formed: Option<&'a str>,
     scope: &'a str,
 }
 
@@ -74,15 +79,55 @@ impl<'a> Asked<'a> {
                 "up" => asked.up = true,
                 "no-maint" => asked.no_maintenance = true,
                 "norefresh" => asked.no_refresh = true,
-                _ => asked.scope = word.strip_prefix("scope=").unwrap_or(asked.scope),
+                _ => match word.strip_prefix("st=") {
+                    Some(formed) => asked.formed = Some(formed),
+                    None => asked.scope = word.strip_prefix("scope=").unwrap_or(asked.scope),
+                },
             }
         }
         asked
     }
 }
 
-/// The page as it is asked for.
-pub(crate) fn page(facts: &Facts, generation: &Arc<Generation>, page: &Arc<StatsPage>, asked: &[u8]) -> Page {
+/// What became of a form, in words, by what its redirect says of it; and the class of its line.
+fn outcome(word: &str) -> (&'static str, &'static str) {
+    match word {
+        "DONE" => ("up", "Done."),
+        "NONE" => ("going", "Nothing has changed."),
+        "PART" => ("going", "Done in part: some of the servers are not there, or it does not apply to them."),
+        "ERRP" => ("down", "Not done: there is no such action, backend or server."),
+        "EXCD" => ("down", "Not done: the form is larger than a buffer. Choose fewer servers at a time."),
+        "DENY" => ("down", "Not done: this page may only be read."),
+        _ => ("going", "Nobody knows what became of it."),
+    }
+}
+
+/// What a form offers: the value that is sent, and what is shown.
+const ACTIONS: &[(&str, &str)] = &[
+    ("", ""),
+    ("ready", "Set state to READY"),
+    ("drain", "Set state to DRAIN"),
+    ("maint", "Set state to MAINT"),
+    ("dhlth", "Health: disable checks"),
+    ("ehlth", "Health: enable checks"),
+    ("hrunn", "Health: force UP"),
+    ("hnolb", "Health: force NOLB"),
+    ("hdown", "Health: force DOWN"),
+    ("dagent", "Agent: disable checks"),
+    ("eagent", "Agent: enable checks"),
+    ("arunn", "Agent: force UP"),
+    ("adown", "Agent: force DOWN"),
+    ("shutdown", "End sessions"),
+];
+
+/// The page as it is asked for. `admin`: with forms that change servers.
+pub(crate) fn page(
+    facts: &Facts,
+    generation: &Arc<Generation>,
+    page: &Arc<StatsPage>,
+    asked: &[u8],
+    admin: bool,
+) -> Page {
     let asked = Asked::read(asked);
     let form =
         Form { json: asked.json, up: asked.up, no_maintenance: asked.no_maintenance, ..Form::default() };
@@ -95,6 +140,8 @@ pub(crate) fn page(facts: &Facts, generation: &Arc<Generation>, page: &Arc<Stats
         wanted: asked.scope.to_owned(),
         form,
         as_page,
+        admin: admin && as_page,
+        formed: asked.formed.map(outcome),
         first: true,
         begun: false,
         at: (0, 0),
@@ -117,6 +164,10 @@ struct Making {
     form: Form,
     /// Tables, not CSV or JSON.
     as_page: bool,
+    /// Servers can be chosen, and something done with them.
+    admin: bool,
+    /// What became of the form before.
+    formed: Option<(&'static str, &'static str)>,
     /// No line was written yet.
     first: bool,
     begun: bool,
@@ -184,9 +235,15 @@ impl Making {
             "</p>\n<p><a href=\"{uri}\">all</a> <a href=\"{uri};up\">only what is up</a> <a href=\"{uri};norefresh\">without refreshing</a> \
              <a href=\"{uri};csv\">CSV</a> <a href=\"{uri};json\">JSON</a></p>"
         );
+        if let Some((class, words)) = self.formed {
+            let _ = writeln!(text, "<p class={class}><a href=\"{uri}\">[X]</a> {words}</p>");
+        }
     }
 
-    fn head_of_table(text: &mut String, name: &str) {
+    fn head_of_table(&self, text: &mut String, name: &str) {
+        if self.admin {
+            text.push_str("<form method=\"post\">");
+        }
         let _ = write!(text, "<table><caption>{}</caption><tr><th rowspan=2></th>", escaped(name));
         for (name, columns) in GROUPS {
             let _ = write!(text, "<th colspan={}>{name}</th>", columns.len());
@@ -217,12 +274,16 @@ impl Making {
             true => format!("{} {}", value(Column::Addr), value(Column::Algo)),
             false => String::new(),
         };
-        let _ = write!(
-            text,
-            "<tr class={class}><td title=\"{}\">{}</td>",
-            escaped(legend.trim()),
-            escaped(&value(Column::Svname))
-        );
+        let name = escaped(&value(Column::Svname));
+        let _ = write!(text, "<tr class={class}><td title=\"{}\">", escaped(legend.trim()));
+        if self.admin && value(Column::Type) == SERVER {
+            let _ = write!(
+                text,
+                "<label><input type=\"checkbox\" name=\"s\" value=\"{name}\"> {name}</label></td>"
+            );
+        } else {
+            let _ = write!(text, "{name}</td>");
+        }
         for (_, column) in GROUPS.iter().flat_map(|(_, columns)| *columns) {
             let _ = write!(text, "<td>{}</td>", escaped(&value(*column)));
         }
@@ -250,7 +311,7 @@ impl Parts for Making {
             self.at.1 += 1;
             if place == 0 {
                 if let (true, Some(name)) = (self.as_page, name) {
-                    Self::head_of_table(text, name);
+                    self.head_of_table(text, name);
                 }
                 if let Some(front) = front {
                     self.put(text, &stat::frontend(front, generation.places.most()));
@@ -275,6 +336,20 @@ impl Parts for Making {
             if self.as_page {
                 text.push_str("</table>\n");
             }
+            if self.admin {
+                if let Some(back) = back.filter(|back| back.listed().next().is_some()) {
+                    let _ = write!(text, "<p>With the chosen servers: <select name=\"action\">");
+                    for (value, shown) in ACTIONS {
+                        let _ = write!(text, "<option value=\"{value}\">{shown}</option>");
+                    }
+                    let _ = writeln!(
+                        text,
+                        "</select> <input type=\"hidden\" name=\"b\" value=\"#{}\"><input type=\"submit\" value=\"Apply\"></p>",
+                        back.id
+                    );
+                }
+                text.push_str("</form>\n");
+            }
             self.at = (self.at.0 + 1, 0);
         }
         text.push_str(match (self.form.json, self.as_page) {
@@ -295,6 +370,7 @@ mod tests {
         assert_eq!(Asked::read(b""), Asked::default());
         assert_eq!(Asked::read(b";csv;norefresh"), Asked { csv: true, no_refresh: true, ..Asked::default() });
         assert_eq!(Asked::read(b";up?scope=web&x"), Asked { up: true, scope: "web", ..Asked::default() });
+        assert_eq!(Asked::read(b";st=DONE;up"), Asked { up: true, formed: Some("DONE"), ..Asked::default() });
         assert_eq!(Asked::read(b"\xff;csv"), Asked::default());
     }
 

@@ -16,8 +16,8 @@ pub trait Pages: Send + Sync + fmt::Debug {
     /// The status of the answer in its place, for a query that asks for nothing that there is.
     fn metrics(&self, generation: &Arc<Generation>, query: &[u8]) -> Result<Page, u16>;
 
-    /// The page of counters: `stats uri`. `asked` is what follows that in the request's target.
-    fn statistics(&self, generation: &Arc<Generation>, page: &Arc<StatsPage>, asked: &[u8]) -> Page;
+    /// The page of counters: `stats uri`. `asked` is what follows that in the request's target; `admin` tells whether who asks may change servers.
+    fn statistics(&self, generation: &Arc<Generation>, page: &Arc<StatsPage>, asked: &[u8], admin: bool) -> Page;
 }
 
 /// A page, which is made in parts.

@@ -9,15 +9,12 @@ type Row = (&'static str, &'static str, &'static str);
 const DRIVER: &str = "the driver's own constant holds";
 const GLITCHES: &str = "glitches are not counted: a message that is no good HTTP/1 is refused at once";
 pub(super) const COPIES: &str = "bytes go from one side to the other without being copied, whatever it says";
-const PAGE: &str = "the page of counters shows only, so far";
 
 /// Refused, and why.
 const REFUSED: &[Row] = &[
     ("Logs", "backing-file", "a ring is in memory only; log to a server or a file to keep lines"),
     ("Process", "cpu-affinity", "how lanes are bound is for 'cpu-policy' and 'cpu-map' to say"),
     ("Process", "dns-accept-family", "'resolve-prefer' says which family a server's name is resolved to"),
-    ("Statistics", "stats admin", PAGE),
-    ("Statistics", "stats http-request", PAGE),
 ];
 
 /// Without effect, and why.

@@ -13,6 +13,7 @@ use manylane_config::tree::{
 };
 use manylane_expr::Format;
 use manylane_h1::{Limits, NamePolicy};
+use manylane_http::{Head, Method};
 use manylane_sync::Arc;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -96,10 +97,13 @@ fn asks_for_passwords(proxy: &Proxy, config: &Config) -> bool {
 }
 
 impl Http {
-    /// The page of counters, if that is what a request with this target asks for.
+    /// The page of counters, if that is what a request asks for.
     #[inline]
-    pub fn stats_at(&self, target: &[u8]) -> Option<&Arc<StatsPage>> {
-        self.stats.as_ref().filter(|page| target.starts_with(&page.uri))
+    pub fn stats_at(&self, head: &Head) -> Option<&Arc<StatsPage>> {
+        let asks = |page: &&Arc<StatsPage>| {
+            head.target().starts_with(&page.uri) && matches!(head.method_kind(), Method::Get | Method::Head | Method::Post)
+        };
+        self.stats.as_ref().filter(asks)
     }
 }
 

@@ -53,7 +53,7 @@ pub use members::{Change, Changed, Effect, MOST_BEHIND, Stays};
 pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};
 pub use rules::{
-    Action, Addressed, Captures, Change as RuleChange, ConnectionAction, Lookup, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES,
+    Action, Addressed, Captures, Change as RuleChange, ConnectionAction, Lookup, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES, PageAction,
     Made, NameMatch, Packets, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Silence, Target, TimeoutOf,
 };
 pub use users::Userlist;

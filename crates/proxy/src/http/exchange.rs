@@ -114,8 +114,8 @@ impl Session<'_> {
             }
             bodyless = up.is_done();
         }
-        if let Some(page) = frontend.http.stats_at(request.head.target()) {
-            return self.statistics(&asking, About { backend: None, head: &request.head }, page, bodyless).await;
+        if let Some(page) = frontend.http.stats_at(&request.head) {
+            return self.statistics(&asking, request, &mut up, None, page).await;
         }
         let chosen = if rules.use_backend.is_empty() {
             None
@@ -178,8 +178,8 @@ impl Session<'_> {
             after
         } else if !fine {
             self.fail(&asking, About { backend: Some(backend), head: &request.head }, 403, refused, bodyless).await
-        } else if let Some(page) = backend.http.stats_at(request.head.target()) {
-            self.statistics(&asking, About { backend: Some(backend), head: &request.head }, page, bodyless).await
+        } else if let Some(page) = backend.http.stats_at(&request.head) {
+            self.statistics(&asking, request, &mut up, Some(backend), page).await
         } else if self.prepare(request, &mut asking, backend, &up).is_err() {
             self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, bodyless).await
         } else {

@@ -1,5 +1,6 @@
 //! HTTP mode: a session is one request after another, each with its response, and between two of them a [`Rest`].
 
+mod administer;
 mod answer;
 mod authenticate;
 mod body;

@@ -170,7 +170,7 @@ impl Session<'_> {
     }
 
     /// A rule of a request has decided for an answer.
-    async fn decided(
+    pub(super) async fn decided(
         &mut self,
         asking: &Asking,
         about: About<'_>,

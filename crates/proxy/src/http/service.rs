@@ -3,17 +3,19 @@
 use super::answer::NoAnswer;
 use super::exchange::{About, After, Asking};
 use super::{Session, count_status, edit};
-use crate::generation::{Backend, StatsPage};
+use super::administer::Formed;
+use super::pump::Pump;
+use crate::generation::{Backend, PageAction, StatsPage};
 use crate::pages::{PART, Page};
 use crate::run::PageServed;
-use crate::rules::{Moment, challenge};
+use crate::rules::{Answer, End, Moment, any_holds, challenge, see_other};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_expr::basic;
 use manylane_h1::{
-    Body, BodyWriter, Connection as Said, Persist, Reader, frame_for, set_body, set_connection, settle_response,
+    Body, BodyWriter, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
 };
-use manylane_http::{Head, Known, Version};
+use manylane_http::{Head, Known, Method, Version};
 use manylane_sync::Arc;
 use std::time::Duration;
 
@@ -22,25 +24,104 @@ impl Session<'_> {
     pub(super) async fn statistics(
         &mut self,
         asking: &Asking,
-        about: About<'_>,
+        request: &mut Request,
+        up: &mut Pump,
+        backend: Option<&Backend>,
         page: &Arc<StatsPage>,
-        bodyless: bool,
     ) -> After {
-        self.frontend.counts.own().intercepted.add(1);
+        let rules = backend.map_or(&self.frontend.rules, |backend| &backend.rules);
+        let bodyless = up.is_done();
+        for rule in &rules.stats_request {
+            let about = About { backend, head: &request.head };
+            let moment = Moment { request: Some(about.head), backend, ..Moment::default() };
+            if !rule.condition.as_ref().is_none_or(|condition| any_holds(&self.facts(), moment, std::slice::from_ref(condition))) {
+                continue;
+            }
+            match &rule.action {
+                PageAction::Allow => break,
+                PageAction::Deny => {
+                    self.note(|record| record.serves(b"<STATS>"));
+                    return self.decided(asking, about, End::Denied, Answer::Usual(403), bodyless).await;
+                }
+                PageAction::Auth(realm) => {
+                    self.intercepts(backend);
+                    self.note(|record| {
+                        record.ended = Termination::new(Cause::Local, Phase::Request);
+                        record.serves(b"<STATS>");
+                    });
+                    let answer = challenge(realm.as_deref().unwrap_or(&page.realm), false);
+                    return self.give(asking, about, answer, bodyless).await;
+                }
+            }
+        }
+        self.intercepts(backend);
         self.note(|record| {
             record.ended = Termination::new(Cause::Local, Phase::Request);
             record.serves(b"<STATS>");
         });
-        if !page.users.is_empty() && !self.may_see(page, about.head) {
+        if !page.users.is_empty() && !self.may_see(page, &request.head) {
+            let about = About { backend, head: &request.head };
             return self.give(asking, about, challenge(&page.realm, false), bodyless).await;
         }
+        let admin = {
+            let moment = Moment { request: Some(&request.head), backend, ..Moment::default() };
+            any_holds(&self.facts(), moment, &rules.stats_admin)
+        };
+        if asking.method == Method::Post {
+            return self.form(asking, request, up, backend, (page, admin)).await;
+        }
+        let about = About { backend, head: &request.head };
         let generation = self.local.generation.clone();
         let (Some(pages), Some(served)) = (&generation.pages, self.local.begin_page()) else {
             return self.answer(asking, about, 503, bodyless).await;
         };
         let asked = about.head.target().strip_prefix(&*page.uri).unwrap_or_default();
-        let made = pages.statistics(&generation, page, asked);
+        let made = pages.statistics(&generation, page, asked, admin);
         self.serve_page(asking, about, (served, made), bodyless).await
+    }
+
+    /// Counts a request that went no further than its frontend.
+    fn intercepts(&self, backend: Option<&Backend>) {
+        if backend.is_none() {
+            self.frontend.counts.own().intercepted.add(1);
+        }
+    }
+
+    /// A form of the page: done, if its client may, and answered with where the page tells what became of it.
+    async fn form(
+        &mut self,
+        asking: &Asking,
+        request: &mut Request,
+        up: &mut Pump,
+        backend: Option<&Backend>,
+        (page, admin): (&StatsPage, bool),
+    ) -> After {
+        if let Err(not) = self.await_body(request, up, backend, None, 0).await {
+            return self.no_body(asking, About { backend, head: &request.head }, not).await;
+        }
+        let formed = match (admin, up.is_done()) {
+            (false, _) => Formed::Denied,
+            (true, false) => Formed::TooLarge,
+            (true, true) => {
+                let bytes = up.data().to_vec();
+                self.formed(&bytes).await
+            }
+        };
+        self.note(|record| record.response = Some(Duration::ZERO));
+        let mut location = page.uri.to_vec();
+        location.extend_from_slice(b";st=");
+        location.extend_from_slice(formed.word().as_bytes());
+        let asked = request.head.target().strip_prefix(&*page.uri).unwrap_or_default();
+        for word in [&b";up"[..], b";no-maint", b";norefresh"] {
+            if asked.windows(word.len()).any(|part| part == word) {
+                location.extend_from_slice(word);
+            }
+        }
+        let about = About { backend, head: &request.head };
+        match see_other(&location) {
+            Ok(answer) => self.give(asking, about, answer, up.is_done()).await,
+            Err(_) => After::Close,
+        }
     }
 
     fn may_see(&self, page: &StatsPage, head: &Head) -> bool {

@@ -122,6 +122,15 @@ fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     location
 }
 
+/// What a form of the page of counters is answered with.
+pub(crate) fn see_other(location: &[u8]) -> Result<Answer, EditError> {
+    let mut head = Head::response(Version::HTTP_11, 303, None)?;
+    head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
+    head.add_field(Known::CONTENT_TYPE, b"text/plain")?;
+    head.add_field(Known::LOCATION, location)?;
+    Ok(Answer::Own(Box::new(head), Chain::new()))
+}
+
 /// What `redir` of a server answers: its prefix and what the request asked for.
 pub(crate) fn to_server(prefix: &[u8], request: &Head) -> Result<Answer, EditError> {
     let mut location = [prefix, request.path().unwrap_or(b"/")].concat();

@@ -11,7 +11,7 @@ mod set;
 mod text;
 
 pub use answer::End;
-pub(crate) use answer::{Answer, challenge, reply, to_server};
+pub(crate) use answer::{Answer, challenge, reply, see_other, to_server};
 pub(crate) use apply::{Entrance, Verdict, Walk, after_response, any_holds, apply, connection};
 pub(crate) use content::{Content, Lookups, content};
 pub(crate) use facts::{Facts, Moment, Scopes, Spare};

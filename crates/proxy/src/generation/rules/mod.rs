@@ -5,12 +5,14 @@ mod captures;
 mod kinds;
 mod lists;
 mod lookup;
+mod page;
 mod reply;
 mod setting;
 
 use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
 pub use lookup::Lookup;
+pub use page::PageAction;
 pub use kinds::{
     Action, Addressed, Change, ConnectionAction, ContentAction, Figure, Listed, Made, NameMatch, Packets, Redirect,
     RedirectKind, Replaced, Reply, ReplyBody, Setting, Silence, TimeoutOf,
@@ -70,6 +72,10 @@ pub struct Rules {
     pub after_response: Vec<Rule<Action>>,
     /// `monitor fail`: any of them.
     pub monitor_fail: Vec<Condition>,
+    /// `stats admin`: any of them.
+    pub stats_admin: Vec<Condition>,
+    /// `stats http-request`
+    pub stats_request: Vec<Rule<PageAction>>,
     /// `force-persist` and `ignore-persist`: the first that applies.
     pub persist: Vec<Rule<Persist>>,
     /// `use_backend`
@@ -396,6 +402,7 @@ impl<'c> RuleReader<'c> {
             let condition = Some(condition.clone());
             rules.monitor_fail.extend(reader.condition(&condition, Places::FRONT_REQUEST).flatten());
         }
+        (rules.stats_admin, rules.stats_request) = reader.page(proxy);
         let forced = proxy.force_persist.iter().map(|condition| (Persist::Force, condition));
         let ignored = proxy.ignore_persist.iter().map(|condition| (Persist::Ignore, condition));
         let mut persist: Vec<_> = forced.chain(ignored).collect();
@@ -455,6 +462,7 @@ pub(super) fn mentioned_by(proxy: &Proxy, text: &[u8]) -> bool {
             || proxy.rules.iter().any(|rule| has(&rule.words) || when(&rule.condition))
             || choices.into_iter().any(|choice| has(std::slice::from_ref(&choice.target)) || when(&choice.condition))
             || proxy.settings.http_errors.iter().any(|statement| has(&statement.words))
+            || proxy.settings.stats.iter().any(|statement| has(&statement.words))
             || proxy.settings.unique_id_format.iter().any(|set| has(std::slice::from_ref(&set.value)))
 }
 

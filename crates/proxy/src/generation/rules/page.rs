@@ -1,0 +1,74 @@
+//! `stats admin` and `stats http-request`: who may change servers by the page of counters, and who may see it.
+
+use super::{Reader, Rule};
+use manylane_config::lex::Word;
+use manylane_config::tree::{self, Proxy, Statement};
+use manylane_expr::{Condition, Places};
+
+/// What `stats http-request` does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageAction {
+    /// The page may be seen.
+    Allow,
+    /// It may not.
+    Deny,
+    /// A password is asked for, with this realm if one is named.
+    Auth(Option<Box<[u8]>>),
+}
+
+impl Reader<'_, '_, '_> {
+    /// Both lists of a proxy.
+    pub(super) fn page(&mut self, proxy: &Proxy) -> (Vec<Condition>, Vec<Rule<PageAction>>) {
+        let place = if self.front { Places::FRONT_REQUEST } else { Places::BACK_REQUEST };
+        let (mut admin, mut rules) = (Vec::new(), Vec::new());
+        for statement in &proxy.settings.stats {
+            let is_rule = statement.keyword == "stats http-request";
+            if !is_rule && statement.keyword != "stats admin" {
+                continue;
+            }
+            let (words, condition) = parts(statement);
+            if is_rule {
+                let action = self.page_action(statement, words);
+                let condition = self.condition(&condition, place);
+                rules.extend(action.zip(condition).map(|(action, condition)| Rule { condition, action, line: None }));
+            } else {
+                admin.extend(self.condition(&condition, place).flatten()); // the table has seen that there is one
+            }
+        }
+        let of = |keyword: &str| proxy.settings.stats.iter().find(|statement| statement.keyword == keyword);
+        if let (false, Some(other)) = (rules.is_empty(), of("stats auth").or_else(|| of("stats realm"))) {
+            let message = "'stats auth' and 'stats realm' cannot stand beside 'stats http-request': say 'stats http-request auth'";
+            self.refuse.found.alert(other.pos, message);
+        }
+        (admin, rules)
+    }
+
+    fn page_action(&mut self, statement: &Statement, words: &[Word]) -> Option<PageAction> {
+        let mut text = words.iter().map(Word::bytes);
+        let action = match (text.next(), text.next(), text.next(), text.next()) {
+            (Some(b"allow"), None, ..) => PageAction::Allow,
+            (Some(b"deny"), None, ..) => PageAction::Deny,
+            (Some(b"auth"), None, ..) => PageAction::Auth(None),
+            (Some(b"auth"), Some(b"realm"), Some(realm), None) => PageAction::Auth(Some(realm.into())),
+            _ => {
+                let message = "'stats http-request' expects allow, deny or auth [realm name], and perhaps a condition";
+                self.refuse.found.alert(statement.pos, message);
+                return None;
+            }
+        };
+        Some(action)
+    }
+}
+
+/// The words before `if` or `unless`, and the condition.
+fn parts(statement: &Statement) -> (&[Word], Option<tree::Condition>) {
+    let at = statement.words.iter().position(|word| *word == *"if" || *word == *"unless");
+    let Some(at) = at else { return (&statement.words, None) };
+    let (words, rest) = statement.words.split_at(at);
+    let condition = rest.split_first().map(|(word, rest)| tree::Condition {
+        unless: *word == *"unless",
+        words: rest.to_vec(),
+        pos: word.pos(),
+    });
+    (words, condition)
+}

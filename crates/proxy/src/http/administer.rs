@@ -1,0 +1,201 @@
+//! The form of the page of counters: a POST with servers and what is to be done with them (`stats admin`). What became of it is told behind a
+//! redirect to the page, as HAProxy does: `;st=DONE`.
+
+use super::Session;
+use crate::generation::Backend;
+use crate::run::{administer, answer, end_streams, find};
+use crate::termination::Cause;
+use manylane_balance::{Admin, Index};
+use manylane_check::Running;
+use manylane_sync::Arc;
+
+/// What became of a form, by the word behind `st=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Formed {
+    /// It was done with all of the servers.
+    Done,
+    /// With some of them.
+    Part,
+    /// Nothing was to be done.
+    None,
+    /// There is no such action, backend or server.
+    Wrong,
+    /// The form is larger than a buffer.
+    TooLarge,
+    /// Who sent it may only read.
+    Denied,
+}
+
+impl Formed {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Done => "DONE",
+            Self::Part => "PART",
+            Self::None => "NONE",
+            Self::Wrong => "ERRP",
+            Self::TooLarge => "EXCD",
+            Self::Denied => "DENY",
+        }
+    }
+}
+
+/// A form's action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Set(Admin),
+    /// Older forms: only if it is not so already. Into that state, or out of it.
+    Into(Admin),
+    OutOf(Admin),
+    Checks(bool),
+    Found(Running),
+    Agent(bool),
+    Answered(Running),
+    EndStreams,
+}
+
+impl Order {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "ready" => Self::Set(Admin::Ready),
+            "drain" => Self::Set(Admin::Drain),
+            "maint" => Self::Set(Admin::Maintenance),
+            "disable" => Self::Into(Admin::Maintenance),
+            "enable" => Self::OutOf(Admin::Maintenance),
+            "stop" => Self::Into(Admin::Drain),
+            "start" => Self::OutOf(Admin::Drain),
+            "dhlth" => Self::Checks(false),
+            "ehlth" => Self::Checks(true),
+            "hrunn" => Self::Found(Running::Up),
+            "hnolb" => Self::Found(Running::Stopping),
+            "hdown" => Self::Found(Running::Down),
+            "dagent" => Self::Agent(false),
+            "eagent" => Self::Agent(true),
+            "arunn" => Self::Answered(Running::Up),
+            "adown" => Self::Answered(Running::Down),
+            "shutdown" => Self::EndStreams,
+            _ => return None,
+        })
+    }
+}
+
+/// What a form says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Form {
+    servers: Vec<String>,
+    backend: Option<String>,
+    action: Option<String>,
+}
+
+impl Form {
+    fn read(bytes: &[u8]) -> Self {
+        let mut form = Self::default();
+        for pair in bytes.split(|byte| *byte == b'&') {
+            let at = pair.iter().position(|byte| *byte == b'=');
+            let Some((key, value)) = at.map(|at| (&pair[..at], decoded(&pair[at + 1..]))) else { continue };
+            match key {
+                b"s" => form.servers.push(value),
+                b"b" => form.backend = Some(value).filter(|value| !value.is_empty()),
+                b"action" => form.action = Some(value).filter(|value| !value.is_empty()),
+                _ => {}
+            }
+        }
+        form
+    }
+}
+
+/// A value of a form: `+` is a blank, `%41` an A.
+fn decoded(value: &[u8]) -> String {
+    let hex = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let [first, more @ ..] = rest {
+        rest = more;
+        bytes.push(match (first, more) {
+            (b'+', _) => b' ',
+            (b'%', [high, low, behind @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
+                rest = behind;
+                hex(*high).zip(hex(*low)).map_or(b'%', |(high, low)| high << 4 | low)
+            }
+            (other, _) => *other,
+        });
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Session<'_> {
+    /// Does what a form says. Others have turns between two servers.
+    pub(super) async fn formed(&self, bytes: &[u8]) -> Formed {
+        let Form { servers, backend, action } = Form::read(bytes);
+        let (Some(backend), Some(action)) = (backend, action) else { return Formed::None };
+        if servers.is_empty() {
+            return Formed::None;
+        }
+        let generation = self.local.generation.clone();
+        let found: Option<&Arc<Backend>> = match backend.strip_prefix('#').map(str::parse) {
+            Some(Ok(id)) => generation.backends.iter().find(|own| own.id == id),
+            Some(Err(_)) => None,
+            None => generation.backends.iter().find(|own| *own.name == *backend),
+        };
+        let (Some(backend), Some(order)) = (found, Order::named(&action)) else { return Formed::Wrong };
+        let (mut changed, mut unknown) = (0, false);
+        for name in &servers {
+            let index = backend.balancer.servers().by_name(name).filter(|index| !backend.servers[index.get()].stands_in);
+            match index {
+                Some(index) => changed += usize::from(self.obey(backend, index, order)),
+                None => unknown = true,
+            }
+            self.local.here().yield_now().await;
+        }
+        match changed {
+            0 if unknown => Formed::Wrong,
+            0 => Formed::None,
+            all if all == servers.len() => Formed::Done,
+            _ => Formed::Part,
+        }
+    }
+
+    /// Whether there was something to do.
+    fn obey(&self, backend: &Backend, index: Index, order: Order) -> bool {
+        let local = self.local;
+        let server = &backend.servers[index.get()];
+        let now = backend.balancer.servers()[index].state().standing().own;
+        match order {
+            Order::Set(admin) => administer(local, backend, index, admin),
+            Order::Into(admin) if now < admin => administer(local, backend, index, admin),
+            Order::OutOf(admin) if now == admin => administer(local, backend, index, Admin::Ready),
+            Order::Into(_) | Order::OutOf(_) => return false,
+            Order::Checks(on) | Order::Agent(on) => {
+                let of = if matches!(order, Order::Checks(_)) { &server.check } else { &server.agent };
+                let Some(check) = of else { return false };
+                check.board.disable(!on);
+                check.bell.ring();
+            }
+            Order::Found(_) if server.tracks.is_some() => return false,
+            Order::Found(running) => find(local, backend, index, running),
+            Order::Answered(running) => {
+                if server.agent.as_ref().is_none_or(|agent| agent.board.read().disabled) {
+                    return false;
+                }
+                answer(local, backend, index, running);
+            }
+            Order::EndStreams => {
+                end_streams(local, backend.number_of(index), Cause::Killed);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_read_in_any_order_and_what_is_no_pair_is_passed_over() {
+        let form = Form::read(b"s=a&s=b%2Fc&x=1&nothing&action=maint&b=%234&s=%zz+d%4");
+        assert_eq!(form.servers, ["a", "b/c", "%zz d%4"]);
+        assert_eq!((form.backend.as_deref(), form.action.as_deref()), (Some("#4"), Some("maint")));
+        assert_eq!(Form::read(b"b=&action="), Form::default());
+        assert_eq!(Form::read(b"\xff\x00=&&==&s"), Form::default());
+    }
+}

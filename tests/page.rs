@@ -1,0 +1,103 @@
+//! The page of counters as a form (`stats admin`), and who may see it (`stats http-request`).
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Manylane, connect, fd, listener};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+
+fn start(more: &str) -> (Manylane, SocketAddr) {
+    let (web, address) = listener();
+    let program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten page\n bind {}\n retries 0\n stats uri /stats\n{more} server own 127.0.0.1:9\nbackend back\n server a 127.0.0.1:9\n server b 127.0.0.1:9 disabled\n",
+        fd(&web)
+    ));
+    (program, address)
+}
+
+/// The whole answer to a request, whose connection ends.
+fn ask(address: SocketAddr, head: &str, body: &str) -> String {
+    let mut client = connect(address);
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    client
+        .write_all(format!("{head}\r\nHost: x\r\nConnection: close\r\n{length}\r\n{body}").as_bytes())
+        .unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
+    let (_program, address) = start(" stats admin if { src 127.0.0.0/8 } !{ req.hdr(x-reader) -m found }\n");
+    let page = ask(address, "GET /stats HTTP/1.1", "");
+    for part in [
+        "<form method=\"post\">",
+        "<input type=\"checkbox\" name=\"s\" value=\"a\">",
+        "<option value=\"maint\">",
+        "<input type=\"hidden\" name=\"b\" value=\"#",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert_eq!(page.matches("<form").count(), 2, "one for each proxy");
+    assert_eq!(page.matches("</form>").count(), 2);
+    assert!(!ask(address, "GET /stats;csv HTTP/1.1", "").contains("form"));
+    // Who may only read has no form, and cannot send one.
+    let read = ask(address, "GET /stats HTTP/1.1\r\nX-Reader: 1", "");
+    assert!(!read.contains("<form") && !read.contains("checkbox"), "{read}");
+    let status = |server: &str| {
+        let table = ask(address, "GET /stats;csv HTTP/1.1", "");
+        table
+            .lines()
+            .find(|line| line.starts_with(&format!("back,{server},")))
+            .unwrap()
+            .split(',')
+            .nth(17)
+            .unwrap()
+            .to_owned()
+    };
+    let sent = |head: &str, body: &str| {
+        let answer = ask(address, head, body).to_ascii_lowercase();
+        assert!(answer.starts_with("http/1.1 303"), "{answer}");
+        answer.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned()
+    };
+    assert_eq!(sent("POST /stats HTTP/1.1\r\nX-Reader: 1", "s=a&action=maint&b=back"), "/stats;st=deny");
+    assert_eq!(status("a"), "no check");
+    assert_eq!(sent("POST /stats HTTP/1.1", "s=a&s=b&action=maint&b=back"), "/stats;st=done");
+    assert_eq!((status("a"), status("b")), ("MAINT".into(), "MAINT".into()));
+    assert_eq!(
+        sent("POST /stats;up;norefresh HTTP/1.1", "b=%23&s=a&action=ready"),
+        "/stats;st=errp;up;norefresh"
+    );
+    assert_eq!(sent("POST /stats HTTP/1.1", "b=back&s=a&s=&action=ready"), "/stats;st=part");
+    assert_eq!(status("a"), "no check");
+    // A form that is larger than a buffer does nothing.
+    let large = format!("{}&action=maint&b=back", "s=a&".repeat(10_000));
+    assert_eq!(sent("POST /stats HTTP/1.1", &large), "/stats;st=excd");
+    assert_eq!(status("a"), "no check");
+    assert_eq!(sent("POST /stats HTTP/1.1", "\0\u{1}&&==%%%&\u{7f}"), "/stats;st=none");
+    for (word, text) in [("DONE", "Done."), ("DENY", "only be read"), ("<b>", "Nobody knows")] {
+        let page = ask(address, &format!("GET /stats;st={word} HTTP/1.1"), "");
+        assert!(page.contains(text) && !page.contains("<b>x"), "{word}: {page}");
+    }
+    // Other methods are not the page's.
+    assert!(ask(address, "DELETE /stats HTTP/1.1", "").starts_with("HTTP/1.1 503"));
+}
+
+#[test]
+fn rules_say_who_may_see_the_page() {
+    let (_program, address) = start(
+        " stats http-request deny if { req.hdr(x-bad) -m found }\n stats http-request allow if { req.hdr(x-good) -m found }\n \
+         stats http-request auth realm \"so and so\"\n",
+    );
+    assert!(ask(address, "GET /stats HTTP/1.1\r\nX-Good: 1", "").starts_with("HTTP/1.1 200"));
+    assert!(ask(address, "GET /stats HTTP/1.1\r\nX-Good: 1\r\nX-Bad: 1", "").starts_with("HTTP/1.1 403"));
+    let asked = ask(address, "GET /stats HTTP/1.1", "");
+    assert!(
+        asked.starts_with("HTTP/1.1 401") && asked.to_ascii_lowercase().contains("basic realm=\"so and so\""),
+        "{asked}"
+    );
+    assert!(ask(address, "POST /stats HTTP/1.1", "s=a&action=maint&b=back").starts_with("HTTP/1.1 401"));
+}
