@@ -69,6 +69,18 @@ impl Depot {
         self.idle.iter().map(|(_, idle)| u64::from(idle.get(server.get()))).sum()
     }
 
+    /// The same of all servers.
+    pub fn idle_in_all(&self) -> u64 {
+        let all =
+            |idle: &Numbers| (0..self.limits.len()).map(|server| u64::from(idle.get(server))).sum::<u64>();
+        self.idle.iter().map(|(_, idle)| all(idle)).sum()
+    }
+
+    /// Idle connections of a server on that lane.
+    pub fn idle_on(&self, lane: LaneId, server: Index) -> u64 {
+        self.idle.get(lane).map_or(0, |idle| idle.get(server.get()).into())
+    }
+
     /// A lane that has connections of this server to give (rules 3 and 4). `start`: any number, so that not all ask the same.
     ///
     /// Whether these have the right key only that lane can tell.

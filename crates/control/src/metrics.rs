@@ -14,6 +14,9 @@ use std::fmt::Write;
 const FRONTENDS: u8 = 1;
 const BACKENDS: u8 = 2;
 const SERVERS: u8 = 4;
+const LISTENERS: u8 = 8;
+/// All of them.
+const EVERYTHING: u8 = FRONTENDS | BACKENDS | SERVERS | LISTENERS;
 
 /// No value.
 const NONE: i64 = i64::MIN;
@@ -64,6 +67,7 @@ const fn of(letters: &str) -> u8 {
         bits |= match letters[at] {
             b'f' => FRONTENDS,
             b'b' => BACKENDS,
+            b'l' => LISTENERS,
             _ => SERVERS,
         };
         at += 1;
@@ -74,20 +78,20 @@ const fn of(letters: &str) -> u8 {
 static METRICS: &[Metric] = metrics! {
     "current_queue" gauge Qcur "bs" Plain;
     "max_queue" gauge Qmax "bs" Plain;
-    "current_sessions" gauge Scur "fbs" Plain;
-    "max_sessions" gauge Smax "fbs" Plain;
-    "limit_sessions" gauge Slim "fbs" Plain;
-    "sessions_total" counter Stot "fbs" Plain;
-    "bytes_in_total" counter Bin "fbs" Plain;
-    "bytes_out_total" counter Bout "fbs" Plain;
-    "requests_denied_total" counter Dreq "fb" Plain;
-    "responses_denied_total" counter Dresp "fbs" Plain;
-    "request_errors_total" counter Ereq "f" Plain;
+    "current_sessions" gauge Scur "flbs" Plain;
+    "max_sessions" gauge Smax "flbs" Plain;
+    "limit_sessions" gauge Slim "flbs" Plain;
+    "sessions_total" counter Stot "flbs" Plain;
+    "bytes_in_total" counter Bin "flbs" Plain;
+    "bytes_out_total" counter Bout "flbs" Plain;
+    "requests_denied_total" counter Dreq "flb" Plain;
+    "responses_denied_total" counter Dresp "flbs" Plain;
+    "request_errors_total" counter Ereq "fl" Plain;
     "connection_errors_total" counter Econ "bs" Plain;
     "response_errors_total" counter Eresp "bs" Plain;
     "retry_warnings_total" counter Wretr "bs" Plain;
     "redispatch_warnings_total" counter Wredis "bs" Plain;
-    "status" gauge Status "fbs" State;
+    "status" gauge Status "flbs" State;
     "weight" gauge Weight "bs" Plain;
     "active_servers" gauge Act "b" Plain;
     "backup_servers" gauge Bck "b" Plain;
@@ -120,8 +124,9 @@ static METRICS: &[Metric] = metrics! {
     "connections_rate_max" gauge ConnRateMax "f" Plain;
     "connections_total" counter ConnTot "f" Plain;
     "intercepted_requests_total" counter Intercepted "f" Plain;
-    "denied_connections_total" counter Dcon "f" Plain;
-    "denied_sessions_total" counter Dses "f" Plain;
+    "denied_connections_total" counter Dcon "fl" Plain;
+    "denied_sessions_total" counter Dses "fl" Plain;
+    "failed_header_rewriting_total" counter Wrew "flbs" Plain;
     "connection_attempts_total" counter Connect "bs" Plain;
     "connection_reuses_total" counter Reuse "bs" Plain;
     "http_cache_lookups_total" counter CacheLookups "fb" Plain;
@@ -132,7 +137,7 @@ static METRICS: &[Metric] = metrics! {
     "max_connect_time_seconds" gauge CtimeMax "bs" Millis;
     "max_response_time_seconds" gauge RtimeMax "bs" Millis;
     "max_total_time_seconds" gauge TtimeMax "bs" Millis;
-    "internal_errors_total" counter Eint "fbs" Plain;
+    "internal_errors_total" counter Eint "flbs" Plain;
     "unsafe_idle_connections_current" gauge IdleConnCur "s" Plain;
     "safe_idle_connections_current" gauge SafeConnCur "s" Plain;
     "used_connections_current" gauge UsedConnCur "s" Plain;
@@ -157,21 +162,56 @@ static PROCESS: &[(&str, &str, &str)] = &[
     ("CurrConns", "current_connections", "gauge"),
     ("CumConns", "connections_total", "counter"),
     ("CumReq", "requests_total", "counter"),
+    ("MaxSslConns", "max_ssl_connections", "gauge"),
+    ("CurrSslConns", "current_ssl_connections", "gauge"),
+    ("CumSslConns", "ssl_connections_total", "counter"),
+    ("Maxpipes", "max_pipes", "gauge"),
+    ("PipesUsed", "pipes_used_total", "counter"),
+    ("PipesFree", "pipes_free_total", "counter"),
     ("ConnRate", "current_connection_rate", "gauge"),
     ("ConnRateLimit", "limit_connection_rate", "gauge"),
+    ("MaxConnRate", "max_connection_rate", "gauge"),
     ("SessRate", "current_session_rate", "gauge"),
     ("SessRateLimit", "limit_session_rate", "gauge"),
+    ("MaxSessRate", "max_session_rate", "gauge"),
+    ("SslRate", "current_ssl_rate", "gauge"),
+    ("SslRateLimit", "limit_ssl_rate", "gauge"),
+    ("MaxSslRate", "max_ssl_rate", "gauge"),
+    ("SslFrontendKeyRate", "current_frontend_ssl_key_rate", "gauge"),
+    ("SslFrontendMaxKeyRate", "max_frontend_ssl_key_rate", "gauge"),
+    ("SslFrontendSessionReuse_pct", "frontend_ssl_reuse", "gauge"),
+    ("SslBackendKeyRate", "current_backend_ssl_key_rate", "gauge"),
+    ("SslBackendMaxKeyRate", "max_backend_ssl_key_rate", "gauge"),
+    ("SslCacheLookups", "ssl_cache_lookups_total", "counter"),
+    ("SslCacheMisses", "ssl_cache_misses_total", "counter"),
+    ("CompressBpsIn", "http_comp_bytes_in_total", "counter"),
+    ("CompressBpsOut", "http_comp_bytes_out_total", "counter"),
+    ("CompressBpsRateLim", "limit_http_comp", "gauge"),
     ("Tasks", "current_tasks", "gauge"),
     ("Run_queue", "current_run_queue", "gauge"),
+    ("Idle_pct", "idle_time_percent", "gauge"),
+    ("Stopping", "stopping", "gauge"),
+    ("Jobs", "jobs", "gauge"),
+    ("Unstoppable Jobs", "unstoppable_jobs", "gauge"),
     ("Listeners", "listeners", "gauge"),
+    ("ActivePeers", "active_peers", "gauge"),
+    ("ConnectedPeers", "connected_peers", "gauge"),
     ("DroppedLogs", "dropped_logs_total", "counter"),
+    ("BusyPolling", "busy_polling_enabled", "gauge"),
+    // A counter in HAProxy, which the tools of Prometheus do not take under such a name.
+    ("FailedResolutions", "failed_resolutions", "gauge"),
     ("TotalBytesOut", "bytes_out_total", "counter"),
+    ("TotalSplicdedBytesOut", "spliced_bytes_out_total", "counter"),
+    ("BytesOutRate", "bytes_out_rate", "gauge"),
+    ("CumRecvLogs", "recv_logs_total", "counter"),
+    ("Memmax_bytes", "max_memory_bytes", "gauge"),
     ("PoolAlloc_bytes", "pool_allocated_bytes", "gauge"),
     ("PoolUsed_bytes", "pool_used_bytes", "gauge"),
     ("Start_time_sec", "start_time_seconds", "gauge"),
 ];
 
 const STATES: &[&str] = &["DOWN", "UP", "MAINT", "DRAIN", "NOLB"];
+const LISTENER_STATES: &[&str] = &["WAITING", "OPEN", "FULL"];
 const CHECKS: &[&str] = &[
     "HANA", "SOCKERR", "L4OK", "L4TOUT", "L4CON", "L6OK", "L6TOUT", "L6RSP", "L7TOUT", "L7RSP", "L7OK",
     "L7OKC", "L7STS", "PROCERR", "PROCTOUT", "PROCOK",
@@ -213,19 +253,20 @@ impl Scope {
                     any = true;
                     match name {
                         b"" => {}
-                        b"*" => (scope.process, scope.of) = (true, FRONTENDS | BACKENDS | SERVERS),
+                        b"*" => (scope.process, scope.of) = (true, EVERYTHING),
                         b"global" => scope.process = true,
                         b"frontend" => scope.of |= FRONTENDS,
                         b"backend" => scope.of |= BACKENDS,
                         b"server" => scope.of |= SERVERS,
-                        b"listener" | b"sticktable" => {} // nothing is counted of these
+                        b"listener" => scope.of |= LISTENERS,
+                        b"sticktable" => {} // there are none
                         _ => return None,
                     }
                 }
             }
         }
         if !any {
-            (scope.process, scope.of) = (true, FRONTENDS | BACKENDS | SERVERS);
+            (scope.process, scope.of) = (true, EVERYTHING);
         }
         Some(scope)
     }
@@ -277,6 +318,7 @@ struct Row {
 /// Rows by kind, in the order of names.
 struct Rows {
     frontends: Vec<Row>,
+    listeners: Vec<Row>,
     backends: Vec<Row>,
     servers: Vec<Row>,
 }
@@ -287,7 +329,7 @@ struct Making {
     generation: Arc<Generation>,
     scope: Scope,
     rows: Option<Rows>,
-    /// The kind of rows (0 for frontends, 1 for backends, 2 for servers), the metric, and the row.
+    /// The kind of rows (0 for frontends, 1 for listeners, 2 for backends, 3 for servers), the metric, and the row.
     at: (usize, usize, usize),
     /// The metric's head was written.
     told: bool,
@@ -311,26 +353,36 @@ fn text(line: &Line, column: Column) -> &str {
 }
 
 impl Row {
-    fn new(line: &Line, server: bool) -> Self {
+    /// `own`: the label of what is a part of a proxy.
+    fn new(line: &Line, own: Option<&str>) -> Self {
         let mut labels = format!("proxy=\"{}\"", escaped(text(line, Column::Pxname)));
-        if server {
-            let _ = write!(labels, ",server=\"{}\"", escaped(text(line, Column::Svname)));
+        if let Some(own) = own {
+            let _ = write!(labels, ",{own}=\"{}\"", escaped(text(line, Column::Svname)));
         }
         let word = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
         let status = match text(line, Column::Status) {
-            "OPEN" | "no check" => "UP".to_owned(),
+            "OPEN" | "no check" if own != Some("listener") => "UP".to_owned(),
             other => word(other),
         };
         let check = text(line, Column::CheckStatus).trim_start_matches("* ");
         let first = Column::Hrsp1xx as usize;
         Self {
             labels,
-            values: METRICS.iter().map(|metric| number(line, metric.column)).collect(),
+            values: METRICS
+                .iter()
+                .map(|metric| match number(line, metric.column) {
+                    // A check without a code of its own.
+                    NONE if metric.column == Column::CheckCode && !check.is_empty() => 0,
+                    value => value,
+                })
+                .collect(),
             codes: std::array::from_fn(|place| match &line.values[first + place] {
                 Some(Value::Number32(n) | Value::Number64(n)) => i64::try_from(*n).unwrap_or(i64::MAX),
                 _ => NONE,
             }),
-            state: STATES.iter().position(|state| *state == status),
+            state: if own == Some("listener") { LISTENER_STATES } else { STATES }
+                .iter()
+                .position(|state| *state == status),
             check: CHECKS.iter().position(|outcome| *outcome == check),
             states: [0; STATES.len()],
             checks: [0; CHECKS.len()],
@@ -346,15 +398,21 @@ fn escaped(text: &str) -> String {
 impl Making {
     fn read(&self) -> Rows {
         let generation = &self.generation;
-        let mut rows = Rows { frontends: Vec::new(), backends: Vec::new(), servers: Vec::new() };
+        let mut rows =
+            Rows { frontends: Vec::new(), listeners: Vec::new(), backends: Vec::new(), servers: Vec::new() };
         for frontend in &generation.frontends {
-            rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), false));
+            rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), None));
+            for listener in
+                frontend.listeners.iter().filter(|own| own.reported && self.scope.of & LISTENERS != 0)
+            {
+                rows.listeners.push(Row::new(&stat::listener(frontend, listener), Some("listener")));
+            }
         }
         for backend in &generation.backends {
-            let mut own = Row::new(&stat::backend(backend, Form::default()), false);
+            let mut own = Row::new(&stat::backend(backend, Form::default()), None);
             for server in backend.listed() {
                 let Some(index) = backend.balancer.servers().index(server.index) else { continue };
-                let row = Row::new(&stat::server(generation, backend, index, server), true);
+                let row = Row::new(&stat::server(generation, backend, index, server), Some("server"));
                 if let Some(state) = row.state {
                     own.states[state] += 1;
                 }
@@ -375,7 +433,7 @@ impl Making {
     fn process(&self, text: &mut String) {
         for (field, name, kind) in PROCESS {
             let help = info::FIELDS.iter().find(|own| own.name == *field).map_or("", |own| own.help);
-            if let Some(value) = info::value(&self.generation, &self.facts, field, true) {
+            if let Some(value) = info::value(&self.generation, &self.facts, field, false) {
                 let _ = writeln!(
                     text,
                     "# HELP haproxy_process_{name} {help}\n# TYPE haproxy_process_{name} {kind}\nhaproxy_process_{name} {}",
@@ -423,7 +481,11 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
                 }
             }
             Shape::State => {
-                let states = if kind == "server" { STATES } else { &STATES[..2] };
+                let states = match kind {
+                    "server" => STATES,
+                    "listener" => LISTENER_STATES,
+                    _ => &STATES[..2],
+                };
                 for (place, state) in states.iter().enumerate() {
                     sample(text, &row.labels, Some(("state", state)), &u8::from(row.state == Some(place)));
                 }
@@ -459,9 +521,10 @@ impl Parts for Making {
         if self.rows.is_none() {
             self.rows = Some(self.read());
         }
-        let Some(Rows { frontends, backends, servers }) = &self.rows else { return false };
+        let Some(Rows { frontends, listeners, backends, servers }) = &self.rows else { return false };
         let kinds = [
             ("frontend", FRONTENDS, frontends),
+            ("listener", LISTENERS, listeners),
             ("backend", BACKENDS, backends),
             ("server", SERVERS, servers),
         ];
@@ -491,7 +554,7 @@ mod tests {
 
     #[test]
     fn a_query_says_what_is_wanted() {
-        let all = Scope { process: true, of: FRONTENDS | BACKENDS | SERVERS, no_maintenance: false };
+        let all = Scope { process: true, of: EVERYTHING, no_maintenance: false };
         assert_eq!(Scope::read(b""), Some(all));
         assert_eq!(Scope::read(b"scope=*&x=y"), Some(all));
         assert_eq!(Scope::read(b"no-maint"), Some(Scope { no_maintenance: true, ..all }));

@@ -1,6 +1,6 @@
 //! The page of counters (`stats uri`): tables for people, and the same as CSV and JSON. It shows what `show stat` says.
 
-use crate::commands::columns::{COLUMNS, Column};
+use crate::commands::columns::{COLUMNS, Column, header};
 use crate::commands::info;
 use crate::commands::stat::{self, Line, proxies};
 use crate::commands::values::Form;
@@ -193,8 +193,7 @@ impl Making {
             return;
         }
         if !self.as_page {
-            let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
-            let _ = writeln!(text, "# {},", names.join(","));
+            let _ = writeln!(text, "{}", header());
             return;
         }
         let Self { page, generation, facts, .. } = self;

@@ -49,6 +49,16 @@ counters! {
         pub requests,
         /// Lines that were logged.
         pub lines,
+        /// Edits of heads by rules that could not be done.
+        pub failed_rewrites,
+        /// Bytes that HTTP clients sent, as they came.
+        pub received,
+        /// Bytes of answers to what is no request.
+        pub sent_early,
+        /// Of the bytes from HTTP clients, those that were spliced to a server.
+        pub spliced_in,
+        /// Of the bytes to HTTP clients, those that were spliced from a server.
+        pub spliced_out,
         /// Responses with status 1xx.
         pub responses_1xx,
         /// Responses with status 2xx.
@@ -132,7 +142,9 @@ macro_rules! stream_counts {
                 pub internal_errors,
                 /// Streams that the algorithm chose a server for, or this one.
                 pub chosen,
-                /// New connections to servers.
+                /// Edits of heads by rules that could not be done.
+                pub failed_rewrites,
+                /// New connections to servers that were tried to make.
                 pub connects,
                 /// Requests on connections that were there.
                 pub reuses,
@@ -194,11 +206,23 @@ stream_counts! {
     requests_denied,
     /// HTTP requests.
     requests,
+    /// Of the streams that reached a server, those that ended.
+    left,
+    /// Bytes that HTTP servers sent, as they came.
+    received,
+    /// Bytes that HTTP servers were sent.
+    sent,
+    /// Of these that they sent, those that were spliced to a client.
+    spliced_in,
+    /// Of these that they were sent, those that were spliced from a client.
+    spliced_out,
 }
 
 stream_counts! {
     /// Of a server.
     ServerCounts:
+    /// Tries to serve a stream: with new connections, and with those that were there.
+    sessions,
     /// Times that live traffic had too many errors in a row (`observe`).
     health_errors,
     /// Connections that were another lane's before.
@@ -230,6 +254,8 @@ counters! {
         pub sessions_denied,
         /// Streams that ended by an error inside.
         pub internal_errors,
+        /// Edits of heads by rules that could not be done.
+        pub failed_rewrites,
         /// Bytes from clients.
         pub bytes_in,
         /// Bytes to clients.
@@ -310,12 +336,12 @@ impl Paced for BackendCounts {
 }
 
 impl Paced for ServerCounts {
-    const RATES: [&'static str; 2] = ["streams", "streams"];
+    const RATES: [&'static str; 2] = ["sessions", "sessions"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
     const MEANS: &'static [(&'static str, &'static str)] = TIMES;
 
     fn rated(&self, _: usize) -> &Tally {
-        &self.streams
+        &self.sessions
     }
 }
 

@@ -106,10 +106,17 @@ fn place<C: Counters>(name: &str) -> usize {
 impl<C: Paced> Counted<C> {
     /// What the last look found, and the rates of now.
     pub fn figures(&self, now: Time) -> Figures {
-        let mut figures = self.looks.lock().figures.clone();
+        let looks = self.looks.lock();
+        let mut figures = looks.figures.clone();
+        let cleared = looks.cleared.get(place::<C>(C::RATES[0])).copied().unwrap_or(0);
+        drop(looks);
         for which in 0..C::RATES.len() {
             figures.rates[which] = self.rate(which, now);
             figures.most[which] = figures.most[which].max(self.since_beat(which, now).1);
+        }
+        // Since the last look there was one, and not before they were cleared.
+        if self.since_beat(0, now).1 > 0 && self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
+            figures.last = Some(now);
         }
         figures
     }

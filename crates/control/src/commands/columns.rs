@@ -24,7 +24,7 @@ columns! {
     Scur "scur" "MGP" "streams";
     Smax "smax" "MMP" "most at once, as the sum of the lanes' own peaks";
     Slim "slim" "CLP" "streams or connections at most";
-    Stot "stot" "MCP" "streams since the start";
+    Stot "stot" "MCP" "streams since the start; of a server, each try is one";
     Bin "bin" "MCP" "bytes of requests";
     Bout "bout" "MCP" "bytes of responses";
     Dreq "dreq" "MCP" "requests that rules refused";
@@ -46,7 +46,7 @@ columns! {
     Pid "pid" "KGP" "number of the process (1)";
     Iid "iid" "KGS" "number of the proxy";
     Sid "sid" "KGS" "number of the server";
-    Throttle "throttle" "---" "not counted here";
+    Throttle "throttle" "MaP" "percent of its weight that it has, while it begins slowly";
     Lbtot "lbtot" "MCP" "streams that balancing gave it";
     Tracked "tracked" "CNS" "the server that it tracks";
     Type "type" "CGS" "0 frontend, 1 backend, 2 server";
@@ -100,8 +100,8 @@ columns! {
     Intercepted "intercepted" "MCP" "requests that the proxy answered itself";
     Dcon "dcon" "MCP" "connections that rules refused";
     Dses "dses" "MCP" "sessions that rules refused";
-    Wrew "wrew" "---" "not counted here";
-    Connect "connect" "MCP" "connections to servers";
+    Wrew "wrew" "MCP" "edits of heads that could not be done";
+    Connect "connect" "MCP" "new connections to servers that were tried to make";
     Reuse "reuse" "MCP" "requests on connections that were there";
     CacheLookups "cache_lookups" "MCP" "looks into the cache (0)";
     CacheHits "cache_hits" "MCP" "finds there (0)";
@@ -120,4 +120,44 @@ columns! {
     AggServerStatus "agg_server_status" "MGP" "for exporters (0)";
     AggServerCheckStatus "agg_server_check_status" "MGP" "for exporters (0)";
     AggCheckStatus "agg_check_status" "MGP" "for exporters (0)";
+    // In tables a column `-` stands here, before those of protocols.
+    SslSess "ssl_sess" "MCP" "TLS sessions (0: there is no TLS here)";
+    SslReusedSess "ssl_reused_sess" "MCP" "TLS sessions that were resumed (0)";
+    SslFailedHandshake "ssl_failed_handshake" "MCP" "TLS handshakes that failed (0)";
+    H2HeadersRcvd "h2_headers_rcvd" "MCP" "HEADERS frames received (0: there is no HTTP/2 here)";
+    H2DataRcvd "h2_data_rcvd" "MCP" "DATA frames received (0: there is no HTTP/2 here)";
+    H2SettingsRcvd "h2_settings_rcvd" "MCP" "SETTINGS frames received (0: there is no HTTP/2 here)";
+    H2RstStreamRcvd "h2_rst_stream_rcvd" "MCP" "RST_STREAM frames received (0: there is no HTTP/2 here)";
+    H2GoawayRcvd "h2_goaway_rcvd" "MCP" "GOAWAY frames received (0: there is no HTTP/2 here)";
+    H2DetectedConnProtocolErrors "h2_detected_conn_protocol_errors" "MCP" "errors of HTTP/2 connections (0)";
+    H2DetectedStrmProtocolErrors "h2_detected_strm_protocol_errors" "MCP" "errors of HTTP/2 streams (0)";
+    H2RstStreamResp "h2_rst_stream_resp" "MCP" "RST_STREAM frames sent for errors (0)";
+    H2GoawayResp "h2_goaway_resp" "MCP" "GOAWAY frames sent for errors (0)";
+    H2OpenConnections "h2_open_connections" "MGP" "HTTP/2 connections (0)";
+    H2BackendOpenStreams "h2_backend_open_streams" "MGP" "HTTP/2 streams (0)";
+    H2TotalConnections "h2_total_connections" "MCP" "HTTP/2 connections since the start (0)";
+    H2BackendTotalStreams "h2_backend_total_streams" "MCP" "HTTP/2 streams since the start (0)";
+    H1OpenConnections "h1_open_connections" "MGP" "HTTP/1 connections; to servers, those with streams and those that lie idle for all";
+    H1OpenStreams "h1_open_streams" "MGP" "HTTP/1 streams";
+    H1TotalConnections "h1_total_connections" "MCP" "HTTP/1 connections since the start; to servers, those that were tried to make";
+    H1TotalStreams "h1_total_streams" "MCP" "HTTP/1 streams since the start";
+    H1BytesIn "h1_bytes_in" "MCP" "bytes received over HTTP/1, as they came";
+    H1BytesOut "h1_bytes_out" "MCP" "bytes sent over HTTP/1";
+    H1SplicedBytesIn "h1_spliced_bytes_in" "MCP" "of the bytes received, those that were spliced";
+    H1SplicedBytesOut "h1_spliced_bytes_out" "MCP" "of the bytes sent, those that were spliced";
+}
+
+/// Where the columns of protocols begin, before which a column `-` stands in tables.
+const PROTOCOLS: usize = Column::SslSess as usize;
+
+/// The first line of tables.
+pub(crate) fn header() -> String {
+    let names = |columns: &[Field]| columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",");
+    let (general, protocols) = COLUMNS.split_at(PROTOCOLS);
+    format!("# {},-,{},", names(general), names(protocols))
+}
+
+/// Whether the column `-` stands before that one.
+pub(crate) fn begins_protocols(place: usize) -> bool {
+    place == PROTOCOLS
 }

@@ -1,10 +1,10 @@
 //! `show stat`.
 
 use super::Call;
-use super::columns::{COLUMNS, Column};
+use super::columns::{COLUMNS, Column, begins_protocols, header};
 use super::values::{Field, Form, Value};
 use crate::reply::Gone;
-use manylane_balance::{Admin, Index, Operation, Standing};
+use manylane_balance::{Admin, Index, Operation, Standing, WEIGHT_SCALE};
 use manylane_check::{Health, Report, Status, Verdict};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
@@ -76,10 +76,30 @@ impl Line {
         self.set(column, Number64(n));
     }
 
+    /// Nothing of any protocol.
+    fn protocols(&mut self) {
+        for value in &mut self.values[PROTOCOLS] {
+            *value = Some(Number64(0));
+        }
+    }
+
+    /// Nothing of TLS.
+    fn security(&mut self) {
+        for value in &mut self.values[SECURITY] {
+            *value = Some(Number64(0));
+        }
+    }
+
     fn gauge(&mut self, column: Column, n: u64) {
         self.set(column, Number32(n));
     }
 }
+
+/// Columns of protocols, from the first to the last: TLS, and all.
+const SECURITY: std::ops::RangeInclusive<usize> =
+    Column::SslSess as usize..=Column::SslFailedHandshake as usize;
+const PROTOCOLS: std::ops::RangeInclusive<usize> =
+    Column::SslSess as usize..=Column::H1SplicedBytesOut as usize;
 
 /// Names of a group's counters with what they say, so that each lane's slots are read once for all columns.
 struct Sums {
@@ -211,13 +231,28 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
             (Column::Dcon, "connections_denied"),
             (Column::Dses, "sessions_denied"),
             (Column::Eint, "internal_errors"),
+            (Column::Wrew, "failed_rewrites"),
             (Column::ReqTot, "requests"),
         ],
     );
+    line.gauge(Column::ReqRate, rates[1]);
+    line.gauge(Column::ReqRateMax, most[1]);
+    line.protocols();
     if frontend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
-        line.gauge(Column::ReqRate, rates[1]);
-        line.gauge(Column::ReqRateMax, most[1]);
+        line.count(Column::H1OpenConnections, sums.now("sessions", "sessions_ended"));
+        line.count(Column::H1OpenStreams, sums.now("streams", "streams_ended"));
+        line.count(Column::H1BytesOut, sums.get("bytes_out") + sums.get("sent_early"));
+        sums.fill(
+            &mut line,
+            &[
+                (Column::H1TotalConnections, "sessions_admitted"),
+                (Column::H1TotalStreams, "streams"),
+                (Column::H1BytesIn, "received"),
+                (Column::H1SplicedBytesIn, "spliced_in"),
+                (Column::H1SplicedBytesOut, "spliced_out"),
+            ],
+        );
         line.count(Column::Intercepted, sums.get("intercepted"));
         line.count(Column::CacheLookups, 0); // there is no cache
         line.count(Column::CacheHits, 0);
@@ -226,7 +261,7 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
 }
 
 /// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of frontends only stays empty, as in HAProxy.
-fn listener(frontend: &Frontend, own: &Listener) -> Line {
+pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
     let name = own.name.as_deref().unwrap_or_default();
     let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
     let sums = Sums::of(&own.counts);
@@ -247,8 +282,10 @@ fn listener(frontend: &Frontend, own: &Listener) -> Line {
             (Column::Dcon, "connections_denied"),
             (Column::Dses, "sessions_denied"),
             (Column::Eint, "internal_errors"),
+            (Column::Wrew, "failed_rewrites"),
         ],
     );
+    line.security();
     if let Some(address) = address(&ServerPlace::At(own.endpoint.clone())) {
         line.set(Column::Addr, Text(address));
     }
@@ -292,10 +329,10 @@ pub(crate) fn status(
     }
 }
 
-/// What checks say of a server.
-fn checked(line: &mut Line, report: &Report) {
+/// What checks say of a server; nothing of one that is in maintenance, which nobody looks at.
+fn checked(line: &mut Line, report: &Report, in_maintenance: bool) {
     line.count(Column::Chkfail, report.failed);
-    if report.paused {
+    if report.paused || in_maintenance {
         return;
     }
     let Verdict { status, code, info } = &report.verdict;
@@ -308,9 +345,7 @@ fn checked(line: &mut Line, report: &Report) {
     if let Some(code) = code {
         line.gauge(Column::CheckCode, u64::from(*code));
     }
-    if !info.is_empty() {
-        line.set(Column::LastChk, Text(info.to_string()));
-    }
+    line.set(Column::LastChk, Text(info.to_string()));
     line.gauge(Column::CheckRise, report.health.rise().into());
     line.gauge(Column::CheckFall, report.health.fall().into());
     line.gauge(Column::CheckHealth, report.health.value().into());
@@ -328,9 +363,7 @@ fn heard(line: &mut Line, report: &Report) {
     if let Some(code) = code {
         line.gauge(Column::AgentCode, u64::from(*code));
     }
-    if !info.is_empty() {
-        line.set(Column::LastAgt, Text(info.to_string()));
-    }
+    line.set(Column::LastAgt, Text(info.to_string()));
     line.gauge(Column::AgentRise, report.health.rise().into());
     line.gauge(Column::AgentFall, report.health.fall().into());
     line.gauge(Column::AgentHealth, report.health.value().into());
@@ -343,6 +376,13 @@ pub(crate) fn address(place: &ServerPlace) -> Option<String> {
         ServerPlace::At(endpoint) => Some(endpoint.to_string()),
         ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
     }
+}
+
+/// Streams that a server has at work, and the most that there were at once.
+pub(super) fn streams(server: &Server, limit: u64) -> (u64, u64) {
+    let sums = Sums::of(&server.counts);
+    let now = sums.now("streams", "streams_ended");
+    (now, sums.peak("peak_streams", limit, now))
 }
 
 /// The line of a server.
@@ -387,13 +427,18 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     if let Some(report) = report.filter(|_| via.is_none()) {
         line.count(Column::Chkdown, past.downs);
         line.gauge(Column::Downtime, past.downtime(now).as_secs());
-        checked(&mut line, &report);
+        checked(&mut line, &report, state.standing().is_in_maintenance());
     }
     if let Some(via) = via {
         line.set(Column::Tracked, Text(via));
     }
-    line.gauge(Column::Weight, u64::from(state.weight()));
+    line.gauge(Column::Weight, u64::from(state.effective_weight().div_ceil(WEIGHT_SCALE)));
     line.gauge(Column::Uweight, u64::from(state.weight()));
+    if state.is_warming() {
+        let percent =
+            (100 * state.effective_weight()).div_ceil(WEIGHT_SCALE * u32::from(state.weight()).max(1));
+        line.gauge(Column::Throttle, percent.min(100).into());
+    }
     line.gauge(Column::Act, (!server.backup).into());
     line.gauge(Column::Bck, server.backup.into());
     if let Some(address) = address(&server.site.read().place) {
@@ -411,7 +456,8 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     sums.fill(
         &mut line,
         &[
-            (Column::Stot, "streams"),
+            (Column::Stot, "sessions"),
+            (Column::Wrew, "failed_rewrites"),
             (Column::Bin, "bytes_in"),
             (Column::Bout, "bytes_out"),
             (Column::Econ, "connection_errors"),
@@ -419,7 +465,6 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
             (Column::Wretr, "retries"),
             (Column::Wredis, "redispatches"),
             (Column::Lbtot, "chosen"),
-            (Column::Hanafail, "health_errors"),
             (Column::Connect, "connects"),
             (Column::Reuse, "reuses"),
             (Column::Dresp, "responses_denied"),
@@ -428,9 +473,13 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
             (Column::Eint, "internal_errors"),
         ],
     );
+    if server.check.as_ref().is_some_and(|check| check.observed.is_some()) {
+        line.count(Column::Hanafail, sums.get("health_errors"));
+    }
+    line.security();
     if backend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
-        line.count(Column::ReqTot, sums.get("streams"));
+        line.count(Column::ReqTot, sums.get("answered"));
     }
     line
 }
@@ -466,9 +515,15 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
         let _ = write!(status, " ({up}/{})", servers.len()); // some are not shown
     }
     line.set(Column::Status, Text(status));
-    let weight = servers.total_weight(active == 0).into();
-    line.gauge(Column::Weight, weight);
-    line.gauge(Column::Uweight, weight);
+    line.gauge(Column::Weight, servers.total_weight(active == 0).into());
+    let counted = |server: &manylane_balance::Server| {
+        server.spec().backup == (active == 0) && server.state().is_usable()
+    };
+    let weights = servers
+        .iter()
+        .filter(|(_, server)| counted(server))
+        .map(|(_, server)| u64::from(server.state().weight()));
+    line.gauge(Column::Uweight, weights.sum());
     for kept_for_exporters in [Column::AggServerStatus, Column::AggServerCheckStatus, Column::AggCheckStatus]
     {
         line.gauge(kept_for_exporters, 0);
@@ -480,6 +535,7 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
         &mut line,
         &[
             (Column::Stot, "streams"),
+            (Column::Wrew, "failed_rewrites"),
             (Column::Bin, "bytes_in"),
             (Column::Bout, "bytes_out"),
             (Column::Dreq, "requests_denied"),
@@ -496,7 +552,31 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
             (Column::Eint, "internal_errors"),
         ],
     );
+    let (now, past) = (Time::now().since(Time::ZERO), backend.past.read());
+    line.count(Column::Chkdown, past.downs);
+    line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
+    if backend.listed().next().is_some() {
+        line.gauge(Column::Downtime, past.downtime(now).as_secs());
+    }
+    line.protocols();
     if backend.mode == Mode::Http {
+        if let Some(cookie) = &backend.http.cookie {
+            line.set(Column::Cookie, Text(String::from_utf8_lossy(&cookie.name).into_owned()));
+        }
+        let at_work = sums.now("reached", "left");
+        line.count(Column::H1OpenConnections, at_work + backend.depot.idle_in_all());
+        line.count(Column::H1OpenStreams, at_work);
+        line.count(Column::H1TotalStreams, sums.get("connects") + sums.get("reuses"));
+        sums.fill(
+            &mut line,
+            &[
+                (Column::H1TotalConnections, "connects"),
+                (Column::H1BytesIn, "received"),
+                (Column::H1BytesOut, "sent"),
+                (Column::H1SplicedBytesIn, "spliced_in"),
+                (Column::H1SplicedBytesOut, "spliced_out"),
+            ],
+        );
         sums.fill(&mut line, RESPONSES);
         line.count(Column::ReqTot, sums.get("requests"));
         line.count(Column::CacheLookups, 0); // there is no cache
@@ -554,8 +634,7 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     if form.json {
         call.reply.put("[");
     } else if !form.typed {
-        let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
-        let _ = writeln!(call.reply, "# {},", names.join(","));
+        let _ = writeln!(call.reply, "{}", header());
     }
     let mut first = true;
     for (_, front, back) in proxies(generation) {
@@ -623,7 +702,7 @@ pub(crate) fn proxies(generation: &Generation) -> Vec<Sides<'_>> {
 pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Line) {
     // What the file says of a server is measured of a backend.
     let tags = |column: &Field| match column.name {
-        "act" | "bck" if line.kind == Kind::Backend => "MGP",
+        "act" | "bck" | "rate" | "rate_max" if line.kind == Kind::Backend => "MGP",
         _ => column.tags,
     };
     let filled = || {
@@ -658,7 +737,10 @@ pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Lin
         }
         return;
     }
-    for value in &line.values {
+    for (place, value) in line.values.iter().enumerate() {
+        if begins_protocols(place) {
+            let _ = out.write_str("-,");
+        }
         if let Some(value) = value {
             let text = value.text();
             // RFC 4180: quotes around what would end a column.

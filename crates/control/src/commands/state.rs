@@ -1,10 +1,12 @@
 //! `show servers state` and `show servers conn`.
 
 use super::Call;
+use super::stat::streams;
 use crate::reply::Gone;
 use manylane_balance::{Admin, Operation};
 use manylane_check::Verdict;
 use manylane_net::address::Port;
+use manylane_proxy::Local;
 use manylane_proxy::generation::{Backend, ServerCheck, ServerPlace, Whereabouts};
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -136,30 +138,34 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
 
 pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let Some(backends) = backends(call) else { return Ok(()) };
-    call.reply.put(
-        "# bkname/svname bkid/svid addr port - purge_delay used_cur used_max need_est unsafe_nb safe_nb idle_lim idle_cur\n",
+    let lanes = Local::of(call.generation).map(|local| local.lane_ids()).unwrap_or_default();
+    let _ = writeln!(
+        call.reply,
+        "# bkname/svname bkid/svid addr port - purge_delay used_cur used_max need_est unsafe_nb safe_nb idle_lim idle_cur idle_per_thr[{}]",
+        lanes.len()
     );
     for backend in backends {
         for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
             let known = server.site.read();
             let (address, port) = of_server(&known);
-            let used = server
-                .counts
-                .read_cheap_one(|counts| &counts.streams)
-                .saturating_sub(server.counts.read_cheap_one(|counts| &counts.streams_ended));
+            let (used, most) = streams(server, backend.balancer.servers()[index].state().maxconn().into());
+            let needed = server.counts.figures(Time::now()).usual;
             let idle = backend.depot.idle(index);
             let limit = server.pool_max.map_or(-1, i64::from);
-            // What is not counted here is a dash.
-            let _ = writeln!(
+            let _ = write!(
                 call.reply,
-                "{}/{} {}/{} {address} {port} - {} {used} - - 0 {idle} {limit} {idle}",
+                "{}/{} {}/{} {address} {port} - {} {used} {most} {needed} {idle} 0 {limit} {idle}",
                 backend.name,
                 server.name,
                 backend.id,
                 server.id,
                 server.pool_purge.as_millis(),
             );
+            for lane in &lanes {
+                let _ = write!(call.reply, " {}", backend.depot.idle_on(*lane, index));
+            }
+            call.reply.put("\n");
             call.reply.breathe().await?;
         }
     }

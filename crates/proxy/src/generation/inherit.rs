@@ -45,6 +45,7 @@ impl Generation {
         for backend in self.backends.iter_mut().filter_map(Arc::get_mut) {
             let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) else { continue };
             backend.counts = was.counts.clone();
+            backend.past = was.past.clone();
             backend.invalid = was.invalid.clone();
             for server in backend.servers.iter_mut().filter_map(Arc::get_mut) {
                 if let Some(was) = was.server_like(server) {
@@ -72,6 +73,7 @@ impl Generation {
         for (places, most) in &self.bounds {
             places.set_most(*most);
         }
+        self.backends.iter().for_each(|backend| backend.settle_past(Time::now()));
         self.logs.rings.iter().for_each(|ring| ring.take_effect());
         for (server, patience) in &self.ring_patience {
             server.set_patience(*patience);

@@ -84,6 +84,7 @@ impl Effect {
         }
         // What changed while both were there.
         generation.backends[self.backend].balancer.refresh();
+        generation.backends[self.backend].settle_past(Time::now());
     }
 }
 

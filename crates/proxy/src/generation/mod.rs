@@ -265,6 +265,11 @@ impl Generation {
             state_file::restore(&generation.backends[*backend], states);
         }
         generation.settle_followers(Time::now());
+        for backend in &generation.backends {
+            if backend.is_down() {
+                backend.past.restore(false, Time::now().since(Time::ZERO)); // it does not go down: it begins so
+            }
+        }
         generation
     }
 

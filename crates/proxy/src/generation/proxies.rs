@@ -17,7 +17,7 @@ use crate::counts::{BackendStats, FrontendStats};
 use crate::places::Places;
 use crate::rate::Rate;
 use manylane_balance::{Balancer, Depot, Index, Operation, ShelfLimits};
-use manylane_check::Running;
+use manylane_check::{Past, Running};
 use manylane_check::states::States;
 use manylane_config::table::{Timeout, Toggle};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
@@ -166,6 +166,8 @@ pub struct BackendParts {
     pub events: EventLog,
     /// What happened.
     pub counts: Arc<BackendStats>,
+    /// How long it has had servers that are usable, or none.
+    pub past: Arc<Past>,
     /// The last response that broke the protocol.
     pub invalid: Arc<LastInvalid>,
 }
@@ -179,6 +181,24 @@ impl Backend {
     /// One of them.
     pub fn listed_at(&self, place: usize) -> Option<&Arc<Server>> {
         self.order.get(place).map(|&number| &self.servers[number])
+    }
+
+    /// Whether it has servers, and none that is usable.
+    pub(super) fn is_down(&self) -> bool {
+        !self.order.is_empty() && !self.balancer.servers().iter().any(|(_, server)| server.state().is_usable())
+    }
+
+    /// A server has changed, or some have: whether one is usable now.
+    pub fn settle_past(&self, now: Time) {
+        loop {
+            let down = self.is_down();
+            if self.past.read().is_down != down {
+                self.past.change(!down, now.since(Time::ZERO));
+            }
+            if self.is_down() == down {
+                return; // else somebody else has changed one meanwhile
+            }
+        }
     }
 }
 
@@ -477,6 +497,7 @@ fn one<'c>(
             common,
             events: logs.events(proxy, targets),
             counts: Arc::default(),
+            past: Arc::new(Past::new(Time::now().since(Time::ZERO))),
             invalid: Arc::default(),
         };
         all.backends.push(Backend {

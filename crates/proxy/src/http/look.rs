@@ -6,6 +6,7 @@ use manylane_buf::{Chain, Segment};
 use manylane_expr::Data;
 use manylane_h1::{Body, BodyReader, From, Limits, Progress};
 use manylane_net::Connection;
+use manylane_stats::Tally;
 
 /// What is here of a body.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Incoming<'a> {
     pub(super) connection: &'a Connection,
     pub(super) input: &'a mut Chain,
     pub(super) seen: &'a mut Look,
+    /// Bytes that came.
+    pub(super) received: &'a Tally,
 }
 
 impl Look {
@@ -93,6 +96,7 @@ impl Incoming<'_> {
         while !self.seen.is_enough(least) {
             match self.connection.recv().await {
                 Ok(Some(segment)) => {
+                    self.received.add(segment.len() as u64);
                     self.seen.add(segment.clone())?;
                     self.input.push_back(segment).map_err(|_| Broken::Memory)?;
                 }

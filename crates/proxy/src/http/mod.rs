@@ -102,6 +102,9 @@ impl Session<'_> {
     async fn serve(&mut self, mut woken: Option<Wait>) -> bool {
         let frontend = self.frontend;
         let mut in_a_row = 0;
+        if woken.is_none() {
+            self.receives(self.client.received.len()); // before it was a session of HTTP
+        }
         loop {
             match self.next_request(woken.take()).await {
                 Ok(mut request) => {
@@ -223,6 +226,12 @@ impl Session<'_> {
         let backend = record.backend.map(|number| &*self.local.generation.backends[number]);
         let server = backend.zip(record.server).map(|(backend, index)| &*backend.servers[index.get()]);
         record.write(log, &self.facts(), backend, server, self.local.here().now());
+    }
+
+    /// So many bytes came from the client.
+    #[inline]
+    fn receives(&self, bytes: usize) {
+        self.frontend.counts.own().received.add(bytes as u64);
     }
 
     /// Counts what came of a request that no server was sent.

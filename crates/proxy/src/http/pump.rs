@@ -6,6 +6,7 @@ use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress};
 use manylane_io::Io;
 use manylane_net::{Connection, Expected, SplicePolicy};
+use manylane_stats::Tally;
 use std::cell::RefCell;
 
 /// Why a body did not get to its end.
@@ -47,6 +48,16 @@ pub(super) struct Ends<'a> {
     pub(super) splice: Option<SplicePolicy>,
     /// Keeps what is sent.
     pub(super) kept: Option<&'a Kept>,
+    pub(super) passage: Passage<'a>,
+}
+
+/// Who counts what comes over a way, as it comes.
+#[derive(Clone, Copy)]
+pub(super) struct Passage<'a> {
+    /// All of it.
+    pub(super) received: &'a Tally,
+    /// What is spliced, for the sender's side and the receiver's.
+    pub(super) spliced: [&'a Tally; 2],
 }
 
 /// What was sent of a body, for sending it once more to another receiver (`retry-on`): all of it, or nothing when it is too much.
@@ -224,7 +235,7 @@ impl Pump {
         out: &mut Chain,
         count: impl Fn(u64),
     ) -> Result<(), Broken> {
-        let Ends { io, way, from, to, splice, kept } = *ends;
+        let Ends { io, way, from, to, splice, kept, passage } = *ends;
         let here = io.here();
         let mut new = out.len(); // where begins what was never sent
         if !self.ahead.is_empty() {
@@ -253,7 +264,10 @@ impl Pump {
                 continue;
             }
             way.waits(Waits::Sender, here.now());
-            match from.recv_chain(input, way.room()).await {
+            let had = input.len();
+            let more = from.recv_chain(input, way.room()).await;
+            passage.received.add((input.len() - had) as u64);
+            match more {
                 Ok(true) => way.called(here.now()),
                 Ok(false) => self.end(out)?,
                 Err(_) => return Err(Broken::Sender),
@@ -276,7 +290,7 @@ impl Pump {
         ends: &Ends<'_>,
         count: impl Fn(u64),
     ) -> Result<bool, Broken> {
-        let Ends { io, way, from, to, .. } = *ends;
+        let Ends { io, way, from, to, passage, .. } = *ends;
         let bound = self.reader.passable();
         let expected = match bound {
             Some(bytes) => Expected::Bytes(bytes),
@@ -301,6 +315,8 @@ impl Pump {
             if n == 0 {
                 return Ok(false); // the end: reading tells it once more, and what it means is decided there
             }
+            passage.received.add(n);
+            passage.spliced.into_iter().for_each(|tally| tally.add(n));
             self.reader.passed(n);
             self.writer.passed(n).map_err(|_| Broken::Receiver)?;
             way.took(n, here.now());

@@ -7,6 +7,7 @@ use manylane_http::Version;
 use manylane_io::READ_AT_ONCE;
 use manylane_net::Connection;
 use manylane_sched::Here;
+use manylane_stats::Tally;
 
 /// Why there is no head of a response.
 pub(super) enum NoHead {
@@ -30,6 +31,8 @@ pub(super) struct Onward<'a, C: Fn(u64)> {
     pub(super) here: Here,
     /// What the client speaks.
     pub(super) version: Version,
+    /// Bytes that the server sent.
+    pub(super) received: &'a Tally,
     /// Is told bytes that the client was sent.
     pub(super) count: C,
 }
@@ -64,11 +67,15 @@ pub(super) async fn receive<C: Fn(u64)>(
                 *place = Some(response);
                 return Ok(());
             }
-            Ok(None) => match server.recv_chain(input, READ_AT_ONCE).await {
+            Ok(None) => {
+                let had = input.len();
+                let more = server.recv_chain(input, READ_AT_ONCE).await;
+                onward.received.add((input.len() - had) as u64);
+                match more {
                 Ok(true) => {}
                 Ok(false) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
                 Ok(false) | Err(_) => return Err(NoHead::Cut),
-            },
+            }}
             Err(error) => return Err(NoHead::Junk(error)),
         }
     }

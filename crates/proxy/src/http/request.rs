@@ -160,10 +160,13 @@ impl Session<'_> {
     /// Takes in what was waited for.
     pub(super) fn woken(&mut self, woken: Woken) -> Wait {
         match woken {
-            Woken::Bytes(segment) => match self.client.received.push_back(segment) {
-                Ok(()) => Wait::Bytes,
-                Err(_) => Wait::Left, // no memory: nothing can go on
-            },
+            Woken::Bytes(segment) => {
+                self.receives(segment.len());
+                match self.client.received.push_back(segment) {
+                    Ok(()) => Wait::Bytes,
+                    Err(_) => Wait::Left, // no memory: nothing can go on
+                }
+            }
             Woken::Left => Wait::Left,
             Woken::Late => Wait::Late,
             Woken::Stopping => Wait::Stopping,
@@ -189,7 +192,9 @@ impl Session<'_> {
         let http = &self.frontend.http;
         let spellings = self.local.generation.spellings.as_ref().filter(|_| http.spells);
         if answer::write_early(&mut out, http, spellings, status).is_ok() {
-            count_status!(self.frontend.counts.own(), status);
+            let counts = self.frontend.counts.own();
+            count_status!(counts, status);
+            counts.sent_early.add(out.len() as u64);
             self.send_last(&mut out).await;
         }
     }
@@ -246,6 +251,7 @@ impl Session<'_> {
                 && let Ok(Some(segment)) = connection.recv().await
             {
                 read += segment.len();
+                self.receives(segment.len());
             }
         };
         let _ = self.local.here().timeout(LINGERING.1, reading).await; // then it had its time

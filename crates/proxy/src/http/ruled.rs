@@ -234,6 +234,7 @@ impl Session<'_> {
             };
             match more {
                 Some(Some(segment)) => {
+                    self.receives(segment.len());
                     if self.client.received.push_back(segment).is_err() {
                         return;
                     }

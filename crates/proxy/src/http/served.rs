@@ -5,7 +5,7 @@ use super::count_status;
 use super::exchange::{After, Asking};
 use super::going::{Going, Leaving, Watched};
 use super::look::{Incoming, Look};
-use super::pump::{Broken, Ends, Kept, Pump, flush, send, send_last};
+use super::pump::{Broken, Ends, Kept, Passage, Pump, flush, send, send_last};
 use super::receive::{Onward, receive, take_whole};
 use super::settle::{Answered, Settled};
 use super::telling::termination;
@@ -107,14 +107,16 @@ impl Session<'_> {
         let begun = local.here().now();
         let mut from_server = Chain::new();
         let client = &self.client.connection;
+        let (f, b) = (self.frontend.counts.own(), backend.counts.own());
         let count = |up: u64, down: u64| {
+            b.sent.add(up);
             let before = resent.get().min(up);
             resent.set(resent.get() - before);
             self.count(backend, Some(index), up - before, down);
         };
         let (ended, persist, server_persists) = {
             let up_ends =
-                Ends { io: &local.io, way: &watch.up, from: client, to: connection, splice: splicing.up, kept: chances.kept };
+                Ends { io: &local.io, way: &watch.up, from: client, to: connection, splice: splicing.up, kept: chances.kept, passage: Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] } };
             let mut going_up = Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
 
             let asked = Asked { method, upgrade: asking.upgrade };
@@ -124,7 +126,7 @@ impl Session<'_> {
                 let reading = pin!(async {
                     watch.down.waits(Waits::Sender, local.here().now());
                     let parser = ResponseParser::new(limits);
-                    let onward = Onward { client, up: &watch.up, here: local.here(), version: asking.version, count: |n| count(0, n) };
+                    let onward = Onward { client, up: &watch.up, here: local.here(), version: asking.version, received: &b.received, count: |n| count(0, n) };
                     receive(connection, &mut from_server, parser, asked, onward, &mut response).await
                 });
                 let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
@@ -161,7 +163,7 @@ impl Session<'_> {
             self.scopes.memory.capture_response(&self.frontend.captures, &response.head);
             for rules in self.lists(backend).filter(|rules| !rules.response.is_empty()) {
                 let mut seen = Look::new(response.body, From::Server, limits);
-                let incoming = Incoming { connection, input: &mut from_server, seen: &mut seen };
+                let incoming = Incoming { connection, input: &mut from_server, seen: &mut seen, received: &b.received };
                 let ruling = self.response_ruled(answered.moment(), rules, &mut response.head, incoming);
                 let ruled = hold.unless_ended(pin!(going_up.beside(pin!(ruling)))).await;
                 match ruled.map_err(|cause| Failed::Answer(502, Termination::new(cause, Phase::Headers)))? {
@@ -206,7 +208,7 @@ impl Session<'_> {
                 (Ended::Tunnel(back), persist, server_persists)
             } else {
                 let drop_trailers = self.frontend.http.drop_response_trailers;
-                let down_ends = Ends { io: &local.io, way: &watch.down, from: connection, to: client, splice: splicing.down, kept: None };
+                let down_ends = Ends { io: &local.io, way: &watch.down, from: connection, to: client, splice: splicing.down, kept: None, passage: Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] } };
                 let whole = framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
                 let goes_on = persist == Persist::KeepAlive;
                 let told = Cell::new(0);
@@ -271,6 +273,7 @@ impl Session<'_> {
             Ended::Tunnel(back) => {
                 let mut received = std::mem::take(received);
                 if let Some(segment) = watched.received.take() {
+                    self.receives(segment.len());
                     received.push_back(segment).map_err(|_| no_memory())?;
                 }
                 let ended = self.tunnel(backend, (connection, hold), back, received, from_server, count).await;

@@ -145,6 +145,7 @@ impl Session<'_> {
             let private = private.take().filter(|_| packets == Packets::default() && !readdressed);
             Self::take_idle(local, backend, private, key, first, hold)
         };
+        let had = self.client.received.len();
         let mut pains = Pains::new(local.here().now());
         // Waiting stands here, and not below `connect`: what is above it is run once more for each request that had to wait.
         let place = match tried.last {
@@ -161,7 +162,7 @@ impl Session<'_> {
         let attempt = match place {
             Err(ended) => Err(NotReached { ended, server: None, pains }),
             Ok(hold) => {
-                let at_once = hold.map(|hold| server::at_once(backend, &self.client, hold, pains, &mut shelf));
+                let at_once = hold.map(|hold| server::at_once(&self.client, hold, pains, &mut shelf));
                 match at_once.transpose() {
                     Ok(Some(attempt)) => Ok(attempt),
                     left => {
@@ -200,8 +201,9 @@ impl Session<'_> {
         self.last = Some((backend.number, index));
         asking.server.set(Some(index));
         server::remember_link(local, &connection, memory);
-        backend.counts.own().reached(&pains);
-        hold.server().counts.own().reached(&pains);
+        hold.reached(&pains);
+        // Where its leaving is watched for, the client may have sent something meanwhile.
+        self.receives(self.client.received.len() - had);
         self.note(|record| {
             record.pains(pains);
             record.server = Some(index);
@@ -220,10 +222,11 @@ impl Session<'_> {
         if !matches!(outcome, Ok(Outcome { whole: true, .. })) {
             connection.reset_on_close(); // else it might take what it got of a body for all of it
         }
-        if let Some(segment) = watched.received
-            && received.push_back(segment).is_err()
-        {
-            return Ok(After::Close); // no memory, and bytes of the client are lost
+        if let Some(segment) = watched.received {
+            self.receives(segment.len());
+            if received.push_back(segment).is_err() {
+                return Ok(After::Close); // no memory, and bytes of the client are lost
+            }
         }
         if !received.is_empty() {
             self.client.received = received;

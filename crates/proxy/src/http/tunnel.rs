@@ -8,6 +8,7 @@ use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_net::Connection;
+use std::cell::Cell;
 
 impl Session<'_> {
     /// The connection carries another protocol from here on.
@@ -34,7 +35,20 @@ impl Session<'_> {
             in_turn: false,
             ..usual
         };
-        let pair = Pair::new(&self.local.io, client, server, hold, patience);
+        let (f, b) = (self.frontend.counts.own(), backend.counts.own());
+        // What came before the tunnel was counted when it came.
+        let (up_before, down_before) = (Cell::new(received.len() as u64), Cell::new(from_server.len() as u64));
+        let new = |before: &Cell<u64>, bytes: u64| {
+            let old = before.get().min(bytes);
+            before.set(before.get() - old);
+            bytes - old
+        };
+        let count = |up: u64, down: u64| {
+            f.received.add(new(&up_before, up));
+            b.received.add(new(&down_before, down));
+            count(up, down);
+        };
+        let pair = Pair::new(&self.local.io, client, server, hold, patience).counting([[&f.spliced_in, &b.spliced_out], [&b.spliced_in, &f.spliced_out]]);
         pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count).await
     }
 

@@ -228,8 +228,12 @@ pub(crate) fn apply(
                 }
                 return Ok(verdict);
             }
-            Err(error) if walk.strict => return Err(error),
-            Err(_) => {}
+            Err(error) => {
+                facts.rewrite_failed(moment);
+                if walk.strict {
+                    return Err(error);
+                }
+            }
         }
     }
     Ok(walk.hint.take().map_or(Verdict::Continue, Verdict::Hint))

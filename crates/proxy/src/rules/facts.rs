@@ -2,6 +2,7 @@
 
 use super::Memory;
 use super::memory::{LONGEST_ID, Texts, digits};
+use crate::counts::count_in_front;
 use crate::generation::{Backend, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server};
 use crate::run::Local;
 use crate::log::Record;
@@ -102,6 +103,19 @@ pub(crate) struct Facts<'a> {
     pub(crate) scopes: &'a Scopes,
     /// What has become of the stream so far; none where nobody looks at that.
     pub(crate) course: Option<&'a RefCell<Option<Record>>>,
+}
+
+impl Facts<'_> {
+    /// An edit of a head could not be done.
+    pub(super) fn rewrite_failed(&self, moment: Moment<'_>) {
+        count_in_front!(self.frontend, self.listener, failed_rewrites);
+        if let Some(backend) = moment.backend {
+            backend.counts.own().failed_rewrites.add(1);
+        }
+        if let Some(server) = moment.server {
+            server.counts.own().failed_rewrites.add(1);
+        }
+    }
 }
 
 /// When, and what is there by then.

@@ -48,6 +48,7 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
     if (before.serves(), before.operation) != (after.serves(), after.operation) || before.is_in_maintenance() != after.is_in_maintenance() {
         server.past.change(after.serves(), now.since(Time::ZERO));
     }
+    backend.settle_past(now);
     let number = backend.number_of(index);
     if before.serves() && !after.serves() && server.ends_streams_when_down {
         end_streams(local, number, Cause::ServerDown);

@@ -267,6 +267,11 @@ impl Local {
         &self.generation
     }
 
+    /// The lanes that serve the generation.
+    pub fn lane_ids(&self) -> Box<[LaneId]> {
+        self.lane_ids.borrow().clone()
+    }
+
     /// The lane's driver.
     pub fn io(&self) -> Io {
         self.io.clone()

@@ -148,7 +148,6 @@ pub(crate) struct NotReached {
 /// # Errors
 /// The place, if there is none; for [`connect`].
 pub(crate) fn at_once(
-    backend: &Backend,
     client: &Client,
     hold: Hold,
     pains: Pains,
@@ -156,8 +155,7 @@ pub(crate) fn at_once(
 ) -> Result<Attempt, Hold> {
     match shelf(&hold, client) {
         Shelved::This(Idle { connection, served }) => {
-            backend.counts.own().reuses.add(1);
-            hold.server().counts.own().reuses.add(1);
+            hold.reuses();
             Ok(Attempt { connection, hold, reused: Some(served), pains })
         }
         Shelved::Nothing | Shelved::Elsewhere { .. } | Shelved::Redirect => Err(hold),
@@ -228,8 +226,7 @@ async fn tries(
             Shelved::Elsewhere { key, least } => Box::pin(local.take_over(backend, hold.index(), key, least)).await,
         };
         if let Some(Idle { connection, served }) = idle {
-            counts.reuses.add(1);
-            hold.server().counts.own().reuses.add(1);
+            hold.reuses();
             return Ok((connection, hold, Some(served)));
         }
         local.make_room(backend);
@@ -242,12 +239,11 @@ async fn tries(
             namespace: namespace.as_deref(),
         };
         let to = client.destination_of(server);
+        hold.connects();
         let connected = waiting(backend, client, pin!(one(local, backend, &hold, served, to))).await?;
         let cause = match connected {
             Ok(connection) => {
                 observe(local, backend, hold.index(), Seen::Connected);
-                counts.connects.add(1);
-                hold.server().counts.own().connects.add(1);
                 pains.connected = here.now().since(entered);
                 return Ok((connection, hold, None));
             }

@@ -9,6 +9,7 @@ use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_sched::Time;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,6 +24,8 @@ pub(crate) struct Hold {
     /// Of the stream, among the lane's; none: it is not one of a client.
     entry: Option<u32>,
     since: Time,
+    /// It has a connection to the server.
+    reached: Cell<bool>,
 }
 
 /// Why a stream got no server.
@@ -72,7 +75,7 @@ impl Hold {
             }
         };
         balancer.take(index, now).ok()?;
-        Some(Self::taken(local, backend, index, wanted.stream))
+        Some(Self::taken(local, backend, index, wanted.server.is_none(), wanted.stream))
     }
 
     /// A place on the server that is wanted or that the backend's algorithm chooses; where there is none, the stream queues.
@@ -102,7 +105,7 @@ impl Hold {
                 Err(NoPick::AllFull) => balancer.enqueue_any(wanted.priority, now, waker().await),
                 Ok(index) => {
                     if balancer.take(index, now).is_ok() {
-                        return Ok(Self::taken(local, backend, index, wanted.stream));
+                        return Ok(Self::taken(local, backend, index, server.is_none(), wanted.stream));
                     }
                     tries += 1;
                     if server.is_none() && !by_key && tries < TRIES {
@@ -149,7 +152,7 @@ impl Hold {
             match turn.await? {
                 Turn::Granted(index, served) => {
                     place.moves(served);
-                    return Ok(Self::taken(local, backend, index, wanted.stream));
+                    return Ok(Self::taken(local, backend, index, server != Some(index), wanted.stream));
                 }
                 Turn::Elsewhere | Turn::Waiting(_) => {
                     let passed = (place.passed)();
@@ -160,17 +163,42 @@ impl Hold {
         }
     }
 
-    /// The server counts the stream already.
-    fn taken(local: &Rc<Local>, backend: &Backend, index: Index, entry: Option<u32>) -> Self {
+    /// The server counts the stream already. `balanced`: the algorithm has chosen it.
+    fn taken(local: &Rc<Local>, backend: &Backend, index: Index, balanced: bool, entry: Option<u32>) -> Self {
         if let Some(entry) = entry {
             local.streams.has_server(entry, Some(backend.servers[index.get()].number));
         }
-        let hold = Self { local: local.clone(), backend: backend.number, index, entry, since: local.here().now() };
+        let hold = Self { local: local.clone(), backend: backend.number, index, entry, since: local.here().now(), reached: Cell::new(false) };
         let counts = hold.server().counts.own();
         counts.begin();
-        counts.chosen.add(1);
-        backend.counts.own().chosen.add(1);
+        if balanced {
+            counts.chosen.add(1);
+            backend.counts.own().chosen.add(1);
+        }
         hold
+    }
+
+    /// A new connection to the server is tried to make.
+    pub(super) fn connects(&self) {
+        let server = self.server().counts.own();
+        server.connects.add(1);
+        server.sessions.add(1);
+        self.backend().counts.own().connects.add(1);
+    }
+
+    /// A connection to the server that was there is used.
+    pub(super) fn reuses(&self) {
+        let server = self.server().counts.own();
+        server.reuses.add(1);
+        server.sessions.add(1);
+        self.backend().counts.own().reuses.add(1);
+    }
+
+    /// The stream has a connection to the server.
+    pub(crate) fn reached(&self, pains: &Pains) {
+        self.reached.set(true);
+        self.backend().counts.own().reached(pains);
+        self.server().counts.own().reached(pains);
     }
 
     /// Why the stream has to end, if somebody else has ended it; else its task is woken when that happens.
@@ -223,6 +251,9 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
             self.local.streams.has_server(entry, None);
+        }
+        if self.reached.get() {
+            self.backend().counts.own().left.add(1);
         }
         self.server().counts.own().end(self.local.here().now().since(self.since));
         self.backend().balancer.release(self.index);

@@ -6,6 +6,7 @@ use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_io::Io;
 use manylane_net::{Connection, Expected, SplicePolicy};
+use manylane_stats::Tally;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -19,6 +20,8 @@ pub(crate) struct Pair<'a> {
     /// Its place on the server.
     hold: &'a Hold,
     watch: Watch,
+    /// Who counts what is spliced, by direction.
+    spliced: Option<[[&'a Tally; 2]; 2]>,
 }
 
 /// Why a way broke.
@@ -31,7 +34,12 @@ enum Broken {
 
 impl<'a> Pair<'a> {
     pub(crate) fn new(io: &'a Io, client: &'a Connection, server: &'a Connection, hold: &'a Hold, patience: Patience) -> Self {
-        Self { io, client, server, hold, watch: Watch::new(patience, io.here().now()) }
+        Self { io, client, server, hold, watch: Watch::new(patience, io.here().now()), spliced: None }
+    }
+
+    /// What is spliced up, and down, is counted there, too.
+    pub(crate) fn counting(self, spliced: [[&'a Tally; 2]; 2]) -> Self {
+        Self { spliced: Some(spliced), ..self }
     }
 
     /// Bytes from the client, and bytes to it.
@@ -107,6 +115,10 @@ impl<'a> Pair<'a> {
                         Ok(n) => {
                             way.took(n as u64, here.now());
                             count(n as u64);
+                            if let Some([up, down]) = self.spliced {
+                                let tallies = if way.receiver() == Side::Server { up } else { down };
+                                tallies.into_iter().for_each(|tally| tally.add(n as u64));
+                            }
                         }
                         // What is still held was taken from the sender, so it is the receiver that failed.
                         Err(_) if splicer.held() > 0 => return Err(Broken::At(way.receiver())),

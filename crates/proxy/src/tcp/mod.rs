@@ -238,8 +238,7 @@ impl Stream<'_> {
         };
         let Attempt { connection, hold, reused: _, pains } = attempt;
         self.note(|record| record.pains(pains));
-        backend.counts.own().reached(&pains);
-        hold.server().counts.own().reached(&pains);
+        hold.reached(&pains);
         self.server = Some(hold.server().index);
         server::remember_link(local, &connection, memory);
         if frontend.log.as_ref().is_some_and(|log| log.early) {
