@@ -623,6 +623,40 @@ fn what_a_hard_stop_cuts_is_answered_and_logged() {
     }
 }
 
+/// A client learns from the answer that is on its way that there is no next one, and has it whole although it has asked for more already.
+#[test]
+fn a_request_that_a_soft_stop_meets_is_answered_as_the_last() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (asked, asks) = std::sync::mpsc::channel();
+    let (released, asked) = (std::sync::Mutex::new(released), std::sync::Mutex::new(asked));
+    let server = common::origin(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = asked.lock().unwrap().send(());
+        let _ = released.lock().unwrap().recv();
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let log = common::watch::Syslog::new();
+    let (socket, address) = listener();
+    let mut program = Manylane::start(&format!(
+        "global\n log {} local0\n{DEFAULTS} log global\n mode http\nfrontend web\n bind {}\n default_backend b\nbackend b\n server s {server}\n",
+        log.address(),
+        fd(&socket),
+    ));
+    let mut client = connect(address);
+    client.write_all(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    asks.recv().unwrap();
+    program.signal(Signal::SIGUSR1);
+    log.wait("Proxy web stopped");
+    release.send(()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap(); // no reset
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
+    assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
+    drop(client);
+    assert_eq!(program.wait().code(), Some(0));
+}
+
 #[test]
 fn the_process_ends_by_the_signal_that_ended_it() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {

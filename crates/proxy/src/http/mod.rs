@@ -32,7 +32,7 @@ use crate::panics::caught;
 use crate::run::{Idle, Local, Streaming};
 use crate::session::Client;
 use crate::termination::Cause;
-use exchange::After;
+use exchange::{After, Asking};
 use manylane_balance::Index;
 use manylane_sched::{Class, Time};
 use request::{NoMore, Wait};
@@ -169,6 +169,11 @@ impl Session<'_> {
         self.local.stopping.has_happened()
             && self.local.closes_busy()
             && (self.belongs() || self.local.heir(self.frontend, self.listener).is_none())
+    }
+
+    /// Whether the connection may go on behind the response whose head is made now: the process may have been told to end since the request came.
+    fn keeps(&self, asking: &Asking) -> bool {
+        asking.keep && !self.ends()
     }
 
     /// Whether it has something that only its generation understands; clients inside of the process stay in their place, too.

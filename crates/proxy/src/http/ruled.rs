@@ -445,7 +445,7 @@ impl Session<'_> {
         // Who asked for a tunnel takes a success for its beginning.
         let tunnel = asking.method == Method::Connect && (200..300).contains(&head.status());
         // No other answer follows one that a rule gave such a status.
-        let keep = asking.keep && bodyless && !tunnel && !matches!(*status, 400 | 408) && head.status() >= 200;
+        let keep = self.keeps(asking) && bodyless && !tunnel && !matches!(*status, 400 | 408) && head.status() >= 200;
         let persist = if keep { Persist::KeepAlive } else { Persist::Close };
         let mut out = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| frontend.http.spells);

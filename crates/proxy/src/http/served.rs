@@ -28,7 +28,7 @@ use std::task::Poll;
 /// How a response was passed on.
 enum Ended {
     /// As a message.
-    Message { complete: bool, sent_all: bool, whole: bool },
+    Message { complete: bool, sent_all: bool, whole: bool, sends_off: bool },
     /// As the beginning of a tunnel; its head is still to be sent.
     Tunnel(Chain),
 }
@@ -182,7 +182,7 @@ impl Session<'_> {
                 }
             }
             self.check_cache(asking, backend, hold, &response.head).inspect_err(|_| answered_with())?;
-            let Settled { mut back, body, framed, persist, server_persists } = self.settle(answered, response, &mut from_server)?;
+            let Settled { mut back, body, framed, persist, sends_off, server_persists } = self.settle(answered, response, &mut from_server)?;
             // Rules may have changed it, and as long as nothing was sent it may become another answer.
             let shown = response.head.status();
             self.replied.set(true);
@@ -265,11 +265,11 @@ impl Session<'_> {
                 self.passed_on(backend, hold, &ended, termination);
                 let sent_all = matches!(going_up.outcome, Some(Ok(())));
                 let whole = sent_all && (complete || termination.cause == Cause::ServerLeft);
-                (Ended::Message { complete, sent_all, whole }, persist, server_persists)
+                (Ended::Message { complete, sent_all, whole, sends_off }, persist, server_persists)
             }
         };
-        let (complete, sent_all, whole) = match ended {
-            Ended::Message { complete, sent_all, whole } => (complete, sent_all, whole),
+        let (complete, sent_all, whole, sends_off) = match ended {
+            Ended::Message { complete, sent_all, whole, sends_off } => (complete, sent_all, whole, sends_off),
             Ended::Tunnel(back) => {
                 let mut received = std::mem::take(received);
                 if let Some(segment) = watched.received.take() {
@@ -289,8 +289,9 @@ impl Session<'_> {
             && from_server.is_empty()
             && hold.server().max_reuse.is_none_or(|most| served <= most);
         let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
-        // Who asked for a tunnel may have sent what should go through it: to close with that unread would take the refusal with it.
-        let linger = after == After::Close && asking.method == Method::Connect;
+        // Who asked for a tunnel may have sent what should go through it, and who is sent off another request: to close with that unread would take the
+        // answer with it.
+        let linger = after == After::Close && (sends_off || asking.method == Method::Connect);
         Ok(Outcome { after, linger, whole, again })
     }
 }

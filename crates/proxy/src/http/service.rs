@@ -141,7 +141,7 @@ impl Session<'_> {
         bodyless: bool,
     ) -> After {
         let Page { content_type, refresh, mut parts } = page;
-        let persist = if asking.keep && bodyless { Persist::KeepAlive } else { Persist::Close };
+        let persist = if self.keeps(asking) && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
         let Ok((mut out, body)) = self.page_head(asking, about.backend, (content_type, refresh), body, persist) else { return After::Close };
         self.note(|record| record.response = Some(Duration::ZERO));

@@ -27,6 +27,8 @@ pub(super) struct Settled {
     pub(super) framed: Body,
     /// What becomes of the client's connection.
     pub(super) persist: Persist,
+    /// The client is told to leave, although it asked for no such thing.
+    pub(super) sends_off: bool,
     /// The server's connection can serve again.
     pub(super) server_persists: bool,
 }
@@ -150,7 +152,8 @@ impl Session<'_> {
             && request.head.method_kind() != Method::Connect;
         // Who asked for a tunnel takes no length.
         let tunnels = asking.method != Method::Connect || body == Body::Tunnel;
-        let wished = if asking.keep && tunnels { Persist::KeepAlive } else { Persist::Close };
+        let keeps = self.keeps(asking);
+        let wished = if keeps && tunnels { Persist::KeepAlive } else { Persist::Close };
         let (framed, mut persist) = frame_for(body, asking.version, wished);
         let edited = set_connection(response_head, said, persist)
             .and_then(|()| edit::keep_alive(response_head, asking.version, persist))
@@ -197,6 +200,6 @@ impl Session<'_> {
         if response_head.status() < 200 && body != Body::Tunnel {
             persist = Persist::Close; // rules have made it one that is followed by another, and there is none
         }
-        Ok(Settled { back, body, framed, persist, server_persists })
+        Ok(Settled { back, body, framed, persist, sends_off: asking.keep && !keeps, server_persists })
     }
 }
