@@ -10,6 +10,10 @@
 //! == file NAME               a file in ${DIR}, with CR LF at the ends of lines
 //! == text NAME               the same with LF alone
 //! == origin A [close|drop|silence]   what ORIGIN_A answers to its first request; again for the second, ...
+//! == talker A                TALK_A is the address of a server of any protocol, PORT_A its port: on each connection it does what the lines say, `say TEXT`, `hear TEXT`
+//!                            (until what it heard ends so), `close`, `reset`, and then hears the rest. What it heard is compared with
+//!                            what origins saw; the bytes are those of lines without their ends
+//! == unordered               log lines, and connections to talkers, may come in any order
 //! == connection [FRONT_B]    a new connection of the client; the first is there by itself, to FRONT
 //! == request [head] [N]      sent, then N answers are read (default 1); 'head': they have no body
 //! == send                    sent, and no answer is read yet
@@ -25,6 +29,7 @@
 //! == until TEXT              the line is asked until its answer has that text; nothing of it is compared
 //! == until not TEXT          the same until it has it no more
 //! == logged TEXT             waits until a log line has that text, behind the one that was waited for last
+//! == logs N TEXT             waits until N log lines have that text, counted from the first
 //! == save NAME               the answer to the line goes to ${DIR}/NAME, as an operator's script would write it
 //! == restart                 the program is told to finish; when it has ended, it begins again with the same configuration
 //! == restart other           the same, and the other one of the two programs begins: a case's two runs then go in opposite
@@ -40,6 +45,7 @@
 //! are bytes.
 
 use crate::origin::Answer;
+use crate::talker;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -96,6 +102,8 @@ pub enum Step {
         /// By name.
         records: BTreeMap<String, Record>,
     },
+    /// Waits until so many log lines have a text.
+    Logs(usize, String),
     /// Waits until the program has dealt with what is answered for a name.
     Asked(String),
 }
@@ -165,6 +173,10 @@ pub struct Case {
     pub files: BTreeMap<String, String>,
     /// What origins answer, by their names without `ORIGIN_`.
     pub origins: BTreeMap<String, Vec<Answer>>,
+    /// What talkers do, by their names without `TALK_`.
+    pub talkers: BTreeMap<String, Vec<talker::Part>>,
+    /// Log lines, and connections to talkers, may come in any order.
+    pub unordered: bool,
     /// What the client does.
     pub steps: Vec<Step>,
     /// What differs, and why.
@@ -183,6 +195,8 @@ impl Case {
             config: String::new(),
             files: BTreeMap::new(),
             origins: BTreeMap::new(),
+            talkers: BTreeMap::new(),
+            unordered: false,
             steps: Vec::new(),
             differs: BTreeMap::new(),
         };
@@ -223,6 +237,12 @@ impl Case {
             ["origin", name, "close"] => self.answer(name, Answer::Bytes(bytes(body)?, true)),
             ["origin", name, "drop"] => self.answer(name, Answer::Close),
             ["origin", name, "silence"] => self.answer(name, Answer::Silence),
+            ["talker", name] => {
+                let parts =
+                    body.lines().filter(|line| !line.is_empty()).map(talk).collect::<Result<_, _>>()?;
+                self.talkers.insert(name.to_owned(), parts);
+            }
+            ["unordered"] => self.unordered = true,
             ["connection"] => self.steps.push(Step::Connect("FRONT".into())),
             ["connection", name] => self.steps.push(Step::Connect(name.to_owned())),
             ["send"] => self.send(body, 0, false)?,
@@ -235,6 +255,7 @@ impl Case {
             ["until", "not", ref text @ ..] => self.until(body, text, false)?,
             ["until", ref text @ ..] => self.until(body, text, true)?,
             ["logged", ref text @ ..] => self.steps.push(Step::Logged(text.join(" "))),
+            ["logs", count, ref text @ ..] => self.steps.push(Step::Logs(number(count)?, text.join(" "))),
             ["save", file] => {
                 let step = Step::Save { command: one_line(body)?, file: file.to_owned() };
                 self.steps.push(step);
@@ -363,6 +384,18 @@ fn records(body: &str) -> Result<BTreeMap<String, Record>, String> {
 
 fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// One thing that a talker does.
+fn talk(line: &str) -> Result<talker::Part, String> {
+    let (word, text) = line.split_once(' ').unwrap_or((line, ""));
+    match word {
+        "say" => bytes(&format!("{text}\\")).map(talker::Part::Say),
+        "hear" => bytes(&format!("{text}\\")).map(talker::Part::Hear),
+        "close" => Ok(talker::Part::Close),
+        "reset" => Ok(talker::Part::Reset),
+        _ => Err(format!("'{line}' is none of say, hear, close, reset")),
+    }
 }
 
 fn number(word: &str) -> Result<usize, String> {

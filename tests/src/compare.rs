@@ -21,7 +21,10 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
             }
             text
         }
-        Part::Origin => outcome.seen.iter().map(|(name, seen)| seen_text(name, seen)).collect(),
+        Part::Origin => {
+            let seen: String = outcome.seen.iter().map(|(name, seen)| seen_text(name, seen)).collect();
+            seen + &outcome.heard.iter().map(|(name, heard)| heard_text(name, heard)).collect::<String>()
+        }
         Part::Log => {
             outcome.log.iter().filter(|line| !is_farewell(line)).map(|line| log_line(line) + "\n").collect()
         }
@@ -133,6 +136,31 @@ fn seen_text(name: &str, seen: &[Seen]) -> String {
     text
 }
 
+/// What a talker heard, a line for each of its lines.
+fn heard_text(name: &str, heard: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    // Whether a server is told of a connection that ends at once is the system's choice.
+    for (index, bytes) in heard.iter().filter(|bytes| !bytes.is_empty()).enumerate() {
+        text += &format!("--- {name}, connection {}\n", index + 1);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let line = line.escape_ascii().to_string();
+            let line = if line.starts_with("PROXY ") {
+                without_ports(&line.replace(r"\r\n", r" \r\n"))
+            } else {
+                line
+            };
+            text += &(without_port_of(&line) + "\n");
+        }
+    }
+    text
+}
+
+/// `address=127.0.0.1; port=40000`
+fn without_port_of(line: &str) -> String {
+    let Some((before, after)) = line.split_once("; port=") else { return line.to_owned() };
+    format!("{before}; port=PORT{}", after.trim_start_matches(|letter: char| letter.is_ascii_digit()))
+}
+
 /// `PROXY TCP4 127.0.0.1 127.0.0.1 40000 80`: the client's port is the kernel's choice, and so is ours.
 fn without_ports(greeting: &str) -> String {
     greeting
@@ -202,7 +230,13 @@ pub fn log_line(line: &str) -> String {
             *bytes = "BYTES".into();
         }
     }
-    priority + &words.join(" ")
+    priority + &without_duration(&words.join(" "))
+}
+
+/// `check duration: 12ms`
+fn without_duration(line: &str) -> String {
+    let Some((before, after)) = line.split_once("check duration: ") else { return line.to_owned() };
+    format!("{before}check duration: N{}", after.trim_start_matches(|letter: char| letter.is_ascii_digit()))
 }
 
 /// Durations such as `0/0/0/1/2`, with perhaps `-1` or `+`. Connection counts have the same shape and are masked with them: how many
@@ -244,5 +278,10 @@ mod tests {
         assert_eq!(log_line(line), "<134> 1 - PROGRAM [a@1 b=\"c d\"] said so");
         assert_eq!(log_line("<134>Nov  1 06:52:56 here tag[7]: said"), "<134> here tag said");
         assert_eq!(log_line("<134>said [1]: so"), "<134> said [1]: so");
+        assert_eq!(log_line("<1>said, check duration: 12ms, so"), "<1> said, check duration: Nms, so");
+        assert_eq!(
+            heard_text("A", &[b"a; port=12; b\r\nc".to_vec()]),
+            "--- A, connection 1\na; port=PORT; b\\r\\n\nc\n"
+        );
     }
 }

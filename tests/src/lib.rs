@@ -15,6 +15,7 @@ pub mod origin;
 pub mod program;
 pub mod run;
 pub mod syslog;
+pub mod talker;
 
 /// Longest wait for an event that should come. A test that meets it fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -7,6 +7,7 @@ use crate::dns::Dns;
 use crate::origin::{Origin, Seen};
 use crate::program::{Program, Which};
 use crate::syslog::Syslog;
+use crate::talker::Talker;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ pub struct Outcome {
     pub rest: Vec<Vec<u8>>,
     /// What each origin saw.
     pub seen: BTreeMap<String, Vec<Seen>>,
+    /// What each talker heard, by connection.
+    pub heard: BTreeMap<String, Vec<Vec<u8>>>,
     /// What the run-time socket answered: command and answer.
     pub cli: Vec<(String, String)>,
     /// Log lines as they were sent.
@@ -58,6 +61,13 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
         let origin = Origin::start(&short, case.origins.get(&short).cloned().unwrap_or_default());
         environment.push((name, origin.address().to_string()));
         origins.insert(short, origin);
+    }
+    let mut talkers = BTreeMap::new();
+    for (name, parts) in &case.talkers {
+        let talker = Talker::start(parts.clone());
+        environment.push((format!("TALK_{name}"), talker.address().to_string()));
+        environment.push((format!("PORT_{name}"), talker.address().port().to_string()));
+        talkers.insert(name.clone(), talker);
     }
     // Bound and not listening: connections are refused, and nobody else gets the port.
     let dead = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -119,6 +129,7 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
                 cli::ask_until(&folder.path.join("cli"), &command, text, *there);
             }
             Step::Logged(text) => syslog.wait(text),
+            Step::Logs(count, text) => syslog.wait_for(*count, text),
             Step::Save { command, file } => {
                 let answer = cli::ask(&folder.path.join("cli"), command);
                 std::fs::write(folder.path.join(file), answer).unwrap();
@@ -154,8 +165,25 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
         answers,
         rest,
         seen: origins.iter().map(|(name, origin)| (name.clone(), origin.seen())).collect(),
+        heard: talkers
+            .into_iter()
+            .map(|(name, talker)| {
+                let mut heard = talker.heard();
+                if case.unordered {
+                    heard.sort();
+                }
+                (name, heard)
+            })
+            .collect(),
         cli,
-        log: syslog.lines(),
+        log: match case.unordered {
+            true => {
+                let mut lines = syslog.lines();
+                lines.sort_by_cached_key(|line| crate::compare::log_line(line));
+                lines
+            }
+            false => syslog.lines(),
+        },
         exit: status.code(),
         errors: said + &errors,
     }

@@ -62,6 +62,24 @@ impl Syslog {
         }
     }
 
+    /// Waits until so many lines have `text`.
+    ///
+    /// # Panics
+    /// When no more come.
+    pub fn wait_for(&mut self, count: usize, text: &str) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.receive();
+            if self.read.iter().filter(|line| line.contains(text)).count() >= count {
+                return;
+            }
+            let patience = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap();
+            let mut comes = [PollFd::new(&self.socket, PollFlags::IN)];
+            let came = poll(&mut comes, Some(&patience)).unwrap() == 1;
+            assert!(came, "fewer than {count} log lines have '{text}':\n{}", self.read.join("\n"));
+        }
+    }
+
     fn receive(&mut self) {
         let mut line = vec![0; LONGEST];
         while let Ok(length) = self.socket.recv(&mut line) {

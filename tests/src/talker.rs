@@ -1,0 +1,120 @@
+//! Servers of any protocol: they say and hear what a case tells, and keep what they heard.
+
+use crate::PATIENCE;
+use rustix::net::sockopt::set_socket_linger;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What a talker does, in order, on each connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Says these bytes.
+    Say(Vec<u8>),
+    /// Hears until what it heard ends with these bytes.
+    Hear(Vec<u8>),
+    /// Says no more.
+    Close,
+    /// Resets the connection.
+    Reset,
+}
+
+/// Bytes of an answer that are kept.
+const MOST_HEARD: usize = 64 << 10;
+
+#[derive(Debug)]
+struct Shared {
+    parts: Vec<Part>,
+    heard: Mutex<Vec<Vec<u8>>>,
+    ended: AtomicBool,
+}
+
+/// A server with a thread for each connection.
+#[derive(Debug)]
+pub struct Talker {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+impl Talker {
+    /// Listens on a port of the kernel's choice.
+    pub fn start(parts: Vec<Part>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared { parts, heard: Mutex::default(), ended: AtomicBool::new(false) });
+        let accepting = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, &shared)
+        });
+        Self { address, shared, accepting }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it heard by connection, once all of them are over: for when the program has ended.
+    pub fn heard(self) -> Vec<Vec<u8>> {
+        self.shared.ended.store(true, Ordering::Release);
+        let _ = TcpStream::connect(self.address); // wakes who accepts
+        self.accepting.join().unwrap();
+        let mut heard = self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *heard)
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut talks = Vec::new();
+    for stream in listener.incoming() {
+        // All that came before the last one, which wakes this, was accepted before it.
+        if shared.ended.load(Ordering::Acquire) {
+            break;
+        }
+        let Ok(stream) = stream else { continue };
+        let index = {
+            let mut heard = shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            heard.push(Vec::new());
+            heard.len() - 1
+        };
+        let shared = Arc::clone(shared);
+        talks.push(thread::spawn(move || {
+            let mut heard = Vec::new();
+            let _ = talk(stream, &shared.parts, &mut heard); // a connection that breaks is over
+            shared.heard.lock().unwrap_or_else(PoisonError::into_inner)[index] = heard;
+        }));
+    }
+    talks.into_iter().for_each(|talk| talk.join().unwrap());
+}
+
+fn talk(mut stream: TcpStream, parts: &[Part], heard: &mut Vec<u8>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut bytes = [0; 4096];
+    for part in parts {
+        match part {
+            Part::Say(bytes) => stream.write_all(bytes)?,
+            Part::Hear(end) => {
+                while !heard.ends_with(end) && heard.len() < MOST_HEARD {
+                    let length = stream.read(&mut bytes)?;
+                    heard.extend_from_slice(&bytes[..length]);
+                    if length == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+            Part::Close => stream.shutdown(std::net::Shutdown::Write)?,
+            Part::Reset => {
+                set_socket_linger(&stream, Some(Duration::ZERO))?;
+                return Ok(());
+            }
+        }
+    }
+    while let Ok(length @ 1..) = stream.read(&mut bytes) {
+        heard.extend_from_slice(&bytes[..length]);
+    }
+    Ok(())
+}
