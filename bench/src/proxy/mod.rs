@@ -18,7 +18,7 @@ use load::{Load, Pace, Phase, Traffic};
 use program::{Kind, Program, Programs, free_port};
 use scenario::{SCENARIOS, Scenario, Target, Unit};
 use std::fmt::Write as _;
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -192,6 +192,9 @@ fn measure(
     load: &Load,
     sink: &Sink,
 ) -> Result<Vec<Figures>, String> {
+    if scenario.unit == Unit::Checks {
+        return checks(arguments, scenario, programs);
+    }
     let traffic = Arc::new((scenario.traffic)());
     let requests = (scenario.requests * u64::from(arguments.how.requests) / 100).max(1);
     let mut contestants = Vec::new();
@@ -240,9 +243,69 @@ fn measure(
     Ok(contestants.into_iter().map(Contestant::figures).collect())
 }
 
+/// How long checks are looked at, when all servers have had their first: each is checked twice.
+const CHECKED_FOR: Duration = Duration::from_secs(4);
+
+/// What checks of servers take. One program at a time, since checks do not wait for their turn.
+fn checks(
+    arguments: &ProxyArguments,
+    scenario: &'static Scenario,
+    programs: &Programs,
+) -> Result<Vec<Figures>, String> {
+    let fail = |error: std::io::Error| format!("cannot be checked: {error}");
+    // Servers are at many addresses of the loopback.
+    let servers = TcpListener::bind("0.0.0.0:0").map_err(fail)?;
+    let port = servers.local_addr().map_err(fail)?.port();
+    let seen = Arc::new(AtomicU64::new(0));
+    let counted = seen.clone();
+    std::thread::spawn(move || {
+        for connection in servers.incoming() {
+            counted.fetch_add(u64::from(connection.is_ok()), Ordering::Relaxed);
+        }
+    });
+    let mut all = Vec::new();
+    for (kind, base) in contestants_of(scenario, arguments.how.alone) {
+        let shape = if base { scenario::PLAIN } else { scenario.shape };
+        let (mut samples, mut rounds, mut used, mut memory) =
+            (Vec::new(), Rounds::default(), Usage::default(), 0);
+        for _ in 0..arguments.how.rounds {
+            let own = free_port()?;
+            let text = Scenario { shape, ..*scenario }.configuration(kind, own, port, 0, "");
+            let program = programs.start(kind, own, &text)?;
+            std::thread::sleep(CHECKED_FOR);
+            let processes = program.processes();
+            let (before, first) = (processes.usage()?, seen.load(Ordering::Relaxed));
+            let begun = Instant::now();
+            std::thread::sleep(CHECKED_FOR);
+            let more = processes.usage()?.since(before);
+            let (time, made) = (begun.elapsed().as_secs_f64(), seen.load(Ordering::Relaxed) - first);
+            if !base && (made as f64) < 0.9 * scenario::CHECKED as f64 * time / 2.0 {
+                return Err(format!("{kind} has made {made} checks in {time:.1} s"));
+            }
+            samples.push(more.nanos as f64 / 1e7 / time);
+            rounds.throughput.push(made as f64 / time);
+            (used.nanos, used.user, used.system) =
+                (used.nanos + more.nanos, used.user + more.user, used.system + more.system);
+            memory = processes.memory();
+        }
+        all.push(Figures {
+            kind,
+            base,
+            least: samples.iter().copied().fold(f64::INFINITY, f64::min),
+            median: median(samples),
+            throughput: median(rounds.throughput),
+            latency: [0.0; 3],
+            user_share: used.user_share(),
+            memory,
+            counts: Counts::default(),
+        });
+    }
+    Ok(all)
+}
+
 /// Who takes part: those of the row, and what they are compared with where that is not somebody else.
 fn contestants_of(scenario: &Scenario, alone: bool) -> Vec<(Kind, bool)> {
-    let base = matches!(scenario.target, Target::Own(..) | Target::Hop(..));
+    let base = matches!(scenario.target, Target::Own(..) | Target::Hop(..) | Target::Share(..));
     let kinds = scenario.kinds.iter().copied().filter(|kind| kind.is_ours() || !alone);
     kinds.flat_map(|kind| [(kind, true), (kind, false)]).filter(|(_, is_base)| base || !is_base).collect()
 }
@@ -283,7 +346,7 @@ fn round(
     contestant.samples.push(match scenario.unit {
         Unit::Gigabyte => used.nanos as f64 / (requests * scenario.bytes()) as f64,
         Unit::Latency => f64::from(phase.percentile(99.0)),
-        Unit::Request | Unit::Idle => used.nanos as f64 / 1e3 / requests as f64,
+        Unit::Request | Unit::Idle | Unit::Checks => used.nanos as f64 / 1e3 / requests as f64,
     });
     contestant.rounds.add(&phase);
     contestant.memory = processes.memory();
@@ -372,6 +435,7 @@ fn verdict(
         Target::Peers(epoll, uring) => beside_peers(if ours.kind == Kind::Uring { uring } else { epoll }),
         Target::Shown => beside_peers(f64::INFINITY),
         Target::Own(most) => Some((of(ours) / of(find(ours.kind, true)?), most, "ours without".to_string())),
+        Target::Share(most) => Some((of(ours), most, "a processor in %".to_string())),
         Target::Hop(most) => {
             let hop = |kind| Some(of(find(kind, false)?) - of(find(kind, true)?));
             Some((hop(ours.kind)? / hop(Kind::Haproxy)?, most, "haproxy's hop".to_string()))
@@ -394,6 +458,7 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
         Unit::Gigabyte => "CPU s per GB",
         Unit::Idle => "bytes per connection",
         Unit::Latency => "us",
+        Unit::Checks => "% of a processor",
     };
     let mut text = format!("\n{} ({}): {unit}; empty loop {host:.2} ns\n", scenario.words, scenario.name);
     for figures in all {
@@ -401,7 +466,9 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
         let name = format!("{}{}", figures.kind, if figures.base { ", without" } else { "" });
         let _ =
             write!(text, "  {mark} {name:<26} median {:>8.3}  least {:>8.3}", figures.median, figures.least);
-        if scenario.unit != Unit::Idle {
+        if scenario.unit == Unit::Checks {
+            text.push_str(&checked(figures, all));
+        } else if scenario.unit != Unit::Idle {
             let [half, slow, slowest] = figures.latency;
             let _ = write!(
                 text,
@@ -432,6 +499,22 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
             let _ = write!(text, "  {ratio:.2} of {whom}, {}", met(ratio, most));
         }
         text.push('\n');
+    }
+    text
+}
+
+/// What is told of a program that checks: its own part, how many checks a second, and the memory of each server beside that of one that is not checked.
+fn checked(figures: &Figures, all: &[Figures]) -> String {
+    let mut text = format!(
+        "  {:.2} own, {:.0} checks/s, {:.1} us each",
+        figures.median * figures.user_share,
+        figures.throughput,
+        figures.median * 1e4 / figures.throughput.max(1.0),
+    );
+    let base = all.iter().find(|other| other.kind == figures.kind && other.base);
+    if let Some(base) = base.filter(|_| !figures.base) {
+        let more = figures.memory.saturating_sub(base.memory) / scenario::CHECKED as u64;
+        let _ = write!(text, ", {more} bytes for each checked server");
     }
     text
 }

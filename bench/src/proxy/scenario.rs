@@ -13,6 +13,8 @@ pub(crate) enum Unit {
     Gigabyte,
     /// Bytes of memory an idle connection.
     Idle,
+    /// Hundredths of a processor, for as long as the program does nothing but to check servers.
+    Checks,
     /// Microseconds that 99 of 100 requests do not exceed, at a fixed rate.
     Latency,
 }
@@ -26,6 +28,8 @@ pub(crate) enum Target {
     Own(f64),
     /// What this takes more than the plainest configuration, at most so many times of what it takes more in haproxy.
     Hop(f64),
+    /// At most so many hundredths of a processor.
+    Share(f64),
     /// No bound is set: the ratio to the best peer is shown.
     Shown,
 }
@@ -42,6 +46,8 @@ pub(crate) struct Shape {
     pub(crate) log: bool,
     /// A second proxy behind the first one in the same process.
     pub(crate) hop: bool,
+    /// Servers that are checked every two seconds, by connecting.
+    pub(crate) checks: usize,
     /// `tune.maxaccept`.
     pub(crate) accepts: Option<u32>,
 }
@@ -65,13 +71,16 @@ const ALL: &[Kind] = &[Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring];
 const NOT_NGINX: &[Kind] = &[Kind::Haproxy, Kind::Epoll, Kind::Uring];
 /// The plainest one.
 pub(crate) const PLAIN: Shape =
-    Shape { tcp: false, balance: None, places: None, log: false, hop: false, accepts: None };
+    Shape { tcp: false, balance: None, places: None, log: false, hop: false, checks: 0, accepts: None };
 
 /// Requests a second of the scenario with a fixed rate.
 pub(crate) const RATE: f64 = 8_000.0;
 
 /// Idle connections.
 pub(crate) const IDLE: usize = 10_000;
+
+/// Checked servers.
+pub(crate) const CHECKED: usize = 10_000;
 
 /// In the order of the table.
 pub(crate) static SCENARIOS: &[Scenario] = &[
@@ -258,6 +267,17 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         kinds: ALL,
         requests: IDLE as u64,
     },
+    // One lane, so that all of it is that lane's.
+    Scenario {
+        name: "checks",
+        words: "10,000 servers checked every 2 s by connecting, % of a processor",
+        unit: Unit::Checks,
+        target: Target::Share(3.0),
+        shape: Shape { checks: CHECKED, ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: CHECKED as u64,
+    },
     Scenario {
         name: "rate",
         words: "8,000 requests a second, p99",
@@ -375,7 +395,7 @@ impl Scenario {
 
     /// HAProxy's language, for haproxy and for ours.
     fn haproxy(&self, port: u16, origin: u16, logs: u16, inner: &str) -> String {
-        let Shape { tcp, balance, places, log, hop, accepts } = self.shape;
+        let Shape { tcp, balance, places, log, hop, checks, accepts } = self.shape;
         // Each connection may need two descriptors, and with splicing another two, of which haproxy makes sure at its start.
         // A fifth of the descriptors that these need is for what is idle (`tune.pool-low-fd-ratio`): with many servers, a connection to each of
         // them on both threads.
@@ -384,7 +404,8 @@ impl Scenario {
             _ if balance.is_some() => 4_000,
             _ => 2_000,
         };
-        let mut text = format!("global\n    nbthread 2\n    maxconn {most}\n");
+        let threads = if self.unit == Unit::Checks { 1 } else { 2 };
+        let mut text = format!("global\n    nbthread {threads}\n    maxconn {most}\n");
         if self.unit == Unit::Idle {
             // Two descriptors for each may be more than a process is allowed here. Idle ones need one.
             text.push_str("    no strict-limits\n");
@@ -409,6 +430,15 @@ impl Scenario {
                 "\nbackend servers\n    server inner {inner}\n\nfrontend inside\n    bind {inner}\n    default_backend innermost\n\
                  \nbackend innermost\n    server one 127.0.0.1:{origin}\n"
             );
+            return text;
+        }
+        if self.unit == Unit::Checks {
+            text.push_str("\nbackend servers\n    server one 127.0.0.1:1\n");
+            let how = if checks > 0 { " check inter 2s" } else { "" };
+            text.push_str("\nbackend checked\n");
+            for n in 0..CHECKED {
+                let _ = writeln!(text, "    server s{n} 127.1.{}.{}:{origin}{how}", n / 250, n % 250 + 1);
+            }
             return text;
         }
         let (algorithm, servers) = balance.unwrap_or(("roundrobin", 1));
