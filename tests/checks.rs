@@ -5,7 +5,7 @@
 mod common;
 
 use common::watch::{Haproxy, Syslog, ask, until};
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, own_ip, read_all};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -270,7 +270,7 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
         talk.port(),
     ));
     let line = log.wait("Server l/a is DOWN");
-    let why = "reason: Layer7 invalid response, info: \"TCPCHK did not match content (regex) at step 4 comment: 'a noop'\"";
+    let why = "reason: Layer7 invalid response, info: \"TCPCHK did not match content (regex) at step 4 comment: a noop\"";
     assert!(line.contains(why), "{line}");
     let heard = told.recv_timeout(PATIENCE).unwrap();
     let addresses = heard
@@ -420,16 +420,60 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (" option httpchk\n http-check expect string", "'http-check expect' expects"),
         (" option httpchk\n http-check expect rstring (", "this regular expression is refused"),
         (" option httpchk\n http-check expect string a b", "one word is the pattern"),
-        (" option httpchk\n http-check expect hdr nam x", "'http-check expect nam' is not built yet"),
+        (
+            " option httpchk\n http-check expect hdr nam x",
+            "'http-check expect' cannot handle unexpected argument 'nam'",
+        ),
         (" option httpchk\n http-check expect hdr name -m big x", "'-m' expects str, beg, end, sub or reg"),
         (" option httpchk\n http-check expect hdr name x value", "expects a value for 'value'"),
+        (" option httpchk\n http-check expect on-error %[dat] status 200", "unknown fetch method 'dat'"),
+        (" option httpchk\n http-check expect status-code x status 200", "unknown fetch method 'x'"),
         (
-            " option httpchk\n http-check expect on-error %[date] status 200",
-            "log formats in checks are not built yet",
+            " option httpchk\n http-check expect hdr name-lf -m reg x",
+            "a regular expression cannot be a log format: say 'name'",
         ),
         (
-            " option httpchk\n http-check expect status-code x status 200",
-            "'http-check expect status-code' is not built yet",
+            " option httpchk\n http-check expect status 200\n http-check expect string x",
+            "an 'http-check send' has to come before it",
+        ),
+        (
+            " option httpchk\n http-check connect\n http-check connect",
+            "an 'http-check expect' has to come before it",
+        ),
+        (
+            " option httpchk\n http-check connect proto h2",
+            "'http-check connect h2' is refused: HTTP/2 is not built yet",
+        ),
+        (
+            " option httpchk\n http-check connect sni str(x)",
+            "'http-check connect sni' is refused: TLS is not built yet",
+        ),
+        (" option tcp-check\n tcp-check connect proto h1", "'proto' expects none here"),
+        (" option tcp-check\n tcp-check connect via-socks4", "is refused: SOCKS4 is not built"),
+        (
+            " option tcp-check\n tcp-check connect addr here",
+            "'addr' expects an IP address, with or without a port",
+        ),
+        (
+            " option tcp-check\n tcp-check set-var check.a int(1)",
+            "expects a variable in parentheses: tcp-check set-var(check.name)",
+        ),
+        (
+            " option tcp-check\n tcp-check set-var(txn.a) int(1)",
+            "variables of the scopes 'check', 'sess' and 'proc' only",
+        ),
+        (
+            " option tcp-check\n tcp-check set-car(check.a) int(1)",
+            "'tcp-check set-car(check.a)' is no step of a health check",
+        ),
+        (" option tcp-check\n tcp-check unset-var(check.a) b", "cannot handle unexpected argument 'b'"),
+        (
+            " option external-check\n external-check command /bin/true",
+            "needs 'external-check' in the global section",
+        ),
+        (
+            " option tcp-check\n server a 127.0.0.1:1 check check-proto h1",
+            "the checks of this backend speak no HTTP: say 'none'",
         ),
         (
             " option tcp-check\n tcp-check expect ok-status L7STS string x",
@@ -443,11 +487,17 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (" option mysql-check root", "expects 'user' and a name and got 'root'"),
         (" option mysql-check user a post-42", "expects 'post-41' or 'pre-41' and got 'post-42'"),
         (" option pgsql-check", "'option pgsql-check' expects 'user' and a name"),
-        (" option httpchk\n http-check send hdr X %[date]", "log formats in checks are not built yet"),
+        (" option httpchk\n http-check send hdr X %[dat]", "unknown fetch method 'dat'"),
         (" option httpchk\n http-check send meth", "expects a value for 'meth'"),
         (" option tcp-check\n tcp-check send-binary 0g", "an even number of hexadecimal digits"),
-        (" option tcp-check\n tcp-check connect port 0", "'port' expects a number from 1 to 65535"),
-        (" option tcp-check\n tcp-check connect ssl", "'tcp-check connect ssl' is not built yet"),
+        (
+            " option tcp-check\n tcp-check connect port 0",
+            "'port' expects a number from 1 to 65535, or an expression",
+        ),
+        (
+            " option tcp-check\n tcp-check connect ssl",
+            "'tcp-check connect ssl' is refused: TLS is not built yet",
+        ),
     ] {
         let file = folder.file("wrong.cfg", &format!("{DEFAULTS}listen l\n bind 127.0.0.1:1\n{lines}\n"));
         let output = common::command().arg("-c").arg("-f").arg(file).output().unwrap();
@@ -459,4 +509,83 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
     let output = common::command().arg("-c").arg("-f").arg(file).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("'http-check expect' has no effect here") && output.status.success(), "{said}");
+}
+
+/// What a program that checks is told: words, and the environment that HAProxy's manual lists and no other.
+#[test]
+fn a_program_that_checks_is_told_what_it_checks() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let (told, ready) = (folder.0.join("told"), folder.0.join("ready"));
+    let script = folder.file(
+        "check.sh",
+        &format!(
+            "#!/bin/sh\nPATH=/usr/bin:/bin\n{{ echo \"$@\"; env | grep -v -e '^_=' -e '^PWD=' -e '^SHLVL=' -e '^OLDPWD=' -e '^PATH=' | sort; }} > {told}\nmv {told} {ready}\nexit 7\n",
+            told = told.display(),
+            ready = ready.display()
+        ),
+    );
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (log, ip) = (Syslog::new(), own_ip());
+    let port = std::net::TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().port();
+    let config = |log: &Syslog| {
+        format!(
+            "global\n external-check\n insecure-fork-wanted\n max-spread-checks 100ms\n{DEFAULTS} mode http\n log {} local0\n option log-health-checks\nlisten l\n bind {ip}:{port}\n id 5\n option external-check\n \
+             external-check command {}\n server s 127.0.0.9:99 id 3 maxconn 20 check inter 60s\n",
+            log.address(),
+            script.display(),
+        )
+    };
+    let said = |log: &Syslog| {
+        let line = log.wait("Health check for server l/s failed");
+        assert!(line.contains("reason: External check error, code: 7, check duration: "), "{line}");
+        std::fs::read_to_string(&ready).unwrap()
+    };
+    let program = Manylane::start(&config(&log));
+    let ours = said(&log);
+    drop(program);
+    let expected = format!(
+        "{ip} {port} 127.0.0.9 99\nHAPROXY_PROXY_ADDR={ip}\nHAPROXY_PROXY_ID=5\nHAPROXY_PROXY_NAME=l\nHAPROXY_PROXY_PORT={port}\nHAPROXY_SERVER_ADDR=127.0.0.9\n\
+         HAPROXY_SERVER_CURCONN=0\nHAPROXY_SERVER_ID=3\nHAPROXY_SERVER_MAXCONN=20\nHAPROXY_SERVER_NAME=s\nHAPROXY_SERVER_PORT=99\nHAPROXY_SERVER_PROTO=h1\nHAPROXY_SERVER_SSL=0\n"
+    );
+    assert_eq!(ours, expected);
+    let log = Syslog::new();
+    let Some(_haproxy) = Haproxy::start(&folder.file("haproxy.cfg", &config(&log))) else {
+        println!("HAProxy 2.6 is not there: not compared");
+        return;
+    };
+    assert_eq!(ours, said(&log));
+}
+
+/// A program that takes too long is ended, with `SIGTERM` first; one that a signal ends has failed.
+#[test]
+fn a_program_that_takes_too_long_is_ended() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let script = |name: &str, lines: &str| {
+        let file = folder.file(name, &format!("#!/bin/sh\nPATH=/usr/bin:/bin\n{lines}\n"));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        file.display().to_string()
+    };
+    let pid = folder.0.join("pid");
+    let late =
+        script("late.sh", &format!("echo $$ > {}.new\nmv {0}.new {0}\nexec sleep 1000", pid.display()));
+    let killed = script("killed.sh", "kill -9 $$");
+    let (log, web) = (Syslog::new(), listener().0);
+    let backend = |name: &str, command: &str, inter: &str| {
+        format!(
+            "backend {name}\n option external-check\n external-check command {command}\n server s 127.0.0.9:99 check inter {inter}\n"
+        )
+    };
+    let _program = Manylane::start(&format!(
+        "global\n external-check\n max-spread-checks 100ms\n{DEFAULTS} mode http\n log {} local0\n option log-health-checks\nfrontend f\n bind {}\n{}{}",
+        log.address(),
+        fd(&web),
+        backend("killed", &killed, "60s"),
+        backend("late", &late, "2s"),
+    ));
+    let line = log.wait("Health check for server killed/s failed");
+    assert!(line.contains("reason: External check error, code: -1, check"), "{line}");
+    let line = log.wait("Health check for server late/s failed");
+    assert!(line.contains("reason: External check timeout, code: 0, check duration: "), "{line}");
 }

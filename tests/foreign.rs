@@ -440,3 +440,105 @@ fn a_real_postgresql_server_is_found_to_work_and_to_be_gone() {
     // What is left of it answers in its own way for a moment; then nobody does.
     log.wait("is DOWN");
 }
+
+/// Backends whose servers are at `socket` find it to be as told, and gone when it has ended.
+fn are_found(folder: &Folder, socket: &Path, server: Running, checks: &[(&str, &str)]) {
+    let logs: Vec<Syslog> = checks.iter().map(|_| Syslog::new()).collect();
+    let mut config = format!(
+        "{DEFAULTS} mode tcp\n timeout check 30s\nfrontend f\n bind unix@{}\n",
+        folder.0.join("front").display()
+    );
+    for (number, ((lines, _), log)) in checks.iter().zip(&logs).enumerate() {
+        config += &format!(
+            "backend b{number}\n log {} local0\n option log-health-checks\n {lines}\n server s unix@{} check inter 50ms\n",
+            log.address(),
+            socket.display()
+        );
+    }
+    let _program = Manylane::start(&config);
+    for ((_, found), log) in checks.iter().zip(&logs) {
+        log.wait(found);
+    }
+    drop(server);
+    for log in &logs {
+        log.wait("reason: Layer4 connection problem, info: \"Connection refused\"");
+    }
+}
+
+/// Its one user comes by the socket without a password.
+#[test]
+fn a_real_mariadb_server_is_found_to_work_and_to_be_gone() {
+    let (server, install) = ("/usr/sbin/mariadbd", "mariadb-install-db");
+    if !is_there(server, &["--version"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let (data, socket) = (folder.0.join("data"), folder.0.join("mariadb"));
+    let own = nix::unistd::User::from_uid(nix::unistd::Uid::effective()).unwrap().unwrap();
+    let (user, place) = (format!("--user={}", own.name), format!("--datadir={}", data.display()));
+    let how = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"];
+    let made = run(&[&[install, "--no-defaults", &user, &place][..], &how].concat());
+    assert!(made.status.success(), "{}", said(&made));
+    let server = Running::start(
+        Command::new(server)
+            .args(["--no-defaults", "--skip-networking", "--silent-startup", &user, &place])
+            .arg(format!("--socket={}", socket.display()))
+            .arg(format!("--pid-file={}", folder.0.join("pid").display()))
+            .stderr(Stdio::null()),
+    );
+    listens(&socket);
+    let version = "succeeded, reason: Layer7 check passed, code: 0, info: \"";
+    are_found(
+        &folder,
+        &socket,
+        server,
+        &[
+            ("option mysql-check", version),
+            ("option mysql-check user root", version),
+            ("option mysql-check user stranger", "failed, reason: Layer7 wrong status, code: 1045, info: \""),
+        ],
+    );
+}
+
+#[test]
+fn a_real_directory_is_found_to_work_and_to_be_gone() {
+    let program = "/usr/sbin/slapd";
+    if !is_there(program, &["-VV"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let socket = folder.0.join("ldap");
+    let config = folder.file("slapd.conf", &format!("pidfile {}/pid\n", folder.0.display()));
+    let place = format!("ldapi://{}", socket.display().to_string().replace('/', "%2F"));
+    let server = Running::start(Command::new(program).arg("-f").arg(config).args(["-d", "0", "-h", &place]));
+    listens(&socket);
+    are_found(
+        &folder,
+        &socket,
+        server,
+        &[("option ldap-check", "succeeded, reason: Layer7 check passed, code: 0, info: \"Success\"")],
+    );
+}
+
+#[test]
+fn a_real_mail_server_is_found_to_work_and_to_be_gone() {
+    if !is_there(PYTHON, &["-c", "import aiosmtpd"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let socket = folder.0.join("smtp");
+    let script = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/foreign")).join("smtp_server.py");
+    let server = Running::start(Command::new(PYTHON).arg(script).arg(&socket));
+    listens(&socket);
+    let fine = "succeeded, reason: Layer7 check passed, code: 221, info: \"Bye\"";
+    are_found(
+        &folder,
+        &socket,
+        server,
+        &[
+            ("option smtpchk", fine),
+            ("option smtpchk EHLO client.test", fine),
+            ("option smtpchk HELO client.test", fine),
+        ],
+    );
+}

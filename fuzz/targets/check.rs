@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, Expect, HttpRequest, Pattern, Script, Status, StatusRanges, Step, Text, Verdict, agent, http, ldap,
+    Ask, Expect, HttpRequest, NoExpressions, Pattern, Script, Status, StatusRanges, Step, Text, Verdict, agent, http, ldap,
     mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_expr::Regex;
@@ -12,19 +12,17 @@ use std::sync::LazyLock;
 
 static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
     let regex = |text: &str| Regex::new(text.as_bytes(), false).expect("it is one");
-    let bytes = |text: &str| Pattern::Bytes(text.as_bytes().into(), text.into());
-    let expect = |pattern, negated| Step::Expect(Expect { negated, ..Expect::new(pattern, 2) });
-    let after = |sent: Box<[u8]>, steps: Vec<Step>| {
-        std::iter::once(Step::Send(sent)).chain(steps).collect::<Vec<_>>()
-    };
-    let tcp = |steps| Script::new(after((*b"?").into(), steps));
+    let bytes = |text: &str| Pattern::Bytes(text.as_bytes().into());
+    let expect = |pattern, negated| Step::expect(Expect { negated, ..Expect::new(pattern, 2) });
+    let after = |sent: Step, steps: Vec<Step>| std::iter::once(sent).chain(steps).collect::<Vec<_>>();
+    let tcp = |steps| Script::new(after(Step::send(*b"?"), steps));
     let http = |method: &[u8], steps| {
         let request = HttpRequest { method: method.into(), ..HttpRequest::default() };
-        http::script(after(request.bytes(), steps), true)
+        http::script(after(request.step(), steps), true)
     };
     let field = Pattern::Field {
-        name: Text::Begins((*b"x-").into()),
-        value: Some(Text::Has((*b"a").into())),
+        name: Text::Begins(b"x-".into()),
+        value: Some(Text::Has(b"a".into())),
         whole: false,
     };
     vec![
@@ -38,7 +36,7 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
         tls::script(),
         tcp(vec![expect(bytes("good"), false), expect(Pattern::Regex(regex("^go+d")), false)]),
         tcp(vec![expect(bytes("bad"), true), expect(Pattern::HexRegex(regex("^0[0-9]FF")), true)]),
-        tcp(vec![expect(Pattern::Bytes(tcp::from_hex(b"00ff").expect("it is"), "00ff".into()), false)]),
+        tcp(vec![expect(Pattern::Binary(tcp::from_hex(b"00ff").expect("it is")), false)]),
         http(b"GET", vec![]),
         http(b"HEAD", vec![expect(field, false)]),
         http(
@@ -54,7 +52,7 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
 fn play(script: &Script, mut said: &[u8], piece: usize) -> Verdict {
     let mut run = script.run(true);
     loop {
-        match run.ask() {
+        match run.ask(&mut NoExpressions) {
             Ask::Connect { .. } => run.connected(),
             Ask::Send(_) => run.sent(),
             Ask::Receive if said.is_empty() => run.received(None),

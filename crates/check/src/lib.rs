@@ -14,7 +14,8 @@ pub use health::{Change, Counted, Health, Init, Running};
 pub use pace::Pace;
 pub use past::{Past, Since};
 pub use script::{
-    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Service, StatusRanges, Step, Text,
-    agent, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
+    Ask, Connect, Evaluate, Exchange, Expect, HttpRequest, MOST_BYTES, NoExpressions, Pattern, PortOf,
+    Script, Seen, Send, Sent, Service, Setting, StatusRanges, Step, Target, Text, Value, Words, agent, http,
+    ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 pub use status::{Status, Verdict};

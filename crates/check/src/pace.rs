@@ -83,6 +83,24 @@ mod tests {
         assert!(times[1].abs_diff(PACE.inter) < Duration::from_millis(1));
     }
 
+    /// Of 10,000 servers, on one lane or on many, no more are checked in a hundredth of a second than their share, and they stay as they are: each
+    /// check follows the one before it at the same distance.
+    #[test]
+    fn ten_thousand_servers_are_checked_one_after_the_other() {
+        const SERVERS: usize = 10_000;
+        let settled = Health::new(2, 3, Init::FullyUp);
+        for lanes in [1, 2, 8] {
+            let mut times = vec![[0_usize; 200]; lanes];
+            for place in 0..SERVERS {
+                let first = Pace::first(PACE.inter, None, place, SERVERS);
+                times[place % lanes][(first.as_millis() / 10) as usize] += 1;
+                assert_eq!(PACE.next(&settled, place as u32), PACE.inter);
+            }
+            let share = SERVERS / 200 / lanes;
+            assert!(times.iter().flatten().all(|count| count.abs_diff(share) <= 1), "{lanes}: {times:?}");
+        }
+    }
+
     #[test]
     fn first_checks_share_the_shortest_interval() {
         let second = Duration::from_secs(1);

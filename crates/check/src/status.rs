@@ -33,6 +33,12 @@ pub enum Status {
     L7OkC,
     /// The answer's status says that it does not work.
     L7Sts,
+    /// A program that checks says that it does not work, or could not say.
+    ProcErr,
+    /// A program that checks took too long.
+    ProcTout,
+    /// A program that checks says that it works.
+    ProcOk,
 }
 
 /// Whether a check went well.
@@ -63,6 +69,9 @@ impl Status {
             Self::L7Ok => "L7OK",
             Self::L7OkC => "L7OKC",
             Self::L7Sts => "L7STS",
+            Self::ProcErr => "PROCERR",
+            Self::ProcTout => "PROCTOUT",
+            Self::ProcOk => "PROCOK",
         }
     }
 
@@ -84,6 +93,9 @@ impl Status {
             Self::L7Ok => "Layer7 check passed",
             Self::L7OkC => "Layer7 check conditionally passed",
             Self::L7Sts => "Layer7 wrong status",
+            Self::ProcErr => "External check error",
+            Self::ProcTout => "External check timeout",
+            Self::ProcOk => "External check passed",
         }
     }
 
@@ -105,10 +117,13 @@ impl Status {
             Self::L7Ok => 15,
             Self::L7OkC => 16,
             Self::L7Sts => 17,
+            Self::ProcErr => 18,
+            Self::ProcTout => 19,
+            Self::ProcOk => 20,
         }
     }
 
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 18] = [
         Self::Ini,
         Self::Checked,
         Self::Hana,
@@ -124,6 +139,9 @@ impl Status {
         Self::L7Ok,
         Self::L7OkC,
         Self::L7Sts,
+        Self::ProcErr,
+        Self::ProcTout,
+        Self::ProcOk,
     ];
 
     /// The status of this [`number`](Self::number).
@@ -138,7 +156,7 @@ impl Status {
 
     /// Whether a code is told beside it.
     pub(crate) fn has_code(self) -> bool {
-        matches!(self, Self::L7Ok | Self::L7OkC | Self::L7Sts)
+        matches!(self, Self::L7Ok | Self::L7OkC | Self::L7Sts | Self::ProcErr | Self::ProcTout | Self::ProcOk)
     }
 
     pub(crate) fn outcome(self) -> Outcome {
@@ -152,8 +170,10 @@ impl Status {
             | Self::L6Rsp
             | Self::L7Tout
             | Self::L7Rsp
-            | Self::L7Sts => Outcome::Failed,
-            Self::L4Ok | Self::L6Ok | Self::L7Ok => Outcome::Passed,
+            | Self::L7Sts
+            | Self::ProcErr
+            | Self::ProcTout => Outcome::Failed,
+            Self::L4Ok | Self::L6Ok | Self::L7Ok | Self::ProcOk => Outcome::Passed,
             Self::L7OkC => Outcome::Conditional,
         }
     }
@@ -175,7 +195,7 @@ pub struct Verdict {
     /// What it came to.
     pub status: Status,
     /// The status code of HTTP's answer, or what takes its place in other protocols; 0 where they have none.
-    pub code: Option<u16>,
+    pub code: Option<i64>,
     /// Why, or what the server said; empty for nothing. Bytes that are not printable are dots.
     pub info: Box<str>,
 }
@@ -189,11 +209,16 @@ impl Verdict {
     /// What a server said, in one line.
     pub(crate) fn said(status: Status, code: u16, said: &[u8]) -> Self {
         let line = said.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
-        let shown = line.iter().take(LONGEST_INFO).map(|&byte| match byte {
+        Self { status, code: Some(code.into()), info: Self::shown(line) }
+    }
+
+    /// Bytes that somebody else has chosen, as far as they are told.
+    pub(crate) fn shown(bytes: &[u8]) -> Box<str> {
+        let shown = bytes.iter().take(LONGEST_INFO).map(|&byte| match byte {
             b' '..=b'~' => char::from(byte),
             _ => '.',
         });
-        Self { status, code: Some(code), info: shown.collect() }
+        shown.collect()
     }
 }
 

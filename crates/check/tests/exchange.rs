@@ -4,8 +4,8 @@
 
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, Pattern, Script, Status, StatusRanges, Step, Text,
-    Verdict, http, redis, tcp,
+    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, NoExpressions, Pattern, Script, Status, StatusRanges,
+    Step, Text, Verdict, http, redis, tcp,
 };
 use manylane_expr::Regex;
 
@@ -19,10 +19,10 @@ fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<
     let mut run = script.run(serves);
     let mut coming: Vec<u8> = Vec::new();
     loop {
-        match run.ask() {
+        match run.ask(&mut NoExpressions) {
             Ask::Connect { .. } => run.connected(),
             Ask::Send(bytes) => {
-                sent.extend_from_slice(bytes);
+                sent.extend_from_slice(&bytes);
                 run.sent();
                 coming = answers.next().map(|answer| answer.to_vec()).unwrap_or_default();
             }
@@ -47,16 +47,22 @@ fn verdict(script: &Script, serves: bool, answers: &[&[u8]]) -> Verdict {
 }
 
 fn expect(pattern: Pattern, negated: bool) -> Step {
-    Step::Expect(Expect { negated, ..Expect::new(pattern, 2) })
+    Step::expect(Expect { negated, ..Expect::new(pattern, 2) })
 }
 
 fn bytes(text: &str) -> Pattern {
-    Pattern::Bytes(text.as_bytes().into(), text.into())
+    Pattern::Bytes(text.as_bytes().into())
+}
+
+/// What is sent for a request.
+fn sent(request: HttpRequest) -> Vec<u8> {
+    let script = http::script(vec![request.step()], false);
+    play(&script, true, &[b"HTTP/1.0 200 OK\r\n\r\n"], usize::MAX).0
 }
 
 fn get(steps: Vec<Step>) -> Script {
     let request = HttpRequest { method: (*b"GET").into(), ..HttpRequest::default() };
-    let mut all = vec![Step::Send(request.bytes())];
+    let mut all = vec![request.step()];
     all.extend(steps);
     http::script(all, true)
 }
@@ -144,13 +150,13 @@ fn no_more_than_a_buffer_of_an_answer_is_looked_at() {
     let script = get(vec![expect(bytes("good"), false)]);
     assert_eq!(play(&script, true, &[&far], 4096).1.status, Status::L7Rsp);
     let near = [vec![b'x'; MOST_BYTES], b"good".to_vec()].concat();
-    let script = Script::new(vec![Step::Send((*b"?").into()), expect(bytes("good"), false)]);
+    let script = Script::new(vec![Step::send(*b"?"), expect(bytes("good"), false)]);
     assert_eq!(play(&script, true, &[&near], 4096).1.status, Status::L7Rsp);
 }
 
 #[test]
 fn requests_are_written_as_asked() {
-    assert_eq!(&*HttpRequest::default().bytes(), b"OPTIONS / HTTP/1.0\r\n\r\n");
+    assert_eq!(sent(HttpRequest::default()), b"OPTIONS / HTTP/1.0\r\n\r\n");
     let mut request =
         HttpRequest { method: (*b"POST").into(), uri: (*b"/b?x").into(), ..HttpRequest::default() };
     request.set_version(b"HTTP/1.1").unwrap();
@@ -158,15 +164,16 @@ fn requests_are_written_as_asked() {
     request.add(b"Content-Length", b"99").unwrap(); // the check's own
     request.body = (*b"hello").into();
     assert_eq!(
-        &*request.bytes(),
+        sent(request),
         b"POST /b?x HTTP/1.1\r\nhost: example.com\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello"
     );
-    let mut old = HttpRequest::default();
-    old.set_version(b"HTTP/1.1\r\nHost: old.example\r\nX-A: b").unwrap();
+    let mut again = HttpRequest::default();
+    again.set_version(b"HTTP/1.1\r\nHost: old.example\r\nX-A: b").unwrap();
     assert_eq!(
-        &*old.bytes(),
+        sent(again),
         b"OPTIONS / HTTP/1.1\r\nhost: old.example\r\nx-a: b\r\nconnection: close\r\n\r\n"
     );
+    let mut old = HttpRequest::default();
     for wrong in [&b"1.1"[..], b"HTTP/2.0", b"HTTP/1.1 x", b"HTTP/1.1\r\nno colon", b"HTTP/1.1\r\n: x"] {
         assert!(old.set_version(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));
     }
@@ -176,46 +183,52 @@ fn requests_are_written_as_asked() {
 #[test]
 fn tcp_steps_run_in_order_and_say_where_they_failed() {
     let step = |pattern, negated, number, comment: Option<&str>| {
-        Step::Expect(Expect { negated, comment: comment.map(Into::into), ..Expect::new(pattern, number) })
+        Step::expect(Expect { negated, comment: comment.map(Into::into), ..Expect::new(pattern, number) })
     };
     let talk = Script::new(vec![
-        Step::Send((*b"HELO\r\n").into()),
+        Step::send(*b"HELO\r\n"),
         step(bytes("250"), false, 2, None),
-        Step::Send((*b"QUIT\r\n").into()),
+        Step::send(*b"QUIT\r\n"),
         step(bytes("221"), false, 4, Some("bye")),
     ]);
     let (sent, good) = play(&talk, true, &[b"250 ok\r\n", b"221 bye\r\n"], usize::MAX);
     assert_eq!((&sent[..], good.status), (&b"HELO\r\nQUIT\r\n"[..], Status::L7Ok));
     for (answers, info) in [
         (&[&b"500 no\r\n"[..]][..], "TCPCHK did not match content '250' at step 2"),
-        (&[b"250\r\n", b"500\r\n"], "TCPCHK did not match content '221' at step 4 comment: 'bye'"),
+        (&[b"250\r\n", b"500\r\n"], "TCPCHK did not match content '221' at step 4 comment: bye"),
         (&[b"250\r\n", b""], "TCPCHK got an empty response at step 4 comment: 'bye'"),
     ] {
         let got = verdict(&talk, true, answers);
         assert_eq!((got.status, &*got.info), (Status::L7Rsp, info));
     }
-    let never = Script::new(vec![Step::Send((*b"?").into()), step(bytes("bad"), true, 2, None)]);
+    let never = Script::new(vec![Step::send(*b"?"), step(bytes("bad"), true, 2, None)]);
     assert_eq!(
         verdict(&never, true, &[b"so bad"]).info,
         "TCPCHK matched unwanted content 'bad' at step 2".into()
     );
     assert_eq!(verdict(&never, true, &[b"fine"]).status, Status::L7Ok);
     assert_eq!(&*verdict(&never, true, &[b""]).info, "TCPCHK got an empty response at step 2");
-    let tell = Script::new(vec![Step::Send((*b"hello").into())]);
+    let tell = Script::new(vec![Step::send(*b"hello")]);
     assert_eq!(
         play(&tell, true, &[], 1).1,
         Verdict { code: Some(0), ..Verdict::new(Status::L7Ok, "(tcp-check)") }
     );
     let mut run = talk.run(true);
-    run.ask();
+    run.ask(&mut NoExpressions);
     run.connected();
-    run.ask();
+    run.ask(&mut NoExpressions);
     run.sent();
     assert_eq!(
         run.timed_out(),
         Verdict::new(Status::L7Tout, " at step 2 of tcp-check (expect string '250')")
     );
-    assert_eq!(run.broke("Connection reset by peer").status, Status::L7Rsp);
+    assert_eq!(
+        run.broke("Connection reset by peer"),
+        Verdict::new(
+            Status::SockErr,
+            "Connection reset by peer at step 2 of tcp-check (expect string '250')"
+        )
+    );
     assert_eq!(talk.run(true).timed_out().status, Status::L4Tout);
     assert_eq!(talk.run(true).broke("Connection refused").status, Status::L4Con);
 }
@@ -245,7 +258,7 @@ fn redis_answers_a_ping() {
 
 #[test]
 fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
-    let step = |expect| Script::new(vec![Step::Send((*b"?").into()), Step::Expect(expect)]);
+    let step = |expect| Script::new(vec![Step::send(*b"?"), Step::expect(expect)]);
     let least = step(Expect { least: Some(4), ..Expect::new(bytes("good"), 2) });
     assert_eq!(verdict(&least, true, &[b"good"]).status, Status::L7Ok);
     // Nothing more is waited for.
@@ -253,9 +266,9 @@ fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
     run.connected();
     run.sent();
     give(&mut run, b"a g");
-    assert!(matches!(run.ask(), Ask::Receive));
+    assert!(matches!(run.ask(&mut NoExpressions), Ask::Receive));
     give(&mut run, b"o");
-    assert!(matches!(run.ask(), Ask::Done(Verdict { status: Status::L7Rsp, .. })));
+    assert!(matches!(run.ask(&mut NoExpressions), Ask::Done(Verdict { status: Status::L7Rsp, .. })));
     let other = step(Expect {
         error: Some(Status::L7Sts),
         timeout: Some(Status::L6Tout),
@@ -277,17 +290,17 @@ fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
 
 #[test]
 fn what_is_told_is_what_the_step_says() {
-    let step = |expect| Script::new(vec![Step::Expect(expect)]);
+    let step = |expect| Script::new(vec![Step::expect(expect)]);
     let good = || Expect { comment: Some("cc".into()), ..Expect::new(bytes("good"), 1) };
     let play = |script: &Script, answer: &[u8]| {
         let mut run = script.run(true);
         run.connected();
-        run.ask();
+        run.ask(&mut NoExpressions);
         if !answer.is_empty() {
             give(&mut run, answer);
         }
         run.received(None);
-        let Ask::Done(verdict) = run.ask() else { panic!("it is over") };
+        let Ask::Done(verdict) = run.ask(&mut NoExpressions) else { panic!("it is over") };
         (verdict.status, verdict.code, verdict.info.into_string())
     };
     let told = |status, code, info: &str| (status, code, info.to_owned());
@@ -327,7 +340,7 @@ fn header_fields_are_looked_for_by_name_and_value() {
         on_error: Some("oops".into()),
         ..Expect::new(Pattern::Status(StatusRanges::read(b"201").unwrap()), 2)
     };
-    let got = verdict(&get(vec![Step::Expect(told)]), false, &[answer]);
+    let got = verdict(&get(vec![Step::expect(told)]), false, &[answer]);
     assert_eq!((got.status, got.code, &*got.info), (Status::L7Rsp, None, "oops"));
 }
 

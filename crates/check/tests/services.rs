@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
 use manylane_buf::Cluster;
-use manylane_check::{Ask, Script, Status, Verdict, ldap, mysql, pgsql, smtp, tls};
+use manylane_check::{Ask, NoExpressions, Script, Status, Verdict, ldap, mysql, pgsql, smtp, tls};
 use proptest::prelude::*;
 
 /// Plays a server that says `hello`, answers each send with the next of `answers`, in pieces of so many bytes, and closes after the last.
@@ -13,10 +13,10 @@ fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<
     let mut run = script.run(true);
     let mut coming = hello.to_vec();
     loop {
-        match run.ask() {
+        match run.ask(&mut NoExpressions) {
             Ask::Connect { .. } => run.connected(),
             Ask::Send(bytes) => {
-                sent.extend_from_slice(bytes);
+                sent.extend_from_slice(&bytes);
                 run.sent();
                 coming.extend_from_slice(answers.next().copied().unwrap_or_default());
             }
@@ -31,7 +31,7 @@ fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<
 }
 
 /// What it comes to, which must not depend on the pieces.
-fn verdict(script: &Script, hello: &[u8], answers: &[&[u8]]) -> (Status, Option<u16>, String) {
+fn verdict(script: &Script, hello: &[u8], answers: &[&[u8]]) -> (Status, Option<i64>, String) {
     let whole = play(script, hello, answers, usize::MAX).1;
     let longest = answers.iter().map(|answer| answer.len()).chain([hello.len()]).max().unwrap_or(0);
     for piece in 1..=longest {
@@ -52,7 +52,7 @@ fn a_mysql_server_is_greeted_by_and_logged_in_to() {
     let blocked = mysql_packet(0, b"\xff\x69\x04Host blocked");
     let (plain, login) = (mysql::script(None), mysql::script(Some((b"hap", mysql::Login::Post41))));
     let (ok, sts, rsp) = (Status::L7Ok, Status::L7Sts, Status::L7Rsp);
-    type Case<'a> = (&'a Script, &'a [u8], &'a [u8], Status, Option<u16>, &'a str);
+    type Case<'a> = (&'a Script, &'a [u8], &'a [u8], Status, Option<i64>, &'a str);
     let cases: &[Case<'_>] = &[
         (&plain, &greeting, b"", ok, Some(0), "5.5.5-x"),
         (&plain, &blocked, b"", sts, Some(1129), "Host blocked"),
@@ -87,7 +87,7 @@ fn a_postgresql_server_would_hear_a_password_or_says_what_is_wrong() {
     let (rsp, sts) = (Status::L7Rsp, Status::L7Sts);
     let good = (Status::L7Ok, Some(0), "PostgreSQL server is ok");
     let unknown = (sts, Some(0), "PostgreSQL unknown error");
-    type Case = (&'static [u8], (Status, Option<u16>, &'static str));
+    type Case = (&'static [u8], (Status, Option<i64>, &'static str));
     let cases: &[Case] = &[
         (b"R\0\0\0\x08\0\0\0\0", good),
         (b"R\0\0\0\x0c\0\0\0\x05abcd", good),
@@ -110,7 +110,7 @@ fn a_mail_server_greets_is_greeted_and_left() {
     let script = smtp::script(b"EHLO", b"mydomain.org");
     let (ok, sts, rsp) = (Status::L7Ok, Status::L7Sts, Status::L7Rsp);
     let ready: &[u8] = b"220 mail ready\r\n";
-    type Case<'a> = (&'a [u8], &'a [&'a [u8]], Status, Option<u16>, &'a str);
+    type Case<'a> = (&'a [u8], &'a [&'a [u8]], Status, Option<i64>, &'a str);
     let cases: &[Case<'_>] = &[
         (ready, &[b"250 mail\r\n", b"221 bye\r\n"], ok, Some(221), "bye"),
         (ready, &[b"250-mail\r\n250-SIZE\r\n250 OK\r\n", b"221 bye\r\n"], ok, Some(221), "bye"),
@@ -144,7 +144,7 @@ fn an_ldap_server_answers_a_bind() {
     let (ok, sts, rsp) = (Status::L7Ok, Status::L7Sts, Status::L7Rsp);
     let rfc = "See RFC: http://tools.ietf.org/html/rfc4511#section-4.1.9";
     let other = "Not LDAPv3 protocol";
-    let cases: &[(&[u8], Status, Option<u16>, &str)] = &[
+    let cases: &[(&[u8], Status, Option<i64>, &str)] = &[
         (b"0\x0c\x02\x01\x01a\x07\x0a\x01\0\x04\0\x04\0", ok, Some(0), "Success"),
         (b"0\x84\0\0\0\x10\x02\x01\x01a\x84\0\0\0\x07\x0a\x01\0\x04\0\x04\0", ok, Some(0), "Success"),
         (b"0\x0c\x02\x01\x01a\x07\x0a\x01\x35\x04\0\x04\0", sts, Some(53), rfc),

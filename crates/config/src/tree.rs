@@ -129,6 +129,8 @@ pub struct Global {
     pub default_path: Vec<Statement>,
     pub description: Option<Set<Word>>,
     pub disable_fast_forward: Option<Set<bool>>,
+    /// `external-check`: programs may check servers; `preserve-env`: with all of the process's environment.
+    pub external_check: Option<Set<bool>>,
     pub disable_zero_copy: Option<Set<bool>>,
     pub dns_accept_family: Option<Set<Word>>,
     pub expose_deprecated: Option<Set<bool>>,
@@ -299,6 +301,12 @@ pub struct Settings {
     pub check_steps: Vec<Statement>,
     /// `http-check disable-on-404`
     pub disable_on_404: Option<Set<bool>>,
+    /// `http-check send-state`
+    pub send_state: Option<Set<bool>>,
+    /// `external-check command`
+    pub external_command: Option<Set<Word>>,
+    /// `external-check path`
+    pub external_path: Option<Set<Word>>,
     pub client_keep_alive: KeepAlive,
     pub cookie: Option<Set<Cookie>>,
     pub default_backend: Option<Set<Word>>,
@@ -362,6 +370,9 @@ impl Default for Settings {
             check_kind: None,
             check_steps: Vec::new(),
             disable_on_404: None,
+            send_state: None,
+            external_command: None,
+            external_path: None,
             client_keep_alive: KeepAlive::default(),
             cookie: None,
             default_backend: None,

@@ -39,6 +39,8 @@ pub struct VariableLimits {
     pub transaction: usize,
     /// `req` and `res`
     pub message: usize,
+    /// `check`
+    pub check: usize,
     /// All of the process. Each lane has its share, so that none has to ask the others.
     pub global: usize,
     /// How many lanes share.
@@ -48,7 +50,15 @@ pub struct VariableLimits {
 impl Default for VariableLimits {
     fn default() -> Self {
         let none = usize::MAX;
-        Self { process: none, session: none, transaction: none, message: none, global: none, lanes: 1 }
+        Self {
+            process: none,
+            session: none,
+            transaction: none,
+            message: none,
+            check: none,
+            global: none,
+            lanes: 1,
+        }
     }
 }
 
@@ -532,10 +542,12 @@ impl<'a> Scopes<'a> {
                 within(message, self.limits.message) && within(transaction, self.limits.transaction)
             }
             Scope::Transaction => within(transaction, self.limits.transaction),
-            Scope::Session | Scope::Process | Scope::Check => true,
+            Scope::Check => within(used(self.check), self.limits.check),
+            Scope::Session | Scope::Process => true,
         };
         inner
-            && (id.scope == Scope::Check || within(session, self.limits.session))
+            // A check's session has nothing else.
+            && within(session + used(self.check), self.limits.session)
             && within(LANE.get(), share)
     }
 

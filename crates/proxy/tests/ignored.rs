@@ -68,7 +68,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Tune", "sndbuf_frontend", Told("Tuning", "tune.sndbuf.frontend")),
     ("Tune", "stick_counters", Told("Tuning", "tune.stick-counters")),
     ("Tune", "takeover_other_tg", Told("Tuning", "tune.takeover-other-tg-connections")),
-    ("Tune", "vars_check", Told("Tuning", "tune.vars.check-max-size")),
     ("Userlist", "name", Is("lists are found by their place")),
 ];
 

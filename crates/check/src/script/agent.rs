@@ -33,8 +33,8 @@ pub struct Said<'l> {
 
 /// The script: what is sent, and that a line is waited for.
 pub fn script(send: &[u8]) -> Script {
-    let send = (!send.is_empty()).then(|| Step::Send(send.into()));
-    let expect = Step::Expect(Expect::new(Pattern::Service(Service::Agent), 2));
+    let send = (!send.is_empty()).then(|| Step::send(send));
+    let expect = Step::expect(Expect::new(Pattern::Service(Service::Agent), 2));
     Script::of(send.into_iter().chain([expect]).collect())
 }
 

@@ -1,38 +1,44 @@
 //! `option httpchk` and `http-check`: a request, and how its answer is judged.
 
-use super::{Expect, Judgement, MOST_BYTES, Pattern, Script, Step, Text, contains};
+use super::{
+    Evaluate, Expect, Judgement, MOST_BYTES, Pattern, Script, Seen, Sent, Step, Text, Words, contains,
+};
 use crate::status::{Status, Verdict};
 use manylane_buf::Chain;
 use manylane_h1::{Asked, BodyReader, From, Limits, Response, ResponseParser};
 use manylane_http::{Head, List, Method};
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 /// Bytes of a request.
 type Bytes = Box<[u8]>;
 
 /// A check's request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct HttpRequest {
     /// The method.
     pub method: Bytes,
     /// What is asked for.
-    pub uri: Bytes,
+    pub uri: Words,
     /// `HTTP/1.0`, `HTTP/1.1`.
     pub version: Bytes,
     /// Header fields.
-    pub fields: Vec<(Bytes, Bytes)>,
+    pub fields: Vec<(Bytes, Words)>,
     /// The body.
-    pub body: Bytes,
+    pub body: Words,
+    /// `http-check send-state`: the server is told its state.
+    pub state: bool,
 }
 
 impl Default for HttpRequest {
     fn default() -> Self {
         Self {
             method: (*b"OPTIONS").into(),
-            uri: (*b"/").into(),
+            uri: b"/"[..].into(),
             version: (*b"HTTP/1.0").into(),
             fields: Vec::new(),
-            body: Box::default(),
+            body: Words::default(),
+            state: false,
         }
     }
 }
@@ -62,7 +68,7 @@ impl HttpRequest {
             self.add(&line[..colon], line[colon + 1..].trim_ascii())?;
         }
         if !body.is_empty() {
-            self.body = body.into();
+            self.body = Words::from(body);
         }
         Ok(())
     }
@@ -72,36 +78,85 @@ impl HttpRequest {
     /// # Errors
     /// A sentence.
     pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
+        if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            return Err("a header field's value must be one line".into());
+        }
+        self.add_words(name, value.into())
+    }
+
+    /// The same for a value that is made when it is sent.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn add_words(&mut self, name: &[u8], value: Words) -> Result<(), String> {
         let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
         if name.is_empty() || !name.iter().all(token) {
             return Err(format!("'{}' is not the name of a header field", String::from_utf8_lossy(name)));
         }
-        if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-            return Err("a header field's value must be one line".into());
-        }
         let name = name.to_ascii_lowercase();
         if !matches!(&name[..], b"content-length" | b"transfer-encoding") {
-            self.fields.push((name.into(), value.into()));
+            self.fields.push((name.into(), value));
         }
         Ok(())
     }
 
-    /// As it is sent.
-    pub fn bytes(&self) -> Bytes {
-        let mut bytes = [&*self.method, b" ", &self.uri, b" ", &self.version, b"\r\n"].concat();
+    /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one line.
+    pub(super) fn made(&self, seen: Seen<'_>, keep: bool, by: &mut dyn Evaluate) -> Vec<u8> {
+        let mut uri = self.uri.get(seen, by).into_owned();
+        uri.retain(|byte| *byte > b' ' && *byte != 0x7f);
+        if uri.is_empty() {
+            uri.push(b'/');
+        }
+        let mut fields: Vec<(&[u8], Vec<u8>)> = Vec::new();
         for (name, value) in &self.fields {
+            let mut value = value.get(seen, by).into_owned();
+            value.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
+            // What says nothing is left out.
+            if !value.is_empty() {
+                if **name == *b"host" {
+                    uri = with_authority(uri, &value);
+                }
+                fields.push((name, value));
+            }
+        }
+        if self.state {
+            fields.push((b"x-haproxy-server-state", by.state()));
+        }
+        let body = self.body.get(seen, by);
+        let mut bytes = [&*self.method, b" ", &uri, b" ", &self.version, b"\r\n"].concat();
+        for (name, value) in &fields {
             bytes.extend([name, &b": "[..], value, b"\r\n"].concat());
         }
-        if !self.body.is_empty() {
-            bytes.extend(format!("content-length: {}\r\n", self.body.len()).into_bytes());
+        // A method that usually comes with a body is told that there is none.
+        let plain = matches!(&*self.method, b"OPTIONS" | b"GET" | b"HEAD" | b"DELETE");
+        if !body.is_empty() || !plain {
+            bytes.extend(format!("content-length: {}\r\n", body.len()).into_bytes());
         }
-        if *self.version != *b"HTTP/1.0" && !self.fields.iter().any(|(name, _)| **name == *b"connection") {
+        if !keep && *self.version != *b"HTTP/1.0" && !fields.iter().any(|(name, _)| *name == b"connection") {
             bytes.extend(b"connection: close\r\n");
         }
         bytes.extend(b"\r\n");
-        bytes.extend(&self.body);
-        bytes.into()
+        bytes.extend_from_slice(&body);
+        bytes
     }
+
+    /// A step that sends it.
+    pub fn step(self) -> Step {
+        Step::Send(super::Send { what: Sent::Request(Box::new(self)), comment: None, number: 0 })
+    }
+}
+
+/// A target that names whom it is for names whom the field `host` does.
+fn with_authority(uri: Vec<u8>, host: &[u8]) -> Vec<u8> {
+    let begins = match uri.windows(3).position(|window| window == b"://") {
+        Some(at) if at > 0 && !uri.starts_with(b"/") => at + 3,
+        _ => return uri,
+    };
+    let ends = uri[begins..]
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?' | b'#'))
+        .map_or(uri.len(), |end| begins + end);
+    [&uri[..begins], host, &uri[ends..]].concat()
 }
 
 /// Statuses: `200,300-399`.
@@ -138,10 +193,12 @@ impl StatusRanges {
 
 /// The script of HTTP checks: a request without an expectation behind it gets the usual one.
 pub fn script(mut steps: Vec<Step>, disable_on_404: bool) -> Script {
-    if matches!(steps.last(), Some(Step::Send(_))) {
+    let last = steps.iter().rposition(|step| !matches!(step, Step::Set(_)));
+    if let Some(last) = last
+        && matches!(steps[last], Step::Send(_))
+    {
         let pattern = Pattern::Status(StatusRanges::usual());
-        let number = steps.len() + 1;
-        steps.push(Step::Expect(Expect::new(pattern, number)));
+        steps.insert(last + 1, Step::expect(Expect::new(pattern, last + 2)));
     }
     Script { http: true, disable_on_404, ..Script::new(steps) }
 }
@@ -161,12 +218,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// To what `step` sent.
-    pub(super) fn new(step: Option<&Step>) -> Self {
-        let method = match step {
-            Some(Step::Send(bytes)) => bytes.split(|byte| *byte == b' ').next().unwrap_or_default(),
-            _ => b"",
-        };
+    /// To a request of this method.
+    pub(super) fn new(method: &[u8]) -> Self {
         Self {
             asked: Asked { method: Method::of(method), upgrade: false },
             parser: ResponseParser::new(Limits::default()),
@@ -180,6 +233,23 @@ impl Answer {
 
     pub(super) fn code(&self) -> Option<u16> {
         self.response.as_ref().map(|(response, _)| response.head.status())
+    }
+
+    pub(super) fn head(&self) -> Option<&Head> {
+        self.response.as_ref().map(|(response, _)| &response.head)
+    }
+
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Whether it came as a whole, and another one may follow.
+    pub(super) fn is_reusable(&self) -> bool {
+        let Some((response, reader)) = &self.response else { return false };
+        reader.is_done()
+            && !self.bad
+            && self.input.is_empty()
+            && response.connection.persists(response.head.version())
     }
 
     /// Whether no more is looked at.
@@ -236,7 +306,7 @@ impl Answer {
     }
 
     /// `may_stop`: a 404 stops the server.
-    pub(super) fn judge(&self, expect: &Expect, may_stop: bool) -> Judgement {
+    pub(super) fn judge(&self, expect: &Expect, may_stop: bool, by: &mut dyn Evaluate) -> Judgement {
         let Some((Response { head, .. }, _)) = &self.response else {
             return if self.bad { Judgement::Over(Verdict::new(Status::L7Rsp, "")) } else { Judgement::Wait };
         };
@@ -244,29 +314,51 @@ impl Answer {
         if code == 404 && may_stop {
             return Judgement::Over(Verdict {
                 status: Status::L7OkC,
-                code: Some(code),
+                code: Some(code.into()),
                 info: Box::default(),
             });
         }
-        let comment = expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"));
+        let seen = Seen { head: Some(head), bytes: &self.body, http: true };
+        let made;
         // Whether it is so, and whether it is the head that says it.
         let (matches, in_head) = match &expect.pattern {
             Pattern::Status(ranges) => (ranges.has(code), true),
             Pattern::StatusRegex(regex) => (regex.matches(code.to_string().as_bytes()), true),
-            Pattern::Field { name, value, whole } => (has_field(head, name, value.as_ref(), *whole), true),
-            Pattern::Bytes(bytes, _) => (contains(&self.body, bytes), false),
+            Pattern::Field { name, value, whole } => {
+                (has_field(head, name, value.as_ref(), *whole, seen, by), true)
+            }
+            Pattern::Bytes(bytes) => (contains(&self.body, bytes), false),
+            Pattern::Made(format) => {
+                made = by.text(format, seen);
+                if made.is_empty() {
+                    return super::tcp::over(expect, Status::L7Rsp, super::tcp::EMPTY.into());
+                }
+                (contains(&self.body, &made), false)
+            }
             Pattern::Regex(regex) => (regex.matches(&self.body), false),
-            Pattern::HexRegex(_) | Pattern::Service(_) => (false, false), // of other scripts
+            // Of other scripts.
+            Pattern::Binary(_) | Pattern::MadeHex(_) | Pattern::HexRegex(_) | Pattern::Service(_) => {
+                (false, false)
+            }
         };
-        let over = |status: Status, info: String| {
+        let mut over = |status: Status, why: &dyn Fn() -> String| {
+            let mut info = match &expect.on_error {
+                Some(told) => Verdict::shown(&told.get(seen, by)).into_string(),
+                None => why(),
+            };
+            if let Some(comment) = &expect.comment {
+                info += &format!(" comment: {comment}");
+            }
             let status = expect.error.unwrap_or(status);
-            let code = status.has_code().then_some(code);
-            Judgement::Over(Verdict { status, code, info: format!("{info}{comment}").into() })
+            Judgement::Over(Verdict {
+                status,
+                code: status.has_code().then_some(code.into()),
+                info: info.into(),
+            })
         };
         if in_head {
             return if matches == expect.negated {
-                let reason = || Verdict::said(Status::L7Sts, code, head.reason()).info.into();
-                over(Status::L7Sts, expect.error_told(reason))
+                over(Status::L7Sts, &|| Verdict::said(Status::L7Sts, code, head.reason()).info.into())
             } else {
                 Judgement::Good
             };
@@ -281,27 +373,73 @@ impl Answer {
         if matches != expect.negated {
             return Judgement::Good;
         }
-        over(
-            Status::L7Rsp,
-            expect.error_told(|| {
-                let why = if matches {
-                    "HTTP check matched unwanted content"
-                } else if self.body.is_empty() {
-                    "HTTP content check could not find a response body"
-                } else {
-                    "HTTP content check did not match"
-                };
-                why.into()
-            }),
-        )
+        over(Status::L7Rsp, &|| {
+            let why = if matches {
+                "HTTP check matched unwanted content"
+            } else if self.body.is_empty() {
+                "HTTP content check could not find a response body"
+            } else {
+                "HTTP content check did not match"
+            };
+            why.into()
+        })
     }
 }
 
 /// Whether there is a field of such a name, with such a value if one is asked for.
-fn has_field(head: &Head, name: &Text, value: Option<&Text>, whole: bool) -> bool {
-    head.fields().filter(|field| name.fits(&field.name.to_ascii_lowercase())).any(|field| match value {
-        None => true,
-        Some(value) if whole => value.fits(field.value),
-        Some(value) => List::new(field.value).any(|member| value.fits(member)),
-    })
+fn has_field(
+    head: &Head,
+    name: &Text,
+    value: Option<&Text>,
+    whole: bool,
+    seen: Seen<'_>,
+    by: &mut dyn Evaluate,
+) -> bool {
+    let name = name.at(seen, by);
+    let value = value.map(|value| value.at(seen, by));
+    head.fields().filter(|field| name.fits(&field.name.to_ascii_lowercase(), true)).any(
+        |field| match &value {
+            None => true,
+            Some(value) if whole => value.fits(field.value, false),
+            Some(value) => List::new(field.value).any(|member| value.fits(member, false)),
+        },
+    )
+}
+
+/// A text at a moment: how it is compared, and with what.
+struct Compared<'t> {
+    text: &'t Text,
+    with: Cow<'t, [u8]>,
+}
+
+impl Text {
+    fn at(&self, seen: Seen<'_>, by: &mut dyn Evaluate) -> Compared<'_> {
+        let with = match self {
+            Self::Is(words) | Self::Begins(words) | Self::Ends(words) | Self::Has(words) => {
+                words.get(seen, by)
+            }
+            Self::Matches(_) => Cow::Borrowed(&b""[..]),
+        };
+        Compared { text: self, with }
+    }
+}
+
+impl Compared<'_> {
+    /// `any_case`: letters are all the same in both cases; `text` has small ones.
+    fn fits(&self, text: &[u8], any_case: bool) -> bool {
+        let lower;
+        let with = if any_case {
+            lower = self.with.to_ascii_lowercase();
+            &lower[..]
+        } else {
+            &self.with[..]
+        };
+        match self.text {
+            Text::Is(_) => text == with,
+            Text::Begins(_) => text.starts_with(with),
+            Text::Ends(_) => text.ends_with(with),
+            Text::Has(_) => contains(text, with),
+            Text::Matches(regex) => regex.matches(text),
+        }
+    }
 }

@@ -17,7 +17,7 @@ const MESSAGE: [u8; 3] = [0x02, 1, 1];
 
 /// The script.
 pub fn script() -> Script {
-    Script::of(vec![Step::Send(BIND.into()), Step::Expect(Expect::new(Pattern::Service(Service::Ldap), 2))])
+    Script::of(vec![Step::send(BIND), Step::expect(Expect::new(Pattern::Service(Service::Ldap), 2))])
 }
 
 /// Why nothing can be read.

@@ -9,16 +9,21 @@ pub mod mysql;
 pub mod pgsql;
 pub mod redis;
 pub mod smtp;
+mod step;
 pub mod tcp;
 pub mod tls;
 
 use crate::status::{Status, Verdict};
 use http::Answer;
-use manylane_buf::Segment;
-use manylane_expr::Regex;
+use manylane_buf::{Chain, Segment};
+use manylane_expr::{Expression, Format};
+use manylane_http::Head;
+use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
 
 pub use http::{HttpRequest, StatusRanges};
+pub use step::{Connect, Expect, Pattern, PortOf, Send, Sent, Setting, Step, Text, Value, Words};
 
 /// Bytes of an answer that are looked at, at most; what comes after them is not waited for.
 pub const MOST_BYTES: usize = 16 << 10;
@@ -38,70 +43,6 @@ pub struct Script {
     disable_on_404: bool,
     /// Its steps are the file's, so a timeout says at which of them.
     told: bool,
-}
-
-/// One step.
-#[derive(Debug)]
-pub enum Step {
-    /// A connection is opened.
-    Connect {
-        /// `port`, if it says one.
-        port: Option<u16>,
-        /// As the server's own connections are: they may begin with a header.
-        own: bool,
-    },
-    /// These bytes are sent.
-    Send(Box<[u8]>),
-    /// What comes back must be so.
-    Expect(Expect),
-}
-
-/// What must be, or must not be.
-#[derive(Debug)]
-pub struct Expect {
-    /// What is looked for.
-    pub pattern: Pattern,
-    /// It must not be there.
-    pub negated: bool,
-    /// Says what the step is for.
-    pub comment: Option<Box<str>>,
-    /// Its number among the file's steps, from 1.
-    pub number: usize,
-    /// `min-recv`: no fewer bytes are looked at, unless no more come; and what is not in them is not waited for.
-    pub least: Option<usize>,
-    /// `ok-status`: what it comes to if it is so, and this was the last step.
-    pub ok: Option<Status>,
-    /// `error-status`: what it comes to if it is not so.
-    pub error: Option<Status>,
-    /// `tout-status`: what it comes to if no answer comes in time.
-    pub timeout: Option<Status>,
-    /// `on-success`: what is told if it is so, and this was the last step.
-    pub on_success: Option<Box<str>>,
-    /// `on-error`: what is told if it is not so.
-    pub on_error: Option<Box<str>>,
-}
-
-impl Expect {
-    /// What must be, as the step of this number, and nothing more of it.
-    pub fn new(pattern: Pattern, number: usize) -> Self {
-        Self {
-            pattern,
-            negated: false,
-            comment: None,
-            number,
-            least: None,
-            ok: None,
-            error: None,
-            timeout: None,
-            on_success: None,
-            on_error: None,
-        }
-    }
-
-    /// What is told if it is not so: what the file says, or else `why`.
-    fn error_told(&self, why: impl FnOnce() -> String) -> String {
-        self.on_error.as_ref().map_or_else(why, |told| told.to_string())
-    }
 }
 
 /// Services whose answers are known by heart.
@@ -150,71 +91,92 @@ impl Service {
     }
 }
 
-/// What is looked for in an answer: in all bytes that came since the last were sent, or in HTTP in the body.
-#[derive(Debug)]
-pub enum Pattern {
-    /// These bytes somewhere, and how they are shown.
-    Bytes(Box<[u8]>, Box<str>),
-    /// Something that this matches.
-    Regex(Regex),
-    /// HTTP: one of these statuses.
-    Status(StatusRanges),
-    /// HTTP: a status that this matches.
-    StatusRegex(Regex),
-    /// Something that this matches in the bytes as hexadecimal digits, in upper case.
-    HexRegex(Regex),
-    /// HTTP: a header field of such a name, with such a value if one is asked for.
-    Field {
-        /// Its name, in lower case.
-        name: Text,
-        /// Its value.
-        value: Option<Text>,
-        /// All of the value, commas too; else a member of the list that it is.
-        whole: bool,
-    },
-    /// The good answer of a service.
-    Service(Service),
+/// Evaluates what steps have of the expression language. Whoever makes the check does: it knows the connection, the variables and the lane.
+pub trait Evaluate {
+    /// What the format makes.
+    fn text(&mut self, format: &Format, seen: Seen<'_>) -> Vec<u8>;
+    /// The number that the expression says, if it says one.
+    fn number(&mut self, expression: &Expression, seen: Seen<'_>) -> Option<i64>;
+    /// Sets a variable, or forgets it.
+    fn set(&mut self, setting: &Setting, seen: Seen<'_>);
+    /// What `http-check send-state` tells.
+    fn state(&mut self) -> Vec<u8>;
 }
 
-/// What a text is compared with.
-#[derive(Debug)]
-pub enum Text {
-    /// It is this.
-    Is(Box<[u8]>),
-    /// It begins with this.
-    Begins(Box<[u8]>),
-    /// It ends with this.
-    Ends(Box<[u8]>),
-    /// This is in it.
-    Has(Box<[u8]>),
-    /// This matches it.
-    Matches(Regex),
+/// For scripts without expressions: whatever is asked for is empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoExpressions;
+
+impl Evaluate for NoExpressions {
+    fn text(&mut self, _: &Format, _: Seen<'_>) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn number(&mut self, _: &Expression, _: Seen<'_>) -> Option<i64> {
+        None
+    }
+
+    fn set(&mut self, _: &Setting, _: Seen<'_>) {}
+
+    fn state(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
 }
 
-impl Text {
-    fn fits(&self, text: &[u8]) -> bool {
+/// What came of an answer so far, as expressions see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// HTTP: its head.
+    pub head: Option<&'a Head>,
+    /// HTTP: its body. Else all that came.
+    pub bytes: &'a [u8],
+    /// The answers are HTTP's.
+    pub http: bool,
+}
+
+impl Seen<'_> {
+    /// The bytes, as expressions read them; empty where there is no memory left.
+    pub fn chain(&self) -> Chain {
+        let mut chain = Chain::new();
+        let _ = chain.append(self.bytes); // an answer that nobody can look at says nothing
+        chain
+    }
+}
+
+impl Words {
+    /// The text at this moment.
+    pub(crate) fn get<'w>(&'w self, seen: Seen<'_>, by: &mut dyn Evaluate) -> Cow<'w, [u8]> {
         match self {
-            Self::Is(all) => text == &**all,
-            Self::Begins(with) => text.starts_with(with),
-            Self::Ends(with) => text.ends_with(with),
-            Self::Has(part) => contains(text, part),
-            Self::Matches(regex) => regex.matches(text),
+            Self::Fixed(bytes) => Cow::Borrowed(bytes),
+            Self::Format(format) => Cow::Owned(by.text(format, seen)),
         }
     }
+}
+
+/// Where and how a connection is to be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// To this port.
+    pub port: Option<u16>,
+    /// To this address.
+    pub address: Option<SocketAddr>,
+    /// With what the server's own begin with.
+    pub own: bool,
+    /// With the header of the PROXY protocol.
+    pub header: bool,
+    /// It ends in the usual way; else it is reset.
+    pub linger: bool,
+    /// Nothing is waited for before something is sent, or before it ends.
+    pub speaks_first: bool,
 }
 
 /// What a run waits for.
 #[derive(Debug)]
 pub enum Ask<'s> {
-    /// A new connection, as [`Step::Connect`] says; then [`Exchange::connected`].
-    Connect {
-        /// To this port.
-        port: Option<u16>,
-        /// With what the server's own begin with.
-        own: bool,
-    },
+    /// A new connection; then [`Exchange::connected`].
+    Connect(Target),
     /// These bytes to be sent; then [`Exchange::sent`].
-    Send(&'s [u8]),
+    Send(Cow<'s, [u8]>),
     /// Bytes, or the end of them: [`Exchange::received`].
     Receive,
     /// Nothing more.
@@ -241,6 +203,12 @@ pub struct Exchange<'s> {
     unseen: usize,
     /// What a service said that is well.
     good: Option<Verdict>,
+    /// The last step that does more than to set a variable.
+    last: usize,
+    /// HTTP: the server may leave the connection open.
+    keeps: bool,
+    /// HTTP: the method of the last request.
+    method: Option<Box<[u8]>>,
 }
 
 /// Whether an answer is as it should be.
@@ -258,13 +226,13 @@ pub(crate) enum Judgement {
 impl Script {
     /// That a connection can be made.
     pub fn connect() -> Self {
-        Self::new(vec![Step::Connect { port: None, own: true }])
+        Self::of(vec![Step::connect()])
     }
 
     /// These steps over TCP. One that begins with no connection gets one.
     pub fn new(mut steps: Vec<Step>) -> Self {
-        if !matches!(steps.first(), Some(Step::Connect { .. })) {
-            steps.insert(0, Step::Connect { port: None, own: true });
+        if !matches!(steps.iter().find(|step| !matches!(step, Step::Set(_))), Some(Step::Connect(_))) {
+            steps.insert(0, Step::connect());
         }
         Self { steps, http: false, disable_on_404: false, told: true }
     }
@@ -272,6 +240,23 @@ impl Script {
     /// The same for a service, whose steps nobody has written.
     fn of(service: Vec<Step>) -> Self {
         Self { told: false, ..Self::new(service) }
+    }
+
+    /// Whether it speaks HTTP.
+    pub fn is_http(&self) -> bool {
+        self.http
+    }
+
+    /// Whether a connection of the server's own, on which requests were sent, does for all of it.
+    pub fn reuses(&self) -> bool {
+        let mut connects = self.steps.iter().filter_map(|step| match step {
+            Step::Connect(connect) => Some(connect),
+            _ => None,
+        });
+        let plain = |connect: &Connect| {
+            connect.own && connect.port.is_none() && connect.address.is_none() && !connect.header
+        };
+        self.http && connects.next().is_some_and(plain) && connects.next().is_none()
     }
 
     /// The steps.
@@ -292,42 +277,131 @@ impl Script {
             looks: 0,
             unseen: 0,
             good: None,
+            last: 0,
+            method: None,
+            keeps: false,
         }
     }
 }
 
 impl<'s> Exchange<'s> {
     /// What it waits for.
-    pub fn ask(&mut self) -> Ask<'s> {
+    pub fn ask(&mut self, by: &mut dyn Evaluate) -> Ask<'s> {
         let script = self.script;
         while let Some(step) = script.steps.get(self.at) {
+            if !matches!(step, Step::Set(_)) {
+                self.last = self.at;
+            }
             match step {
-                &Step::Connect { port, own } => return Ask::Connect { port, own },
-                Step::Send(bytes) => return Ask::Send(bytes),
-                Step::Expect(expect) => match self.judge(expect) {
+                Step::Connect(connect) => return Ask::Connect(self.target(connect, by)),
+                Step::Send(send) => match self.bytes(send, by) {
+                    // The rest of the steps goes on as if something had been sent.
+                    Ok(bytes) if bytes.is_empty() => self.begin(),
+                    Ok(bytes) => return Ask::Send(bytes),
+                    Err(verdict) => return Ask::Done(verdict),
+                },
+                Step::Set(setting) => {
+                    by.set(setting, self.seen());
+                    self.at += 1;
+                }
+                Step::Expect(expect) => match self.judge(expect, by) {
                     Judgement::Wait => return Ask::Receive,
                     Judgement::Good => self.at += 1,
                     Judgement::Well(verdict) => {
                         self.good = Some(verdict);
                         self.at += 1;
                     }
-                    Judgement::Over(verdict) => return Ask::Done(verdict),
+                    Judgement::Over(mut verdict) => {
+                        let code = expect.code.as_ref().and_then(|code| by.number(code, self.seen()));
+                        if let (Some(code), true) = (code, verdict.status.has_code()) {
+                            verdict.code = Some(code);
+                        }
+                        return Ask::Done(verdict);
+                    }
                 },
             }
         }
-        Ask::Done(self.success())
+        Ask::Done(self.success(by))
     }
 
-    fn success(&self) -> Verdict {
+    fn target(&self, connect: &Connect, by: &mut dyn Evaluate) -> Target {
+        let port = match &connect.port {
+            Some(PortOf::Fixed(port)) => Some(*port),
+            Some(PortOf::Of(expression)) => {
+                by.number(expression, self.seen()).and_then(|port| u16::try_from(port).ok())
+            }
+            None => None,
+        };
+        Target {
+            port: port.filter(|port| *port != 0),
+            address: connect.address,
+            own: connect.own,
+            header: connect.header,
+            linger: connect.linger || self.ends_with_bytes(),
+            speaks_first: matches!(
+                self.script.steps[self.at + 1..].iter().find(|step| !matches!(step, Step::Set(_))),
+                None | Some(Step::Send(_))
+            ),
+        }
+    }
+
+    /// Whether the last thing of the connection that comes is to send something, which a reset might take back.
+    fn ends_with_bytes(&self) -> bool {
+        let rest = self.script.steps.get(self.at + 1..).unwrap_or_default();
+        let own = rest.iter().take_while(|step| !matches!(step, Step::Connect(_)));
+        matches!(own.filter(|step| !matches!(step, Step::Set(_))).last(), Some(Step::Send(_)))
+    }
+
+    /// What a step sends.
+    fn bytes(&mut self, send: &'s Send, by: &mut dyn Evaluate) -> Result<Cow<'s, [u8]>, Verdict> {
+        match &send.what {
+            Sent::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            Sent::Format(format) => Ok(Cow::Owned(by.text(format, self.seen()))),
+            Sent::Hex(format) => {
+                let hex = by.text(format, self.seen());
+                if hex.is_empty() {
+                    return Ok(Cow::Owned(hex));
+                }
+                tcp::from_hex(&hex).map(|bytes| Cow::Owned(bytes.into())).map_err(|_| {
+                    let told =
+                        format!("tcp-check send : failed to build log-format string at step {}", send.number);
+                    Verdict::new(Status::L7Rsp, told)
+                })
+            }
+            Sent::Request(request) => {
+                let bytes = request.made(self.seen(), self.keeps, by);
+                self.method = Some(bytes.split(|byte| *byte == b' ').next().unwrap_or_default().into());
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    /// What came so far.
+    fn seen(&self) -> Seen<'_> {
+        match &self.answer {
+            Some(answer) => Seen { head: answer.head(), bytes: answer.body(), http: true },
+            None => Seen { head: None, bytes: &self.input, http: self.script.http },
+        }
+    }
+
+    fn success(&self, by: &mut dyn Evaluate) -> Verdict {
         if let Some(verdict) = &self.good {
             return verdict.clone();
         }
-        let (status, told) = match self.script.steps.last() {
-            Some(Step::Connect { .. }) | None => return Verdict::new(Status::L4Ok, ""),
-            Some(Step::Send(_)) => (Status::L7Ok, None), // nothing has judged it
-            Some(Step::Expect(expect)) => (expect.ok.unwrap_or(Status::L7Ok), expect.on_success.clone()),
+        let usual = if self.script.told && !self.script.http { "(tcp-check)" } else { "" };
+        let (status, told, code) = match self.script.steps.get(self.last) {
+            Some(Step::Connect(connect)) => {
+                return Verdict::new(Status::L4Ok, if connect.number > 0 { "(tcp-check)" } else { "" });
+            }
+            Some(Step::Send(_) | Step::Set(_)) | None => (Status::L7Ok, None, None), // nothing has judged it
+            Some(Step::Expect(expect)) => {
+                let told = expect.on_success.as_ref().map(|told| Verdict::shown(&told.get(self.seen(), by)));
+                let code = expect.code.as_ref().and_then(|code| by.number(code, self.seen()));
+                (expect.ok.unwrap_or(Status::L7Ok), told, code)
+            }
         };
-        let (code, usual) = if self.script.http { (self.code, "") } else { (Some(0), "(tcp-check)") };
+        let usual_code = if self.script.http { self.code.map(i64::from) } else { Some(0) };
+        let code = code.or(usual_code);
         Verdict {
             status,
             code: code.filter(|_| status.has_code()),
@@ -335,7 +409,7 @@ impl<'s> Exchange<'s> {
         }
     }
 
-    fn judge(&mut self, expect: &Expect) -> Judgement {
+    fn judge(&mut self, expect: &Expect, by: &mut dyn Evaluate) -> Judgement {
         let ended =
             self.ended || self.input.len() >= MOST_BYTES || self.answer.as_ref().is_some_and(Answer::is_over);
         if self.looks >= MOST_LOOKS && self.unseen < MANY_BYTES && !ended {
@@ -343,12 +417,22 @@ impl<'s> Exchange<'s> {
         }
         (self.looks, self.unseen) = (self.looks + 1, 0);
         if !self.script.http {
-            return tcp::judge(expect, &self.input, ended);
+            return tcp::judge(expect, self.seen(), ended, by);
         }
         let Some(answer) = &mut self.answer else { return Judgement::Wait };
-        let judged = answer.judge(expect, self.script.disable_on_404 && self.serves);
+        let judged = answer.judge(expect, self.script.disable_on_404 && self.serves, by);
         self.code = answer.code().or(self.code);
         judged
+    }
+
+    /// HTTP: the connection is to be used for more than this.
+    pub fn keep(&mut self) {
+        self.keeps = true;
+    }
+
+    /// Whether the connection is good for more: the answer came as a whole, and the server leaves it open.
+    pub fn is_reusable(&self) -> bool {
+        self.keeps && self.answer.as_ref().is_some_and(Answer::is_reusable)
     }
 
     /// There is a connection.
@@ -366,7 +450,7 @@ impl<'s> Exchange<'s> {
         self.input.clear();
         self.ended = false;
         (self.looks, self.unseen) = (0, 0);
-        self.answer = self.script.http.then(|| Answer::new(self.script.steps.get(self.at.wrapping_sub(1))));
+        self.answer = self.script.http.then(|| Answer::new(self.method.as_deref().unwrap_or_default()));
     }
 
     /// These bytes came, or the end.
@@ -390,37 +474,63 @@ impl<'s> Exchange<'s> {
 
     /// What it comes to when the time is over.
     pub fn timed_out(&self) -> Verdict {
-        match self.script.steps.get(self.at) {
-            Some(Step::Connect { .. }) | None => Verdict::new(Status::L4Tout, ""),
-            Some(Step::Expect(expect)) => {
-                let what = match self.script.http || !self.script.told {
-                    true => String::new(),
-                    false => format!(" at step {} of tcp-check (expect {})", expect.number, expect.pattern),
-                };
-                Verdict::new(expect.timeout.unwrap_or(Status::L7Tout), what)
-            }
-            Some(Step::Send(_)) => Verdict::new(Status::L7Tout, ""),
-        }
+        let status = match self.script.steps.get(self.at) {
+            Some(Step::Connect(_)) | None => Status::L4Tout,
+            Some(Step::Expect(expect)) => expect.timeout.unwrap_or(Status::L7Tout),
+            Some(Step::Send(_) | Step::Set(_)) => Status::L7Tout,
+        };
+        Verdict::new(status, self.place())
     }
 
     /// What it comes to when the connection cannot be made, or breaks, which the system calls `why`.
     pub fn broke(&self, why: impl fmt::Display) -> Verdict {
         let status = match self.script.steps.get(self.at) {
-            Some(Step::Connect { .. }) | None => Status::L4Con,
-            Some(_) => Status::L7Rsp,
+            Some(Step::Connect(_)) | None => Status::L4Con,
+            Some(_) => Status::SockErr,
         };
-        Verdict::new(status, why.to_string())
+        Verdict::new(status, format!("{why}{}", self.place()))
+    }
+
+    /// At which step it is, for steps of `tcp-check` that the file has.
+    fn place(&self) -> String {
+        if !self.script.told || self.script.http {
+            return String::new();
+        }
+        let (number, what, comment) = match self.script.steps.get(self.at) {
+            Some(Step::Connect(Connect { number: 0, .. })) => {
+                return " at initial connection step of tcp-check".into();
+            }
+            Some(Step::Connect(connect)) => {
+                let port = match &connect.port {
+                    Some(PortOf::Fixed(port)) => format!(" port {port}"),
+                    _ => String::new(),
+                };
+                (connect.number, format!("connect{port}"), &connect.comment)
+            }
+            Some(Step::Send(send)) => (send.number, "send".into(), &send.comment),
+            Some(Step::Expect(expect)) => {
+                (expect.number, format!("expect {}", expect.pattern), &expect.comment)
+            }
+            Some(Step::Set(_)) | None => return String::new(),
+        };
+        let comment = comment.as_ref().map_or(String::new(), |comment| format!(" comment: '{comment}'"));
+        format!(" at step {number} of tcp-check ({what}){comment}")
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes(_, shown) => write!(f, "string '{shown}'"),
-            Self::Regex(_) | Self::HexRegex(_) => f.write_str("regex"),
-            Self::Status(_) | Self::StatusRegex(_) => f.write_str("status"),
-            Self::Field { .. } => f.write_str("header"),
-            Self::Service(_) => f.write_str("service"),
+            Self::Bytes(bytes) => write!(f, "string '{}'", String::from_utf8_lossy(bytes)),
+            Self::Binary(bytes) => write!(f, "binary '{}'", bytes.escape_ascii()),
+            Self::Regex(_) => f.write_str("regex"),
+            Self::HexRegex(_) => f.write_str("binary regex"),
+            Self::Made(_) => f.write_str("log-format string"),
+            Self::MadeHex(_) => f.write_str("log-format binary"),
+            Self::Status(_) => f.write_str("HTTP status codes"),
+            Self::StatusRegex(_) => f.write_str("HTTP status regex"),
+            Self::Field { .. } => f.write_str("HTTP header pattern"),
+            Self::Service(_) => f.write_str("custom function"),
         }
     }
 }

@@ -20,7 +20,9 @@ pub const LONGEST_USER: usize = 255;
 const CLIENT_PROTOCOL_41: u16 = 0x0200;
 const CLIENT_SECURE_CONNECTION: u16 = 0x8000;
 /// What a packet may have, as the login says.
-const MAX_PACKET: u32 = 1 << 24;
+const MAX_PACKET: u32 = (1 << 24) + (1 << 15);
+/// The same in the old form, which has three bytes for it.
+const OLD_MAX_PACKET: [u8; 3] = [0, 0, 1];
 /// UTF-8.
 const CHARSET: u8 = 33;
 /// The command that ends a session.
@@ -30,14 +32,12 @@ const ERROR: u8 = 0xff;
 
 /// The script: for a user, if there is one.
 pub fn script(user: Option<(&[u8], Login)>) -> Script {
-    let connect = Step::Connect { port: None, own: true };
+    let connect = Step::polite();
     let expect =
-        |login, number| Step::Expect(Expect::new(Pattern::Service(Service::Mysql { login }), number));
+        |login, number| Step::expect(Expect::new(Pattern::Service(Service::Mysql { login }), number));
     match user {
         None => Script::of(vec![connect, expect(false, 2)]),
-        Some((user, login)) => {
-            Script::of(vec![connect, Step::Send(hello(user, login).into()), expect(true, 3)])
-        }
+        Some((user, login)) => Script::of(vec![connect, Step::send(hello(user, login)), expect(true, 3)]),
     }
 }
 
@@ -53,7 +53,7 @@ fn hello(user: &[u8], login: Login) -> Vec<u8> {
         }
         Login::Pre41 => {
             body.extend(CLIENT_SECURE_CONNECTION.to_le_bytes());
-            body.extend(&MAX_PACKET.to_le_bytes()[1..]);
+            body.extend(OLD_MAX_PACKET);
         }
     }
     body.extend(user);

@@ -19,9 +19,9 @@ pub fn script(user: &[u8]) -> Script {
     let length = u32::try_from(bytes.len() + 4).expect("a user's name is short");
     bytes.splice(0..0, length.to_be_bytes());
     Script::of(vec![
-        Step::Connect { port: None, own: true },
-        Step::Send(bytes.into()),
-        Step::Expect(Expect::new(Pattern::Service(Service::Pgsql), 3)),
+        Step::polite(),
+        Step::send(bytes),
+        Step::expect(Expect::new(Pattern::Service(Service::Pgsql), 3)),
     ])
 }
 

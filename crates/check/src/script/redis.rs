@@ -10,7 +10,7 @@ const PONG: &[u8] = b"+PONG\r\n";
 
 /// The script.
 pub fn script() -> Script {
-    Script::of(vec![Step::Send(PING.into()), Step::Expect(Expect::new(Pattern::Service(Service::Redis), 2))])
+    Script::of(vec![Step::send(PING), Step::expect(Expect::new(Pattern::Service(Service::Redis), 2))])
 }
 
 pub(super) fn judge(input: &[u8], last: bool) -> Judgement {

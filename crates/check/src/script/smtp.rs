@@ -16,15 +16,15 @@ pub enum Part {
 
 /// The script: `hello` is `HELO` or `EHLO`, to be followed by a name.
 pub fn script(hello: &[u8], name: &[u8]) -> Script {
-    let expect = |part, number| Step::Expect(Expect::new(Pattern::Service(Service::Smtp(part)), number));
+    let expect = |part, number| Step::expect(Expect::new(Pattern::Service(Service::Smtp(part)), number));
     let hello = [hello, b" ", name, b"\r\n"].concat();
     // Numbers as HAProxy has them, who looks twice at the greeting.
     Script::of(vec![
-        Step::Connect { port: None, own: true },
+        Step::polite(),
         expect(Part::Greeting, 2),
-        Step::Send(hello.into()),
+        Step::send(hello),
         expect(Part::Hello, 5),
-        Step::Send((*b"QUIT\r\n").into()),
+        Step::send(*b"QUIT\r\n"),
         expect(Part::Quit, 7),
     ])
 }

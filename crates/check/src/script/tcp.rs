@@ -1,6 +1,6 @@
 //! `tcp-check`: bytes, and what is looked for in those that come back.
 
-use super::{Expect, Judgement, Pattern, contains};
+use super::{Evaluate, Expect, Judgement, Pattern, Seen, contains};
 use crate::status::{Status, Verdict};
 
 /// The bytes of `hex`: two digits each.
@@ -18,29 +18,56 @@ pub fn from_hex(hex: &[u8]) -> Result<Box<[u8]>, String> {
     }
 }
 
+/// What is told of a pattern that its format made empty.
+pub(super) const EMPTY: &str = "log-format string evaluated to an empty string";
+
+/// It is not as it should be.
+pub(super) fn over(expect: &Expect, status: Status, info: String) -> Judgement {
+    let status = expect.error.unwrap_or(status);
+    let code = status.has_code().then_some(0); // there is none, and it is told
+    Judgement::Over(Verdict { code, ..Verdict::new(status, info) })
+}
+
 /// `last`: no more is looked at.
-pub(super) fn judge(expect: &Expect, input: &[u8], last: bool) -> Judgement {
-    let shortest = if let Pattern::Bytes(bytes, _) = &expect.pattern { bytes.len() } else { 1 };
+pub(super) fn judge(expect: &Expect, seen: Seen<'_>, last: bool, by: &mut dyn Evaluate) -> Judgement {
+    let input = seen.bytes;
+    let shortest = match &expect.pattern {
+        Pattern::Bytes(bytes) | Pattern::Binary(bytes) => bytes.len(),
+        _ => 1,
+    };
     if !last && input.len() < shortest.max(expect.least.unwrap_or(0)) {
         return Judgement::Wait;
     }
-    let over = |status: Status, info: String| {
-        let status = expect.error.unwrap_or(status);
-        let code = status.has_code().then_some(0); // there is none, and it is told
-        Judgement::Over(Verdict { code, ..Verdict::new(status, info) })
-    };
-    let comment = expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: '{comment}'"));
+    let comment = expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"));
     let number = expect.number;
     if input.is_empty() {
         let status = match &expect.pattern {
             Pattern::Service(service) => service.empty(),
             _ => Status::L7Rsp,
         };
-        return over(status, format!("TCPCHK got an empty response at step {number}{comment}"));
+        // HAProxy quotes this one, and does not ask `on-error`.
+        let comment =
+            expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: '{comment}'"));
+        return over(expect, status, format!("TCPCHK got an empty response at step {number}{comment}"));
+    }
+    let made = match &expect.pattern {
+        Pattern::Made(format) | Pattern::MadeHex(format) => by.text(format, seen),
+        _ => Vec::new(),
+    };
+    if made.is_empty() && matches!(expect.pattern, Pattern::Made(_) | Pattern::MadeHex(_)) {
+        return over(expect, Status::L7Rsp, EMPTY.into());
     }
     let matches = match &expect.pattern {
         Pattern::Service(service) => return service.judge(input, last),
-        Pattern::Bytes(bytes, _) => contains(input, bytes),
+        Pattern::Bytes(bytes) | Pattern::Binary(bytes) => contains(input, bytes),
+        Pattern::Made(_) => contains(input, &made),
+        Pattern::MadeHex(_) => match from_hex(&made) {
+            Ok(bytes) => contains(input, &bytes),
+            Err(_) => {
+                let why = "Failed to parse hexastring resulting of eval of a log-format string";
+                return over(expect, Status::L7Rsp, why.into());
+            }
+        },
         Pattern::Regex(regex) => regex.matches(input),
         Pattern::HexRegex(regex) => regex.matches(&to_hex(input)),
         // There are none without HTTP.
@@ -52,17 +79,19 @@ pub(super) fn judge(expect: &Expect, input: &[u8], last: bool) -> Judgement {
     if matches != expect.negated {
         return Judgement::Good;
     }
+    if let Some(told) = &expect.on_error {
+        return over(expect, Status::L7Rsp, format!("{}{comment}", Verdict::shown(&told.get(seen, by))));
+    }
     let what = match &expect.pattern {
-        Pattern::Bytes(_, shown) => format!("content '{shown}'"),
+        Pattern::Bytes(bytes) => format!("content '{}'", Verdict::shown(bytes)),
+        Pattern::Binary(_) => "content (binary)".into(),
         Pattern::HexRegex(_) => "content (binary regex)".into(),
+        Pattern::Made(_) => "content (log-format string)".into(),
+        Pattern::MadeHex(_) => "content (log-format binary)".into(),
         _ => "content (regex)".into(),
     };
     let how = if matches { "TCPCHK matched unwanted" } else { "TCPCHK did not match" };
-    if let (Some(told), comment) = (&expect.on_error, &expect.comment) {
-        let comment = comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"));
-        return over(Status::L7Rsp, format!("{told}{comment}"));
-    }
-    over(Status::L7Rsp, format!("{how} {what} at step {number}{comment}"))
+    over(expect, Status::L7Rsp, format!("{how} {what} at step {number}{comment}"))
 }
 
 /// These bytes in two digits each.

@@ -17,7 +17,7 @@ const RECORD: usize = 5;
 /// The script.
 pub fn script() -> Script {
     let expect = Expect { timeout: Some(Status::L6Tout), ..Expect::new(Pattern::Service(Service::Tls), 2) };
-    Script::of(vec![Step::Send(hello().into()), Step::Expect(expect)])
+    Script::of(vec![Step::send(hello()), Step::expect(expect)])
 }
 
 /// RSA, DH and AES with whatever else was usual then.

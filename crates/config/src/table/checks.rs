@@ -4,64 +4,114 @@ use super::place::{DLB, Place, Places};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line};
 
-const HTTP_EXPECT: &str = "[comment text] [min-recv bytes] [ok-status|error-status|tout-status status] [on-success|on-error text] [!] \
-                           status|rstatus|string|rstring pattern | hdr|fhdr name [-m method] name [value [-m method] value]";
-const TCP_EXPECT: &str = "[comment text] [min-recv bytes] [ok-status|error-status|tout-status status] [on-success|on-error text] [!] \
-                          string|rstring|binary|rbinary pattern";
+const EXPECT_OPTIONS: &str = "[comment text] [min-recv bytes] [ok-status|error-status|tout-status status] [on-success|on-error format] \
+                              [status-code expression] [!]";
+const HTTP_EXPECT: &str = "options status|rstatus|string|rstring|string-lf pattern | hdr|fhdr name|name-lf [-m method] name \
+                           [value|value-lf [-m method] value]";
+const TCP_EXPECT: &str = "options string|rstring|string-lf|binary|rbinary|binary-lf pattern";
+const CONNECT: &str =
+    "[default] [port number|expression] [addr address] [send-proxy] [proto name] [linger] [comment text]";
+const SEND: &str = "[meth method] [uri uri|uri-lf format] [ver version] [hdr name format]... [body text|body-lf format] [comment text]";
+
+/// Steps that set variables, whose names stand in parentheses: the keyword without them, what opens them, what they say.
+const SETTERS: &[(&str, &str, &str, &str)] = &[
+    ("http-check set-var", "set-var(", "(name[,condition...]) expression", "sets a variable"),
+    (
+        "http-check set-var-fmt",
+        "set-var-fmt(",
+        "(name[,condition...]) format",
+        "sets a variable from a log format",
+    ),
+    ("http-check unset-var", "unset-var(", "(name)", "removes a variable"),
+    ("tcp-check set-var", "set-var(", "(name[,condition...]) expression", "sets a variable"),
+    (
+        "tcp-check set-var-fmt",
+        "set-var-fmt(",
+        "(name[,condition...]) format",
+        "sets a variable from a log format",
+    ),
+    ("tcp-check unset-var", "unset-var(", "(name)", "removes a variable"),
+];
 
 pub(super) fn rows() -> Vec<Keyword> {
-    let reason = "steps of this kind are not built yet";
     let mut rows = Vec::new();
+    let expect = |of: &str| of.replacen("options", EXPECT_OPTIONS, 1).leak() as &'static str;
     for (name, usage, min, help) in [
         ("http-check comment", "text", 1, "names the next step in reports"),
-        ("http-check expect", HTTP_EXPECT, 2, "what the answer must hold"),
-        (
-            "http-check send",
-            "[meth method] [uri uri] [ver version] [hdr name value]... [body text] [comment text]",
-            0,
-            "what is asked",
-        ),
+        ("http-check connect", CONNECT, 0, "opens a connection"),
+        ("http-check expect", expect(HTTP_EXPECT), 2, "what the answer must hold"),
+        ("http-check send", SEND, 0, "what is asked"),
         ("tcp-check comment", "text", 1, "names the next step in reports"),
-        ("tcp-check connect", "[default] [port port] [comment text]", 0, "opens a connection"),
-        ("tcp-check expect", TCP_EXPECT, 2, "what the answer must hold"),
+        ("tcp-check connect", CONNECT, 0, "opens a connection"),
+        ("tcp-check expect", expect(TCP_EXPECT), 2, "what the answer must hold"),
         ("tcp-check send", "text [comment text]", 1, "bytes to send"),
+        ("tcp-check send-lf", "format [comment text]", 1, "bytes to send, from a log format"),
         ("tcp-check send-binary", "hex [comment text]", 1, "bytes to send, in hexadecimal"),
+        (
+            "tcp-check send-binary-lf",
+            "format [comment text]",
+            1,
+            "bytes to send, in hexadecimal from a log format",
+        ),
     ] {
         rows.push(own(name, DLB, usage, min, help).adds().words(step));
     }
-    for (name, usage, help) in [
-        ("http-check", "step [argument...]", "a step of an HTTP health check"),
-        ("http-check connect", "[option...]", "opens a connection"),
-        ("http-check send-state", "", "the server is told its state"),
-        ("http-check set-var", "(name) expression", "sets a variable"),
-        ("http-check set-var-fmt", "(name) format", "sets a variable from a log format"),
-        ("http-check unset-var", "(name)", "removes a variable"),
-        ("tcp-check", "step [argument...]", "a step of a TCP health check"),
-        ("tcp-check send-lf", "format", "bytes to send, from a log format"),
-        ("tcp-check send-binary-lf", "format", "bytes to send, in hexadecimal from a log format"),
-        ("tcp-check set-var", "(name) expression", "sets a variable"),
-        ("tcp-check set-var-fmt", "(name) format", "sets a variable from a log format"),
-        ("tcp-check unset-var", "(name)", "removes a variable"),
-    ] {
-        rows.push(own(name, DLB, usage, 0, help).adds().refused(reason));
+    for (name, _, usage, help) in SETTERS {
+        rows.push(own(name, DLB, usage, 0, help).adds().words(nameless));
+    }
+    for (name, help) in
+        [("http-check", "a step of an HTTP health check"), ("tcp-check", "a step of a TCP health check")]
+    {
+        rows.push(own(name, DLB, "step [argument...]", 1, help).adds().words(setter));
     }
     rows.push(
         flag("http-check disable-on-404", DLB, "a server that answers 404 gets no new clients")
             .built(|b, line| b.settings().disable_on_404 = Some(line.set(true))),
     );
     rows.push(
-        own("external-check command", DLB, "program", 1, "the program that checks")
-            .refused("external checks are not built"),
+        flag("http-check send-state", DLB, "the server is told its state")
+            .built(|b, line| b.settings().send_state = Some(line.set(true))),
     );
-    rows.push(
-        own("external-check path", DLB, "folders", 1, "where the program is found")
-            .refused("external checks are not built"),
-    );
+    rows.push(own("external-check command", DLB, "program", 1, "the program that checks").words(
+        |b, line| {
+            line.no_more(b, 1);
+            b.settings().external_command = line.words.first().map(|word| line.set(word.clone()));
+        },
+    ));
+    rows.push(own("external-check path", DLB, "folders", 1, "PATH of the program that checks").words(
+        |b, line| {
+            line.no_more(b, 1);
+            b.settings().external_path = line.words.first().map(|word| line.set(word.clone()));
+        },
+    ));
     rows.push(
         own("healthcheck", Places::of(&[Place::Backend, Place::Listen]), "name", 1, "a named health check")
-            .refused(reason),
+            .refused("sections of this kind are not built yet"),
     );
     rows
+}
+
+/// A step that the table does not name as it stands, since it has a variable in parentheses.
+fn setter(b: &mut Builder<'_>, line: &Line<'_>) {
+    let Some(first) = line.words.first() else { return };
+    let family = line.keyword.name;
+    let known = SETTERS.iter().find(|(keyword, opens, ..)| {
+        keyword.starts_with(family) && first.bytes().starts_with(opens.as_bytes())
+    });
+    let Some((keyword, ..)) = known else {
+        let message = format!("'{family} {}' is no step of a health check", first.shown());
+        return b.found.alert(first.pos(), message);
+    };
+    let mut statement = line.statement();
+    statement.keyword = keyword;
+    forget_inherited(b, family);
+    b.settings().check_steps.push(statement);
+}
+
+/// The same without its variable.
+fn nameless(b: &mut Builder<'_>, line: &Line<'_>) {
+    let name = line.keyword.name;
+    b.found.alert(line.pos(), format!("'{name}' expects a variable in parentheses: {name}(check.name)"));
 }
 
 /// Keeps a step. The first of a section takes the place of those of its family that it has from its `defaults`.

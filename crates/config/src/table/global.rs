@@ -134,7 +134,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             line.no_more(b, 1);
         }),
         flag("insecure-fork-wanted", GLOBAL, "the process may start others while it runs")
-            .idle("processes are started by the service manager or not at all"),
+            .idle("nothing keeps the process from starting others, which only external checks do"),
         flag(
             "insecure-setuid-wanted",
             GLOBAL,
@@ -446,8 +446,23 @@ pub(super) fn rows() -> Vec<Keyword> {
         .built(raise!(disable_fast_forward)),
         flag("tune.disable-zero-copy-forwarding", GLOBAL, "bytes are always copied between both sides")
             .built(raise!(disable_zero_copy)),
-        own("external-check", GLOBAL, "[preserve-env]", 0, "external programs may check servers")
-            .refused("external checks are not built"),
+        own("external-check", GLOBAL, "[preserve-env]", 0, "external programs may check servers").words(
+            |b, line| {
+                let preserves = match line.words.first() {
+                    Some(word) if *word == "preserve-env" => true,
+                    Some(word) => {
+                        let message = format!(
+                            "'external-check' only supports 'preserve-env' as an argument, found '{}'",
+                            word.shown()
+                        );
+                        return b.found.alert(word.pos(), message);
+                    }
+                    None => false,
+                };
+                line.no_more(b, 1);
+                b.config.global.external_check = Some(line.set(preserves));
+            },
+        ),
         args("force-cfg-parser-pause", GLOBAL, [time("delay")], "the reader waits, for tests")
             .refused("the reader does not wait"),
         args(

@@ -183,7 +183,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("option use-small-buffers", DFLB, "[kind...]", 0, "small buffers where they suffice")
             .negatable()
             .idle("an idle connection holds no buffer here"),
-        own("option httpchk", DLB, "[method] [uri] [version]", 0, "health checks are HTTP requests")
+        own("option httpchk", DLB, "[method] [uri] [version] [host]", 0, "health checks are HTTP requests")
             .negatable()
             .words(check_kind),
         flag("option ldap-check", DLB, "health checks are LDAP requests").negatable().words(check_kind),
@@ -206,9 +206,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         flag("option spop-check", DLB, "health checks are SPOP handshakes").negatable().refused(checks),
         flag("option ssl-hello-chk", DLB, "health checks are TLS greetings").negatable().words(check_kind),
         flag("option tcp-check", DLB, "health checks are steps over TCP").negatable().words(check_kind),
-        flag("option external-check", DLB, "health checks are programs")
-            .negatable()
-            .refused("external checks are not built"),
+        flag("option external-check", DLB, "health checks are programs").negatable().words(check_kind),
     ]);
     rows
 }
@@ -216,7 +214,8 @@ pub(super) fn rows() -> Vec<Keyword> {
 /// The last of a section says how its servers are checked; `no` undoes its own kind.
 fn check_kind(b: &mut Builder<'_>, line: &Line<'_>) {
     let most = match line.keyword.name {
-        "option httpchk" | "option mysql-check" => 3,
+        "option httpchk" => 4,
+        "option mysql-check" => 3,
         "option pgsql-check" | "option smtpchk" => 2,
         _ => 0,
     };

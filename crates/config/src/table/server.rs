@@ -42,6 +42,7 @@ macro_rules! options {
 
 options! {
     values {
+    check_proto: &'static str = choice("protocol", &["h1", "none"]), choice, "check-proto", "the protocol that checks speak";
     cookie: Word = text("value"), word, "cookie", "the server's value of the proxy's cookie";
     error_limit: u32 = int("number", 1, MANY), int, "error-limit", "errors of live traffic after which on-error acts";
     guid: Word = text("name"), word, "guid", "a name that nothing else in the process has";
@@ -89,6 +90,7 @@ options! {
     fall: u32 = int("count", 1, MANY / 2), int, "fall", "failed checks in a row that take a server down; 3 without";
     }
     flags {
+    check_reuse_pool, "check-reuse-pool", "no-check-reuse-pool", "checks use idle connections of requests";
     check, "check", "no-check", "the server's health is checked";
     agent_check, "agent-check", "no-agent-check", "an agent beside the server says how it is";
     check_send_proxy, "check-send-proxy", "no-check-send-proxy", "health checks begin with the PROXY protocol";
@@ -148,14 +150,7 @@ const TLS_SERVER: &[(&str, usize)] = &[
     ("verifyhost", 1),
 ];
 
-const CHECKS: &[(&str, usize)] = &[
-    ("check-alpn", 1),
-    ("check-pool-conn-name", 1),
-    ("check-proto", 1),
-    ("check-reuse-pool", 0),
-    ("healthcheck", 1),
-    ("no-check-reuse-pool", 0),
-];
+const CHECKS: &[(&str, usize)] = &[("check-alpn", 1), ("check-pool-conn-name", 1), ("healthcheck", 1)];
 
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = built();

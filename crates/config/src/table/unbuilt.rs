@@ -67,7 +67,6 @@ const IDLE: &[Row] = &[
     ("Tuning", "tune.sndbuf.frontend", "no datagrams are sent to clients"),
     ("Tuning", "tune.stick-counters", "there are no stick tables"),
     ("Tuning", "tune.takeover-other-tg-connections", "groups keep no idle connections from each other"),
-    ("Tuning", "tune.vars.check-max-size", "health checks have no variables"),
 ];
 
 /// What of a keyword is refused.

@@ -343,7 +343,7 @@ fn checked(line: &mut Line, report: &Report, in_maintenance: bool) {
         line.count(Column::CheckDuration, report.took.as_millis() as u64);
     }
     if let Some(code) = code {
-        line.gauge(Column::CheckCode, u64::from(*code));
+        line.gauge(Column::CheckCode, code.cast_unsigned() & u64::from(u32::MAX));
     }
     line.set(Column::LastChk, Text(info.to_string()));
     line.gauge(Column::CheckRise, report.health.rise().into());
@@ -361,7 +361,7 @@ fn heard(line: &mut Line, report: &Report) {
         line.count(Column::AgentDuration, report.took.as_millis() as u64);
     }
     if let Some(code) = code {
-        line.gauge(Column::AgentCode, u64::from(*code));
+        line.gauge(Column::AgentCode, code.cast_unsigned() & u64::from(u32::MAX));
     }
     line.set(Column::LastAgt, Text(info.to_string()));
     line.gauge(Column::AgentRise, report.health.rise().into());

@@ -3,7 +3,7 @@
 use super::bell::Bell;
 use super::checks::{Due, Follows, Patience, ServerCheck};
 use super::refuse::Refuse;
-use super::server::{Server, ServerPlace};
+use super::server::{SendHeader, Server, ServerPlace};
 use manylane_check::{Board, Health, Init, Pace, agent};
 use manylane_config::table::{ServerOptions, Timeout, Toggle};
 use manylane_config::tree::Proxy;
@@ -115,6 +115,9 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let send = agent_send.as_ref().map_or(&b""[..], |set| set.value.bytes());
         server.agent = Some(ServerCheck {
             script: Arc::new(agent::script(send)),
+            program: None,
+            reuses: false,
+            usual_header: SendHeader::default(),
             place: ServerPlace::At(Endpoint::Ip((ip, port.value).into())),
             has_address: given.is_some(),
             follows: given.is_none().then(|| Follows { site: server.site.clone(), port: Some(port.value) }),

@@ -210,7 +210,7 @@ impl Generation {
         let server = server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
         let proxy = Proxy { servers: vec![line], settings: bare.settings.clone(), name: bare.name.clone(), ..nothing(bare) };
         let mut built = [server];
-        checks::checks(&proxy, &self.process, &mut built, &mut refuse);
+        checks::checks(&proxy, &self.process, &mut built, &backend.check_script, &mut refuse);
         agent::agents(&proxy, &self.process, &mut built, &mut refuse);
         let [server] = built;
         match first_alert(&found) {

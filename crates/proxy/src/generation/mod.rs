@@ -31,6 +31,7 @@ mod spelling;
 mod track;
 mod users;
 mod state_file;
+mod steps;
 mod stats_page;
 mod variables;
 
@@ -39,7 +40,7 @@ pub use agent::{Aim, Aims};
 pub use balance::BalanceKey;
 pub use bind::{Listener, Shards};
 pub(crate) use bind::has_lanes;
-pub use checks::{Follows, Patience, ServerCheck};
+pub use checks::{Follows, Patience, Program, ServerCheck};
 pub use cpu_map::CpuMap;
 pub use groups::Groups;
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
@@ -276,6 +277,11 @@ impl Generation {
     /// The network namespace of that name, if the configuration names it: a client does not open others.
     pub(crate) fn namespace(&self, name: &[u8]) -> Option<Arc<str>> {
         self.namespaces.iter().find(|known| known.as_bytes() == name).cloned()
+    }
+
+    /// What it calls itself.
+    pub fn node(&self) -> &str {
+        self.process.node.as_deref().unwrap_or(&self.logs.hostname)
     }
 
     /// Whether anything listens.

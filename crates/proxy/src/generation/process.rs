@@ -23,6 +23,8 @@ pub struct Process {
     pub quiet: bool,
     /// `zero-warning`
     pub zero_warning: bool,
+    /// `external-check`; `preserve-env`
+    pub external_check: Option<bool>,
     /// `insecure-setuid-wanted`
     pub insecure_setuid: bool,
     /// `pidfile`
@@ -278,6 +280,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         daemon,
         default_path: _, // files are found by it, in `refuse`
         description,
+        external_check,
         disable_fast_forward: _, // both directions are always forwarded without looking
         disable_zero_copy: _, // the table of keywords says so, here and below
         dns_accept_family: _,
@@ -362,6 +365,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         daemon: is_on(daemon),
         quiet: is_on(quiet),
         zero_warning: is_on(zero_warning),
+        external_check: external_check.map(|set| set.value),
         insecure_setuid: is_on(insecure_setuid),
         pidfile: pidfile.as_ref().map(|set| path(&set.value)),
         chroot: chroot.as_ref().map(|set| path(&set.value)),
@@ -455,7 +459,7 @@ fn tune(tune: &Tune) -> Process {
         sndbuf_frontend: _,
         stick_counters: _, // of stick tables, which are refused
         takeover_other_tg: _,
-        vars_check: _, // of health checks
+        vars_check,
         vars_global,
         vars_proc,
         vars_reqres,
@@ -493,6 +497,7 @@ fn tune(tune: &Tune) -> Process {
             session: most(*vars_sess),
             transaction: most(*vars_txn),
             message: most(*vars_reqres),
+            check: most(*vars_check),
             global: most(*vars_global),
             lanes: 1, // told by each lane
         },

@@ -5,6 +5,7 @@ use super::agent;
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
 use super::checks::{self, ServerCheck};
+use super::steps;
 use super::http::{self, Http, Side};
 use super::log::{EventLog, FrontendLog, Logs};
 use super::process::Process;
@@ -146,6 +147,8 @@ pub struct BackendParts {
     pub mode: Mode,
     /// What `pool-conn-name` of its servers asks for, each expression once.
     pub pool_names: Vec<Expression>,
+    /// How its servers are checked.
+    pub check_script: Arc<manylane_check::Script>,
     /// What `mode http` adds.
     pub http: Http,
     /// Its rules; those of a `listen` run in its frontend.
@@ -448,7 +451,8 @@ fn one<'c>(
         }
         server::check_dynamic_cookies(settings, &built, refuse);
         let pool_names = reader.servers(proxy, &mut built, refuse);
-        checks::checks(proxy, process, &mut built, refuse);
+        let check_script = Arc::new(reader.compile(proxy, |compiler| steps::script(proxy, compiler, refuse)));
+        checks::checks(proxy, process, &mut built, &check_script, refuse);
         agent::agents(proxy, process, &mut built, refuse);
         if server::has_stand_in(settings) {
             let mut server = server::of_client(proxy.pos, settings, process, all.servers, built.len(), refuse);
@@ -473,6 +477,7 @@ fn one<'c>(
         let parts = BackendParts {
             number: all.backends.len(),
             pool_names,
+            check_script,
             key,
             retries_connect: http.retry_on.connect,
             http,
@@ -569,6 +574,9 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         backlog: _, // of the listeners
         check_kind: _, // of the servers' checks
         check_steps: _,
+        send_state: _,
+        external_command: _,
+        external_path: _,
         disable_on_404: _,
         balance: _,
         client_keep_alive: _, // of the listeners

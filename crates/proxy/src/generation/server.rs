@@ -235,6 +235,8 @@ pub(super) fn server(
         agent_port: _,
         agent_send: _,
         check_send_proxy: _,
+        check_proto: _,
+        check_reuse_pool: _,
         log_bufsize: _, // of log backends, which are refused
         log_proto: _,
         max_reuse,

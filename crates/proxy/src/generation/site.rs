@@ -42,6 +42,14 @@ impl Whereabouts {
         }
     }
 
+    /// Where connections go, if that does not depend on the client.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.place {
+            ServerPlace::At(endpoint) => Some(endpoint),
+            _ => None,
+        }
+    }
+
     /// It is at that address, at its port; nowhere without one.
     pub fn settle(&mut self, ip: Option<IpAddr>) {
         self.place = match (ip, self.port) {

@@ -149,7 +149,8 @@ impl Moment<'_> {
     }
 }
 
-fn proxy<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyFacts<'a> {
+/// A proxy as samples show it.
+pub(crate) fn proxy_facts<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyFacts<'a> {
     ProxyFacts { id: id.into(), name: name.as_bytes(), default_backend }
 }
 
@@ -179,7 +180,7 @@ impl Facts<'_> {
             link_source: self.peers.link_source,
             link_destination: self.peers.link_destination,
             accepted: self.peers.accepted,
-            frontend: proxy(
+            frontend: proxy_facts(
                 self.frontend.id,
                 &self.frontend.name,
                 default.map_or(b"", |backend| backend.name.as_bytes()),
@@ -200,7 +201,7 @@ impl Facts<'_> {
         let server = ServerFacts {
             source: link_source,
             destination: link_destination,
-            backend: backend.map(|backend| proxy(backend.id, &backend.name, b"")),
+            backend: backend.map(|backend| proxy_facts(backend.id, &backend.name, b"")),
             server: moment.server.filter(|server| !server.stands_in).map(|server| (server.id.into(), server.name.as_bytes())),
             http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some()),
             timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
@@ -476,7 +477,8 @@ impl Host for Local {
     fn debug(&self, _: &[u8], _: &[u8], _: Option<Value<'_>>) {}
 }
 
-fn current_of(backend: &Backend) -> u64 {
+/// Streams of a backend.
+pub(crate) fn current_of(backend: &Backend) -> u64 {
     let begun = backend.counts.read_cheap_one(|counts| &counts.streams);
     begun.saturating_sub(backend.counts.read_cheap_one(|counts| &counts.streams_ended))
 }

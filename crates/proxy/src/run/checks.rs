@@ -1,16 +1,19 @@
 //! Health checks at work: each server is checked by one lane, which tells the balancer what it found.
 
+use super::check_words::CheckWords;
+use super::idle::Idle;
 use super::local::Local;
 use super::changes::say;
 use crate::places::Places;
-use crate::generation::{Backend, Patience, ServerCheck, operation};
+use crate::generation::{Backend, Patience, SendHeader, ServerCheck, operation};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
-use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Status, Verdict, agent};
+use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Status, Target, Verdict, agent};
+use manylane_io::options::set_reset_on_close;
 use manylane_io::{Errno, SocketAddrAny, socket};
 use manylane_logs::Level;
 use manylane_net::proxy_protocol::{Emit, Ends, emit_v1, emit_v2};
-use manylane_net::{Connection, Connector, Endpoint, Step, TransferError};
+use manylane_net::{Connection, Connector, Endpoint, Served, Step, TransferError};
 use manylane_sched::{Class, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::fmt::Write;
@@ -97,7 +100,25 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, de
             None => check.script.clone(),
         };
         let mut run = script.run(serves);
-        let Some(verdict) = unless_stopped(&local, one(&local, check, &connector, &mut run)).await else { return };
+        let verdict = match &check.program {
+            Some(program) => unless_stopped(&local, super::program::run(&local, backend, index, check, program)).await,
+            None => {
+                let words = CheckWords::new(&local, backend, index, check);
+                let kept = check.reuses.then(|| local.take_own(backend, index)).flatten();
+                if check.reuses {
+                    run.keep();
+                }
+                let served = kept.as_ref().map_or(0, |idle| idle.served) + 1;
+                let kept = kept.map(|idle| idle.connection);
+                unless_stopped(&local, one(&local, check, &connector, &mut run, words, kept)).await.map(|(verdict, connection)| {
+                    if let Some(connection) = connection.filter(|_| run.is_reusable()) {
+                        local.keep_own(backend, index, Idle { connection, served });
+                    }
+                    verdict
+                })
+            }
+        };
+        let Some(verdict) = verdict else { return };
         if !check.board.is_looked_after() {
             check.board.cancel(); // since it began
             continue;
@@ -143,8 +164,51 @@ pub(super) async fn unless_stopped<T>(local: &Local, work: impl Future<Output = 
     .await
 }
 
-/// One check.
-async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run: &mut Exchange<'_>) -> Verdict {
+/// One check, on the connection that is `kept`, if there is one. The connection that is left is not reset when it is closed.
+async fn one(
+    local: &Rc<Local>,
+    check: &ServerCheck,
+    connector: &Connector,
+    run: &mut Exchange<'_>,
+    words: CheckWords<'_>,
+    mut kept: Option<Connection>,
+) -> (Verdict, Option<Connection>) {
+    let mut link = Link::default();
+    let verdict = steps(local, check, connector, run, words, &mut kept, &mut link).await;
+    link.settle(check);
+    (verdict, link.connection)
+}
+
+/// The connection of a check, and how it ends.
+#[derive(Default)]
+struct Link {
+    connection: Option<Connection>,
+    /// It ends in the usual way.
+    lingers: bool,
+}
+
+impl Link {
+    /// It is to be closed. A reset leaves nothing behind; else each check would leave a connection here that waits for its end.
+    fn settle(&self, check: &ServerCheck) {
+        let stream = self.connection.as_ref().and_then(Connection::stream);
+        if let Some(stream) = stream
+            && !(self.lingers || check.reuses)
+        {
+            let _ = set_reset_on_close(stream.as_fd()); // else it waits
+        }
+    }
+}
+
+/// Its steps.
+async fn steps(
+    local: &Rc<Local>,
+    check: &ServerCheck,
+    connector: &Connector,
+    run: &mut Exchange<'_>,
+    mut words: CheckWords<'_>,
+    kept: &mut Option<Connection>,
+    link: &mut Link,
+) -> Verdict {
     let here = local.here();
     let begun = here.now();
     let deadline = |connecting: bool| match check.patience {
@@ -152,40 +216,49 @@ async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run:
         Patience::Parts { connect, .. } if connecting => here.now() + connect,
         Patience::Parts { answer, .. } => here.now() + answer,
     };
-    let mut connection: Option<Connection> = None;
     let mut until = deadline(false);
     loop {
         let left = until.since(here.now());
-        match (run.ask(), &connection) {
+        match (run.ask(&mut words), &link.connection) {
             (Ask::Done(verdict), _) => return verdict,
-            (Ask::Connect { port, own }, _) => {
-                let endpoint = match (check.endpoint(), port) {
-                    (Some(Endpoint::Ip(address)), Some(port)) => Endpoint::Ip((address.ip(), port).into()),
-                    (Some(endpoint), _) => endpoint,
-                    (None, _) => return Verdict::new(Status::L4Con, "it has no address"),
+            (Ask::Connect(target), _) => {
+                link.settle(check);
+                drop(link.connection.take()); // the one before ends first
+                link.lingers = target.linger;
+                if let Some(idle) = kept.take() {
+                    words.connected(&idle);
+                    link.connection = Some(idle);
+                    run.connected();
+                    until = deadline(false);
+                    continue;
+                }
+                let Some(endpoint) = aimed(check, &target) else {
+                    return Verdict::new(Status::L4Con, "it has no address");
                 };
-                match connector.connect(&local.io, &endpoint, None, Some(deadline(true))).await {
+                let served = Served { speaks_first: target.speaks_first, ..Served::default() };
+                match connector.connect_for(&local.io, &endpoint, served, Some(deadline(true))).await {
                     Ok(made) => {
-                        if own {
-                            match here.timeout(deadline(true).since(here.now()), give(&made, &greeting(check, &made))).await {
+                        words.connected(&made);
+                        if let Some(greeting) = greeting(check, &target, &made) {
+                            match here.timeout(deadline(true).since(here.now()), give(&made, &greeting)).await {
                                 Ok(Ok(())) => {}
                                 Ok(Err(why)) => return run.broke(why),
                                 Err(_) => return run.timed_out(),
                             }
                         }
-                        connection = Some(made);
+                        link.connection = Some(made);
                         run.connected();
                         until = deadline(false);
                     }
                     Err(error) if error.step() == Step::Time => return run.timed_out(),
                     Err(error) if matches!(error.step(), Step::Open | Step::Driver) => {
-                        return Verdict::new(Status::SockErr, words(error.errno()));
+                        return Verdict::new(Status::SockErr, self::words(error.errno()));
                     }
-                    Err(error) => return run.broke(words(error.errno())),
+                    Err(error) => return run.broke(self::words(error.errno())),
                 }
             }
             (Ask::Send(bytes), Some(connection)) => {
-                match here.timeout(left, give(connection, bytes)).await {
+                match here.timeout(left, give(connection, &bytes)).await {
                     Ok(Ok(())) => run.sent(),
                     Ok(Err(why)) => return run.broke(why),
                     Err(_) => return run.timed_out(),
@@ -193,7 +266,10 @@ async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run:
                 until = deadline(false);
             }
             (Ask::Receive, Some(connection)) => match here.timeout(left, connection.recv()).await {
-                Ok(Ok(segment)) => run.received(segment),
+                Ok(Ok(segment)) => {
+                    link.lingers |= segment.is_none(); // the server has ended it already
+                    run.received(segment);
+                }
                 Ok(Err(error)) => return run.broke(said(&error)),
                 Err(_) => return run.timed_out(),
             },
@@ -202,19 +278,32 @@ async fn one(local: &Rc<Local>, check: &ServerCheck, connector: &Connector, run:
     }
 }
 
+/// Where a connection of a check goes: where its step says, else where the server's line does.
+fn aimed(check: &ServerCheck, target: &Target) -> Option<Endpoint> {
+    let own = check.endpoint();
+    let of_line = match &own {
+        Some(Endpoint::Ip(address)) => Some(*address),
+        _ => None,
+    };
+    let Some(ip) = target.address.map(|address| address.ip()).or(of_line.map(|address| address.ip())) else { return own };
+    let written = target.address.map(|address| address.port()).filter(|port| *port != 0);
+    let port = target.port.or(written).or(of_line.map(|address| address.port()))?;
+    Some(Endpoint::Ip((ip, port).into()))
+}
+
 /// What the connection begins with: the header of the PROXY protocol, which says that it is our own, where it has words for that.
-fn greeting(check: &ServerCheck, connection: &Connection) -> Vec<u8> {
+fn greeting(check: &ServerCheck, target: &Target, connection: &Connection) -> Option<Vec<u8>> {
+    let own = check.header.filter(|_| target.own);
+    let how: SendHeader = own.or(target.header.then_some(check.usual_header))?;
     let mut bytes = Vec::new();
-    match check.header {
-        None => {}
-        Some(how) if how.v2 => {
-            let ends = ends(connection).filter(|_| check.relays);
-            let own = Emit { ends, tlvs: &[], checksum: how.checksum };
-            emit_v2(&own, &mut bytes).expect("addresses and a checksum are short");
-        }
-        Some(_) => emit_v1(ends(connection).as_ref(), &mut bytes),
+    if how.v2 {
+        let ends = ends(connection).filter(|_| check.relays);
+        let own = Emit { ends, tlvs: &[], checksum: how.checksum };
+        emit_v2(&own, &mut bytes).expect("addresses and a checksum are short");
+    } else {
+        emit_v1(ends(connection).as_ref(), &mut bytes);
     }
-    bytes
+    Some(bytes)
 }
 
 /// Between whom a connection is, where these have IP addresses.
@@ -239,7 +328,9 @@ fn words(errno: Errno) -> String {
 }
 
 fn said(error: &TransferError) -> String {
-    error.to_string().split(" (os error").next().unwrap_or_default().into()
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    text.rsplit_once(": ").map_or(text, |(_, cause)| cause).into() // what was tried is known
 }
 
 /// Tells the balancer what changed, and the logs.

@@ -102,6 +102,27 @@ impl Local {
         hasher().hash_one(name)
     }
 
+    /// What connections to `server` are good for that are for any client, if they are at all.
+    fn own_key(server: &Server) -> Option<u64> {
+        let present = server.connect.source.as_ref().and_then(|source| source.present.as_ref());
+        let plain = server.header.is_none() && !server.stands_in && server.pool_name.is_none();
+        let here = !matches!(present, Some(Present::Client | Present::ClientIp)) && server.site.word() == 0;
+        (plain && here).then_some(server.index as u64)
+    }
+
+    /// An idle connection for a check: of this lane, since checks are no reason to wake another.
+    pub(super) fn take_own(&self, backend: &Backend, index: Index) -> Option<Idle> {
+        let key = Self::own_key(&backend.servers[index.get()])?;
+        self.take_kept(backend, index, key, 0)
+    }
+
+    /// Keeps the connection of a check for requests, and for the next check.
+    pub(super) fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
+        if let Some(key) = Self::own_key(&backend.servers[index.get()]) {
+            self.keep(backend, index, key, idle);
+        }
+    }
+
     /// Keeps a connection, if there is room for it; else it is closed.
     pub(crate) fn keep(&self, backend: &Backend, index: Index, key: u64, idle: Idle) {
         if self.is_above(self.generation.process.pool_low) || self.stopping.has_happened() {

@@ -2,6 +2,7 @@
 
 mod agent;
 mod changes;
+mod check_words;
 mod checks;
 mod event;
 mod idle;
@@ -13,6 +14,7 @@ mod pace;
 mod relocate;
 mod streams;
 mod passwords;
+mod program;
 mod succeed;
 
 pub use changes::{administer, answer, change, find};

@@ -325,6 +325,13 @@ impl<'c> RuleReader<'c> {
         names
     }
 
+    /// Has expressions of health checks compiled.
+    pub(super) fn compile<R>(&mut self, proxy: &'c Proxy, work: impl FnOnce(&mut Compiler<'_>) -> R) -> R {
+        self.directory.current = Some(proxy);
+        self.directory.at.set(Some(proxy.pos));
+        work(&mut Compiler::new(&self.directory, &mut self.names, &mut self.references))
+    }
+
     /// A format of the program's own.
     pub(super) fn own_format(&mut self, text: &str) -> Format {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);

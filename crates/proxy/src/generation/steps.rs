@@ -1,0 +1,651 @@
+//! What `option httpchk` and its like, and the steps of `http-check` and `tcp-check`, come to.
+
+use super::bind::text;
+use super::refuse::Refuse;
+use manylane_check::{
+    Connect, Expect, HttpRequest, MOST_BYTES, Pattern, PortOf, Script, Send, Sent, Setting, Status, StatusRanges, Step, Text, Value, http, ldap,
+    mysql, pgsql, redis, smtp, tcp, tls,
+};
+use manylane_config::lex::Word;
+use manylane_config::tree::{Proxy, Statement};
+use manylane_expr::{Compiler, Expression, Format, Places, Regex, Scope, Use, When};
+use manylane_net::address::{Host, Place, Port};
+use manylane_net::{Address, Rules};
+use std::net::{IpAddr, SocketAddr};
+
+/// What `option httpchk` and its like, and the steps, come to.
+pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Refuse<'_>) -> Script {
+    let settings = &proxy.settings;
+    let kind = settings.check_kind.as_ref();
+    let of = |family: &'static str| settings.check_steps.iter().filter(move |step| step.keyword.starts_with(family));
+    let (wanted, unused) = match kind.map_or("", |kind| kind.keyword) {
+        "option httpchk" => ("http-check", Some("tcp-check")),
+        "option tcp-check" => ("tcp-check", Some("http-check")),
+        _ => ("", None),
+    };
+    // Those from `defaults` may be for others.
+    let idle = settings.check_steps.iter().filter(|step| match unused {
+        Some(unused) => step.keyword.starts_with(unused),
+        None => true,
+    });
+    for step in idle.filter(|step| step.pos >= proxy.pos) {
+        let option = if step.keyword.starts_with("http-check") { "option httpchk" } else { "option tcp-check" };
+        let message = format!("'{}' has no effect here: there is no '{option}', or another kind of check after it", step.keyword);
+        refuse.found.warning(step.pos, message);
+    }
+    if let Some(set) = &settings.disable_on_404
+        && set.pos >= proxy.pos
+        && wanted != "http-check"
+    {
+        refuse.idle(&settings.disable_on_404, "http-check disable-on-404", "there is no 'option httpchk', or another kind of check after it");
+    }
+    let Some(kind) = kind else { return Script::connect() };
+    match kind.keyword {
+        "option redis-check" => redis::script(),
+        "option mysql-check" => mysql_script(kind, refuse),
+        "option pgsql-check" => pgsql_script(kind, refuse),
+        "option smtpchk" => smtp_script(kind),
+        "option ldap-check" => ldap::script(),
+        "option ssl-hello-chk" => tls::script(),
+        "option external-check" => Script::connect(), // a program in place of it
+        "option tcp-check" => tcp_script(of(wanted), compiler, refuse),
+        _ => {
+            let with = OfHttp { send_state: settings.send_state.is_some(), disable_on_404: settings.disable_on_404.is_some() };
+            http_script(kind, of(wanted), &with, compiler, refuse)
+        }
+    }
+}
+
+/// The user that `kind` has behind the word `user`.
+fn user<'w>(kind: &'w Statement, most: usize, refuse: &mut Refuse<'_>) -> &'w [u8] {
+    let mut wrong = |pos, why: String| refuse.found.alert(pos, format!("'{}' {why}", kind.keyword));
+    match &kind.words[..] {
+        [word, user, ..] if *word == "user" => {
+            let name = user.bytes();
+            if name.is_empty() || name.len() > most || name.contains(&0) {
+                wrong(user.pos(), format!(": a user's name has 1 to {most} bytes, and no zero among them"));
+                return b"";
+            }
+            name
+        }
+        [word, ..] if *word != "user" => {
+            wrong(word.pos(), format!("expects 'user' and a name and got '{}'", word.shown()));
+            b""
+        }
+        _ => {
+            wrong(kind.pos, "expects 'user' and a name".into());
+            b""
+        }
+    }
+}
+
+fn mysql_script(kind: &Statement, refuse: &mut Refuse<'_>) -> Script {
+    if kind.words.is_empty() {
+        return mysql::script(None);
+    }
+    let login = match kind.words.get(2) {
+        Some(word) if *word == "pre-41" => mysql::Login::Pre41,
+        Some(word) if *word != "post-41" => {
+            let message = format!("'{}' expects 'post-41' or 'pre-41' and got '{}'", kind.keyword, word.shown());
+            refuse.found.alert(word.pos(), message);
+            mysql::Login::Post41
+        }
+        _ => mysql::Login::Post41,
+    };
+    mysql::script(Some((user(kind, mysql::LONGEST_USER, refuse), login)))
+}
+
+fn pgsql_script(kind: &Statement, refuse: &mut Refuse<'_>) -> Script {
+    pgsql::script(user(kind, pgsql::LONGEST_USER, refuse))
+}
+
+/// Anything but a greeting and a name is the usual greeting, as HAProxy has it.
+fn smtp_script(kind: &Statement) -> Script {
+    match &kind.words[..] {
+        [hello, name] if (*hello == "HELO" || *hello == "EHLO") && !name.bytes().iter().any(u8::is_ascii_control) => {
+            smtp::script(hello.bytes(), name.bytes())
+        }
+        _ => smtp::script(b"HELO", b"localhost"),
+    }
+}
+
+/// What the lines of HTTP checks say beside their steps.
+struct OfHttp {
+    send_state: bool,
+    disable_on_404: bool,
+}
+
+/// Arguments of a step, one after the other.
+struct Words<'w, 'r, 'c, 'f> {
+    step: &'w Statement,
+    at: usize,
+    compiler: &'r mut Compiler<'c>,
+    refuse: &'r mut Refuse<'f>,
+}
+
+impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
+    fn new(step: &'w Statement, compiler: &'r mut Compiler<'c>, refuse: &'r mut Refuse<'f>) -> Self {
+        Self { step, at: 0, compiler, refuse }
+    }
+
+    fn next(&mut self) -> Option<&'w Word> {
+        let word = self.step.words.get(self.at);
+        self.at += 1;
+        word
+    }
+
+    /// What must follow.
+    fn value(&mut self, of: &str) -> Option<&'w Word> {
+        let word = self.next();
+        if word.is_none() {
+            let pos = self.step.words.last().map_or(self.step.pos, |word| word.pos_at(usize::MAX));
+            self.refuse.found.alert(pos, format!("'{}' expects a value for '{of}'", self.step.keyword));
+        }
+        word
+    }
+
+    fn wrong(&mut self, word: &Word, why: &str) {
+        self.refuse.found.alert(word.pos(), format!("'{}' : {why}", self.step.keyword));
+    }
+
+    fn unknown(&mut self, word: &Word) {
+        let message = format!("'{}' cannot handle unexpected argument '{}'", self.step.keyword, word.shown());
+        self.refuse.found.alert(word.pos(), message);
+    }
+
+    fn unbuilt(&mut self, word: &Word, why: &str) {
+        let message = format!("'{} {}' is refused: {why}", self.step.keyword, word.shown());
+        self.refuse.found.alert(word.pos(), message);
+    }
+
+    fn comment(&mut self) -> Option<Box<str>> {
+        self.value("comment").map(text)
+    }
+
+    /// A log format. One that is only text needs no moment to be made.
+    fn format(&mut self, of: &str, usage: Use) -> Option<Format> {
+        let word = self.value(of)?;
+        self.format_of(word, usage)
+    }
+
+    fn format_of(&mut self, word: &Word, usage: Use) -> Option<Format> {
+        match Format::compile(word.bytes(), usage, Places::CHECK, self.compiler) {
+            Ok(format) => Some(format),
+            Err(error) => {
+                self.refuse.found.alert(word.pos_at(error.at), format!("'{}' : {error}", self.step.keyword));
+                None
+            }
+        }
+    }
+
+    /// The same where the text may be known already.
+    fn words(&mut self, of: &str, usage: Use) -> Option<manylane_check::Words> {
+        let format = self.format(of, usage)?;
+        Some(match format.constant() {
+            Some(text) => text.into(),
+            None => manylane_check::Words::Format(format),
+        })
+    }
+
+    /// An expression of one word, or of all words that are left.
+    fn expression(&mut self, of: &str, all: bool) -> Option<Expression> {
+        let first = self.value(of)?;
+        let whole = if all { Word::join(&self.step.words[self.at - 1..], first.pos()) } else { first.clone() };
+        match Expression::compile(whole.bytes(), Places::CHECK, self.compiler) {
+            Ok(expression) => Some(expression),
+            Err(error) => {
+                self.refuse.found.alert(whole.pos_at(error.at), format!("'{}' : {error}", self.step.keyword));
+                None
+            }
+        }
+    }
+
+    /// `connect`
+    fn connect(&mut self, number: usize) -> Connect {
+        let http = self.step.keyword.starts_with("http");
+        let mut made = Connect { number, ..Connect::default() };
+        while let Some(word) = self.next() {
+            match word.bytes() {
+                b"default" => made.own = true,
+                b"send-proxy" => made.header = true,
+                b"linger" => made.linger = true,
+                b"comment" => made.comment = self.comment(),
+                b"port" => made.port = self.port(),
+                b"addr" => made.address = self.address(),
+                b"proto" => {
+                    let Some(value) = self.value("proto") else { break };
+                    match (value.bytes(), http) {
+                        (b"h1", true) | (b"none", false) => {}
+                        (b"h2", true) => self.unbuilt(value, "HTTP/2 is not built yet"),
+                        _ => self.wrong(value, &format!("'proto' expects {} here", if http { "h1" } else { "none" })),
+                    }
+                }
+                b"ssl" | b"sni" | b"alpn" => {
+                    self.unbuilt(word, "TLS is not built yet");
+                    break;
+                }
+                b"via-socks4" => self.unbuilt(word, "SOCKS4 is not built"),
+                _ => self.unknown(word),
+            }
+        }
+        made
+    }
+
+    /// A number, or an expression.
+    fn port(&mut self) -> Option<PortOf> {
+        let value = self.value("port")?;
+        if value.bytes().iter().all(u8::is_ascii_digit) {
+            let port = value.text().and_then(|text| text.parse().ok()).filter(|port| *port != 0);
+            if port.is_none() {
+                self.wrong(value, "'port' expects a number from 1 to 65535, or an expression");
+            }
+            return port.map(PortOf::Fixed);
+        }
+        self.at -= 1;
+        self.expression("port", false).map(|expression| PortOf::Of(Box::new(expression)))
+    }
+
+    /// An IP address, with a port or without.
+    fn address(&mut self) -> Option<SocketAddr> {
+        let value = self.value("addr")?;
+        let address = value.text().and_then(|text| Address::parse(text, &Rules::SERVER).ok()).and_then(|address| address.resolve().ok());
+        let found = match address {
+            Some(Address { place: Place::Ip { host, port }, .. }) => {
+                let ip: Option<IpAddr> = match host {
+                    Host::V4(ip) => Some(ip.into()),
+                    Host::V6(ip) => Some(ip.into()),
+                    _ => None,
+                };
+                let port = if let Port::One(port) = port { port } else { 0 };
+                ip.map(|ip| (ip, port).into())
+            }
+            _ => None,
+        };
+        if found.is_none() {
+            self.wrong(value, "'addr' expects an IP address, with or without a port");
+        }
+        found
+    }
+
+    /// `set-var(name,condition...)` and its like.
+    fn setting(&mut self) -> Option<Setting> {
+        let head = self.next()?;
+        let open = head.bytes().iter().position(|byte| *byte == b'(')? + 1;
+        let Some(inside) = head.bytes()[open..].strip_suffix(b")") else {
+            self.wrong(head, "expects a variable in parentheses");
+            return None;
+        };
+        let mut parts = inside.split(|byte| *byte == b',');
+        let id = match self.compiler.variables.resolve(parts.next().unwrap_or_default()) {
+            Ok(id) if matches!(id.scope, Scope::Check | Scope::Process | Scope::Session) => id,
+            Ok(_) => {
+                self.wrong(head, "a health check has variables of the scopes 'check', 'sess' and 'proc' only");
+                return None;
+            }
+            Err(error) => {
+                self.refuse.found.alert(head.pos_at(open + error.at), format!("'{}' : {error}", self.step.keyword));
+                return None;
+            }
+        };
+        let mut when = When::ALWAYS;
+        for part in parts {
+            when = match when.with(part) {
+                Ok(when) => when,
+                Err(why) => {
+                    self.wrong(head, &why);
+                    return None;
+                }
+            };
+        }
+        let to = if self.step.keyword.ends_with("unset-var") {
+            Value::Nothing
+        } else if self.step.keyword.ends_with("-fmt") {
+            Value::Format(self.format("a format", Use::Text)?)
+        } else {
+            let expression = self.expression("an expression", true)?;
+            self.at = self.step.words.len();
+            Value::Of(Box::new(expression))
+        };
+        self.end();
+        Some(Setting { id, when, to })
+    }
+
+    /// No word may follow.
+    fn end(&mut self) {
+        if let Some(word) = self.next() {
+            self.unknown(word);
+        }
+    }
+
+    /// `tcp-check send` and its like.
+    fn send(&mut self, number: usize) -> Option<Step> {
+        let what = match self.step.keyword {
+            "tcp-check send-lf" => Sent::Format(self.format("a format", Use::Text)?),
+            "tcp-check send-binary-lf" => Sent::Hex(self.format("a format", Use::Text)?),
+            keyword => {
+                let word = self.value("data")?;
+                let bytes = if keyword == "tcp-check send" { Ok(word.bytes().into()) } else { tcp::from_hex(word.bytes()) };
+                match bytes {
+                    Ok(bytes) => Sent::Bytes(bytes),
+                    Err(why) => {
+                        self.wrong(word, &why);
+                        return None;
+                    }
+                }
+            }
+        };
+        let mut comment = None;
+        while let Some(word) = self.next() {
+            match word.bytes() {
+                b"comment" => comment = self.comment(),
+                _ => self.unknown(word),
+            }
+        }
+        Some(Step::Send(Send { what, comment, number }))
+    }
+
+    /// `http-check send`
+    fn request(&mut self, mut request: HttpRequest) -> HttpRequest {
+        while let Some(word) = self.next() {
+            match word.bytes() {
+                b"meth" => request.method = self.value("meth").map_or(request.method, |word| word.bytes().into()),
+                b"uri" => request.uri = self.value("uri").map_or(request.uri, |word| word.bytes().into()),
+                b"body" => request.body = self.value("body").map_or(request.body, |word| word.bytes().into()),
+                b"uri-lf" => request.uri = self.words("uri-lf", Use::Header).unwrap_or(request.uri),
+                b"body-lf" => request.body = self.words("body-lf", Use::Text).unwrap_or(request.body),
+                b"comment" => drop(self.value("comment")),
+                b"ver" => {
+                    if let Some(value) = self.value("ver")
+                        && let Err(why) = request.set_version(value.bytes())
+                    {
+                        self.wrong(value, &why);
+                    }
+                }
+                b"hdr" => {
+                    let Some(name) = self.value("hdr") else { break };
+                    let Some(value) = self.words("hdr", Use::Header) else { break };
+                    let added = match value.fixed() {
+                        Some(text) => request.add(name.bytes(), text),
+                        None => request.add_words(name.bytes(), value),
+                    };
+                    if let Err(why) = added {
+                        self.wrong(name, &why);
+                    }
+                }
+                _ => self.unknown(word),
+            }
+        }
+        request
+    }
+
+    /// `http-check expect` and `tcp-check expect`
+    fn expect(&mut self, number: usize, named: &Option<Box<str>>) -> Option<Expect> {
+        let http = self.step.keyword.starts_with("http");
+        let mut made = Expect { comment: named.clone(), ..Expect::new(Pattern::Bytes(Box::default()), number) };
+        let (word, name) = loop {
+            let word = self.value("a pattern")?;
+            match word.bytes() {
+                b"comment" => made.comment = self.comment(),
+                b"min-recv" => made.least = self.least(),
+                b"ok-status" => made.ok = self.status("ok-status", OK_STATUSES),
+                b"error-status" => made.error = self.status("error-status", ERROR_STATUSES),
+                b"tout-status" => made.timeout = self.status("tout-status", TIMEOUT_STATUSES),
+                b"on-success" => made.on_success = self.words("on-success", Use::Text),
+                b"on-error" => made.on_error = self.words("on-error", Use::Text),
+                b"status-code" => made.code = self.expression("status-code", false).map(Box::new),
+                b"!" => made.negated = !made.negated,
+                [b'!', name @ ..] => {
+                    made.negated = !made.negated;
+                    break (word, name);
+                }
+                name => break (word, name),
+            }
+        };
+        let known: &[&[u8]] = if http {
+            &[b"status", b"rstatus", b"string", b"rstring", b"string-lf", b"hdr", b"fhdr"]
+        } else {
+            &[b"string", b"rstring", b"string-lf", b"binary", b"rbinary", b"binary-lf"]
+        };
+        if !known.contains(&name) {
+            self.unknown(word);
+            return None;
+        }
+        made.pattern = match name {
+            b"hdr" | b"fhdr" => self.field(name == b"fhdr")?,
+            b"string-lf" => Pattern::Made(self.format("string-lf", Use::Text)?),
+            b"binary-lf" => Pattern::MadeHex(self.format("binary-lf", Use::Text)?),
+            _ => self.pattern(word, name)?,
+        };
+        if let Some(extra) = self.next() {
+            self.wrong(extra, "one word is the pattern; put quotes around it, or backslashes before spaces");
+        }
+        Some(made)
+    }
+
+    /// A pattern of one word.
+    fn pattern(&mut self, word: &Word, name: &[u8]) -> Option<Pattern> {
+        let value = self.value(word.text().unwrap_or_default())?;
+        let bytes = value.bytes();
+        let pattern = match name {
+            b"status" => StatusRanges::read(bytes).map(Pattern::Status),
+            b"rstatus" => Regex::new(bytes, false).map(Pattern::StatusRegex),
+            b"rstring" => Regex::new(bytes, false).map(Pattern::Regex),
+            b"binary" => tcp::from_hex(bytes).map(Pattern::Binary),
+            b"rbinary" => Regex::new(bytes, false).map(Pattern::HexRegex),
+            _ if bytes.is_empty() => Err("an empty pattern is everywhere".into()),
+            _ => Ok(Pattern::Bytes(bytes.into())),
+        };
+        pattern.map_err(|why| self.wrong(value, &why)).ok()
+    }
+
+    /// `min-recv`; -1 is as if it were not there.
+    fn least(&mut self) -> Option<usize> {
+        let value = self.value("min-recv")?;
+        match value.text().and_then(|text| text.parse::<i64>().ok()) {
+            Some(-1) => None,
+            Some(bytes) if (0..=MOST_BYTES as i64).contains(&bytes) => Some(bytes as usize),
+            _ => {
+                self.wrong(value, &format!("'min-recv' expects -1, or a number of bytes up to {MOST_BYTES}"));
+                None
+            }
+        }
+    }
+
+    /// A status of those.
+    fn status(&mut self, of: &str, some: &[Status]) -> Option<Status> {
+        let value = self.value(of)?;
+        let status = Status::by_name(value.bytes()).filter(|status| some.contains(status));
+        if status.is_none() {
+            let names: Vec<&str> = some.iter().map(|status| status.name()).collect();
+            self.wrong(value, &format!("'{of}' expects one of {} and got '{}'", names.join(", "), value.shown()));
+        }
+        status
+    }
+
+    /// `hdr` and `fhdr`: the header field that is looked for.
+    fn field(&mut self, whole: bool) -> Option<Pattern> {
+        let word = self.value("name")?;
+        let name = match word.bytes() {
+            b"name" => self.compared("name", true, false)?,
+            b"name-lf" => self.compared("name-lf", true, true)?,
+            _ => {
+                self.unknown(word);
+                return None;
+            }
+        };
+        let value = match self.next() {
+            None => None,
+            Some(word) if *word == "value" => Some(self.compared("value", false, false)?),
+            Some(word) if *word == "value-lf" => Some(self.compared("value-lf", false, true)?),
+            Some(word) => {
+                self.unknown(word);
+                return None;
+            }
+        };
+        Some(Pattern::Field { name, value, whole })
+    }
+
+    /// What a name or a value is compared with. Letters of names are all the same in both cases.
+    fn compared(&mut self, of: &str, is_name: bool, is_format: bool) -> Option<Text> {
+        let mut how = None;
+        if self.step.words.get(self.at).is_some_and(|word| *word == "-m") {
+            self.at += 1;
+            how = Some(self.value("-m")?);
+        }
+        let method = how.map_or(&b"str"[..], |how| how.bytes());
+        let word = self.value(of)?;
+        if word.bytes().is_empty() {
+            self.wrong(word, &format!("'{of}' expects a pattern, and it is empty"));
+            return None;
+        }
+        if method == b"reg" && !is_format {
+            return Regex::new(word.bytes(), is_name).map_err(|why| self.wrong(word, &why)).ok().map(Text::Matches);
+        }
+        let words = if is_format {
+            self.at -= 1;
+            self.words(of, Use::Text)?
+        } else {
+            word.bytes().into()
+        };
+        match method {
+            b"str" => Some(Text::Is(words)),
+            b"beg" => Some(Text::Begins(words)),
+            b"end" => Some(Text::Ends(words)),
+            b"sub" => Some(Text::Has(words)),
+            b"reg" => {
+                self.wrong(how.unwrap_or(word), &format!("a regular expression cannot be a log format: say '{}'", &of[..of.len() - 3]));
+                None
+            }
+            _ => {
+                self.wrong(how.unwrap_or(word), "'-m' expects str, beg, end, sub or reg");
+                None
+            }
+        }
+    }
+}
+
+/// What statuses an option of `expect` may name.
+const OK_STATUSES: &[Status] = &[Status::L7Ok, Status::L7OkC, Status::L6Ok, Status::L4Ok];
+const ERROR_STATUSES: &[Status] = &[Status::L7OkC, Status::L7Rsp, Status::L7Sts, Status::L6Rsp, Status::L4Con];
+const TIMEOUT_STATUSES: &[Status] = &[Status::L7Tout, Status::L6Tout, Status::L4Tout];
+
+/// A comment is for the next step, and for those behind it up to one that connects or sets a variable.
+fn commented(step: &mut Step, named: &mut Option<Box<str>>) {
+    match step {
+        Step::Connect(connect) => connect.comment = connect.comment.take().or_else(|| named.take()),
+        Step::Send(send) => send.comment = send.comment.take().or_else(|| named.clone()),
+        Step::Expect(_) => {} // has it
+        Step::Set(_) => *named = None,
+    }
+}
+
+fn tcp_script<'p>(steps: impl Iterator<Item = &'p Statement>, compiler: &mut Compiler<'_>, refuse: &mut Refuse<'_>) -> Script {
+    let (mut made, mut named): (Vec<Step>, Option<Box<str>>) = (Vec::new(), None);
+    for (number, step) in steps.enumerate() {
+        let mut words = Words::new(step, compiler, refuse);
+        let step = match step.keyword {
+            "tcp-check comment" => {
+                named = words.next().map(text);
+                None
+            }
+            "tcp-check connect" => Some(Step::Connect(words.connect(number + 1))),
+            "tcp-check expect" => words.expect(number + 1, &named).map(Step::expect),
+            "tcp-check set-var" | "tcp-check set-var-fmt" | "tcp-check unset-var" => words.setting().map(Step::Set),
+            _ => words.send(number + 1),
+        };
+        if let Some(mut step) = step {
+            commented(&mut step, &mut named);
+            made.push(step);
+        }
+    }
+    Script::new(made)
+}
+
+fn http_script<'p>(
+    kind: &Statement,
+    steps: impl Iterator<Item = &'p Statement>,
+    with: &OfHttp,
+    compiler: &mut Compiler<'_>,
+    refuse: &mut Refuse<'_>,
+) -> Script {
+    let new = || HttpRequest { state: with.send_state, ..HttpRequest::default() };
+    let mut first = new();
+    match &kind.words[..] {
+        [] => {}
+        [uri] => first.uri = uri.bytes().into(),
+        [method, uri, more @ ..] => {
+            (first.method, first.uri) = (method.bytes().into(), uri.bytes().into());
+            if let Some(version) = more.first()
+                && let Err(why) = first.set_version(version.bytes())
+            {
+                refuse.found.alert(version.pos(), format!("'option httpchk' : {why}"));
+            }
+            if let Some(host) = more.get(1) {
+                let mut words = Words::new(kind, compiler, refuse);
+                let made = words.format_of(host, Use::Header).map(|format| match format.constant() {
+                    Some(text) => first.add(b"host", text),
+                    None => first.add_words(b"host", manylane_check::Words::Format(format)),
+                });
+                if let Some(Err(why)) = made {
+                    words.wrong(host, &why);
+                }
+            }
+        }
+    }
+    check_line(&first, kind, refuse);
+    let (mut made, mut named): (Vec<Step>, Option<Box<str>>) = (Vec::new(), None);
+    // The first request is that of the option, to which `http-check send` adds.
+    let mut implied = Some(first);
+    for (number, step) in steps.enumerate() {
+        // What the step before it was, variables aside.
+        let before = made.iter().rev().find(|step| !matches!(step, Step::Set(_)));
+        let sequence = match (step.keyword, before) {
+            ("http-check connect", Some(Step::Connect(_) | Step::Send(_))) | ("http-check send", Some(Step::Send(_))) => Some("expect"),
+            ("http-check expect", Some(Step::Connect(_) | Step::Expect(_))) => Some("send"),
+            _ => None,
+        };
+        if let Some(missing) = sequence {
+            let message = format!("'{}' must not stand here: an 'http-check {missing}' has to come before it", step.keyword);
+            refuse.found.alert(step.pos, message);
+            continue;
+        }
+        let mut words = Words::new(step, compiler, refuse);
+        let made_of = match step.keyword {
+            "http-check comment" => {
+                named = words.next().map(text);
+                None
+            }
+            "http-check connect" => Some(Step::Connect(words.connect(number + 1))),
+            "http-check set-var" | "http-check set-var-fmt" | "http-check unset-var" => words.setting().map(Step::Set),
+            "http-check send" => {
+                let request = words.request(implied.take().unwrap_or_else(new));
+                check_line(&request, step, words.refuse);
+                Some(request.step())
+            }
+            _ => {
+                if let Some(request) = implied.take() {
+                    made.push(request.step());
+                }
+                words.expect(number + 1, &named).map(Step::expect)
+            }
+        };
+        if let Some(mut step) = made_of {
+            commented(&mut step, &mut named);
+            made.push(step);
+        }
+    }
+    if let Some(request) = implied {
+        let connects = made.iter().position(|step| matches!(step, Step::Connect(_)));
+        made.insert(connects.map_or(made.len(), |at| at + 1), request.step());
+    }
+    http::script(made, with.disable_on_404)
+}
+
+/// A request's line is one line of three words.
+fn check_line(request: &HttpRequest, step: &Statement, refuse: &mut Refuse<'_>) {
+    let bad = |bytes: &[u8]| bytes.is_empty() || bytes.iter().any(|byte| *byte <= b' ' || *byte == 0x7f);
+    if bad(&request.method) || request.uri.fixed().is_some_and(bad) {
+        let message = format!("'{}' : method and URI must not be empty, and have neither spaces nor control characters", step.keyword);
+        refuse.found.alert(step.pos, message);
+    }
+}

@@ -1,0 +1,172 @@
+//! Expressions of health checks: what they look at.
+
+use super::local::Local;
+use crate::generation::{Backend, Server, ServerCheck};
+use crate::rules::{current_of, proxy_facts};
+use crate::session::now;
+use manylane_balance::Index;
+use manylane_check::{Evaluate, Running, Seen, Setting, Value as To};
+use manylane_expr::{
+    ClientFacts, Data, Direction, Env, Expression, Format, LogFacts, Scratch, ServerFacts, StreamFacts, Value, VariableLimits, Variables,
+};
+use manylane_net::{Connection, Endpoint};
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+/// One check's view: its server, its connection, its variables.
+pub(super) struct CheckWords<'a> {
+    local: &'a Local,
+    backend: &'a Backend,
+    index: Index,
+    check: &'a ServerCheck,
+    /// Our address of the connection, and the other one.
+    ends: (Option<SocketAddr>, Option<SocketAddr>),
+    session: RefCell<Variables>,
+    own: RefCell<Variables>,
+}
+
+impl<'a> CheckWords<'a> {
+    pub(super) fn new(local: &'a Local, backend: &'a Backend, index: Index, check: &'a ServerCheck) -> Self {
+        Self { local, backend, index, check, ends: (None, None), session: RefCell::default(), own: RefCell::default() }
+    }
+
+    /// There is a new connection.
+    pub(super) fn connected(&mut self, connection: &Connection) {
+        use manylane_io::socket::{local_address, peer_address};
+        let Some(stream) = connection.stream() else { return self.ends = (None, None) };
+        let address = |address: Result<manylane_io::SocketAddrAny, _>| address.ok().and_then(|address| SocketAddr::try_from(address).ok());
+        self.ends = (address(local_address(stream.as_fd())), address(peer_address(stream.as_fd())));
+    }
+
+    fn server(&self) -> &'a Server {
+        &self.backend.servers[self.index.get()]
+    }
+
+    fn with<R>(&self, seen: Seen<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
+        let (local, backend) = (self.local, self.backend);
+        let generation = &*local.generation;
+        let bytes = seen.chain();
+        let answer = Data {
+            bytes: (!seen.bytes.is_empty()).then_some(&bytes),
+            complete: true,
+            announced: None,
+            is_body: seen.http,
+        };
+        let millis = |time: Option<std::time::Duration>| time.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        let server = ServerFacts {
+            source: self.ends.0,
+            destination: self.ends.1,
+            backend: Some(proxy_facts(backend.id, &backend.name, b"")),
+            server: Some((self.server().id.into(), self.server().name.as_bytes())),
+            http_major: i64::from(seen.http),
+            timeout: millis(backend.timeouts.server),
+            current_timeout: millis(backend.timeouts.server),
+            tunnel: millis(backend.timeouts.tunnel),
+            current_tunnel: millis(backend.timeouts.tunnel),
+        };
+        let (client, stream) = (ClientFacts::default(), StreamFacts::default());
+        let log = LogFacts { request_date: now(), process_id: local.pid, ..LogFacts::default() };
+        let reader = local.reader();
+        let env = Env {
+            now: now(),
+            zone: &generation.zone,
+            direction: Direction::Response,
+            is_final: true,
+            request: None,
+            response: seen.head,
+            request_data: Data::default(),
+            response_data: answer,
+            client: &client,
+            server: &server,
+            stream: &stream,
+            log: Some(&log),
+            variables: manylane_expr::Scopes {
+                process: Some(&generation.expressions.process),
+                session: Some(&self.session),
+                check: Some(&self.own),
+                limits: VariableLimits { lanes: local.lanes(), ..generation.process.variable_limits },
+                ..manylane_expr::Scopes::default()
+            },
+            reader: &reader,
+            host: local,
+        };
+        let mut memory = local.memory.borrow_mut();
+        work(&env, &mut memory.scratch())
+    }
+}
+
+impl Evaluate for CheckWords<'_> {
+    fn text(&mut self, format: &Format, seen: Seen<'_>) -> Vec<u8> {
+        self.with(seen, |env, scratch| format.eval(env, scratch).unwrap_or_default().to_vec())
+    }
+
+    fn number(&mut self, expression: &Expression, seen: Seen<'_>) -> Option<i64> {
+        self.with(seen, |env, scratch| {
+            if let Some(number) = expression.eval_int(env, &mut scratch.reborrow()) {
+                return Some(number);
+            }
+            // Bytes that a server sent are no number, but may say one.
+            let mut scratch = scratch.reborrow();
+            let text = expression.eval_text(env, &mut scratch)?;
+            let digits = text.iter().position(|byte| !byte.is_ascii_digit()).map_or(text, |end| &text[..end]);
+            std::str::from_utf8(digits).ok()?.parse().ok()
+        })
+    }
+
+    fn set(&mut self, setting: &Setting, seen: Seen<'_>) {
+        self.with(seen, |env, scratch| {
+            let mut scratch = scratch.reborrow();
+            let value = match &setting.to {
+                To::Nothing => {
+                    env.variables.set(setting.id, None);
+                    return;
+                }
+                To::Of(expression) => expression.eval(env, &mut scratch).ok().map(|sample| sample.value),
+                To::Format(format) => format.eval(env, &mut scratch).map(Value::Str),
+            };
+            let Some(value) = value else { return };
+            let old = env.variables.get(setting.id, env.reader, &mut scratch);
+            if setting.when.holds(old, value) {
+                env.variables.set(setting.id, Some(value));
+            }
+        });
+    }
+
+    /// How the server is, in HAProxy's words, which programs of others read.
+    fn state(&mut self) -> Vec<u8> {
+        let (backend, server) = (self.backend, self.server());
+        let servers = backend.balancer.servers();
+        let health = self.check.board.read().health;
+        let (progress, of) = health.progress();
+        let settled = health.is_settled();
+        let mut text = match (health.running(), settled) {
+            (Running::Down, true) => "DOWN".to_owned(),
+            (Running::Down, false) => format!("DOWN {progress}/{of}"),
+            (Running::Up, true) => "UP".to_owned(),
+            (Running::Up, false) => format!("UP {progress}/{of}"),
+            (Running::Stopping, true) => "NOLB".to_owned(),
+            (Running::Stopping, false) => format!("NOLB {progress}/{of}"),
+        };
+        let (ip, port) = match server.site.read().endpoint() {
+            Some(Endpoint::Ip(address)) => (address.ip().to_string(), address.port().to_string()),
+            Some(Endpoint::Unix(_) | Endpoint::Abstract(_)) => ("unix".to_owned(), String::new()),
+            _ => (String::new(), String::new()),
+        };
+        let usable = servers.iter().any(|(_, server)| !server.spec().backup && server.state().is_usable());
+        let waiting = u64::from(backend.balancer.waiting(self.index));
+        let _ = write!(
+            text,
+            "; address={ip}; port={port}; name={}/{}; node={}; weight={}/{}; scur={}/{}; qcur={waiting}",
+            backend.name,
+            server.name,
+            self.local.generation.node(),
+            servers[self.index].state().weight(),
+            servers.total_weight(!usable),
+            backend.balancer.load(self.index).saturating_sub(waiting),
+            current_of(backend).saturating_sub(backend.balancer.waiting_for_any()),
+        );
+        text.into_bytes()
+    }
+}
