@@ -83,7 +83,10 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     let program = Controlled::new("level admin");
     assert_eq!(program.ask("show cli level"), "admin\n\n");
     assert_eq!(program.ask("user; show cli level; set weight back/a 1"), "\nuser\n\nPermission denied\n\n");
-    assert_eq!(program.ask("set severity-output number; get weight back/a"), "\n[6]: 3 (initial 3)\n\n");
+    let marked = program.ask("set severity-output number; get weight back/a; show cli level");
+    assert_eq!(marked, "\n3 (initial 3)\n\n[6]: admin\n\n");
+    // Lines that came together are answered together.
+    assert_eq!(program.ask("show cli level\nuser; show cli level"), "admin\n\n\nuser\n\n");
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
 }
 

@@ -62,7 +62,7 @@ impl Severity {
             (Marks::Number, Self::Warning) => "[4]: ",
             (Marks::Number, Self::Info) => "[6]: ",
             (Marks::Word, Self::Error) => "[err]: ",
-            (Marks::Word, Self::Warning) => "[warn]: ",
+            (Marks::Word, Self::Warning) => "[warning]: ",
             (Marks::Word, Self::Info) => "[info]: ",
         }
     }

@@ -43,6 +43,11 @@ impl<'a> Reply<'a> {
         self.text.is_empty() || self.text.ends_with('\n')
     }
 
+    /// Bytes that were gathered and not sent.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// Called between two records of a long answer: sends a slice once one is full, and lets others go first.
     pub(crate) async fn breathe(&mut self) -> Result<(), Gone> {
         if self.text.len() < SLICE {

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Asks for the next line.
 const PROMPT: &str = "> ";
 
+/// Asks for the next line of a payload.
+const MORE: &str = "+ ";
+
 /// What a client has set for itself.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -93,10 +96,14 @@ impl<'a> Lines<'a> {
         self.begin == self.received.len()
     }
 
-    /// The lines up to an empty one, joined; `None` when they do not come or are too long.
-    async fn payload(&mut self, silence: Duration) -> Option<String> {
+    /// The lines up to an empty one, joined; `None` when they do not come or are too long. A client that is `prompted` is asked for each.
+    async fn payload(&mut self, reply: &mut Reply<'_>, prompted: bool, silence: Duration) -> Option<String> {
         let mut text = String::new();
         loop {
+            if prompted {
+                reply.put(MORE);
+                reply.flush().await.ok()?;
+            }
             match self.next(LONGEST_LINE, silence).await {
                 Next::Line(line) if line.is_empty() => return Some(text),
                 Next::Line(line) if text.len() + line.len() < LONGEST_PAYLOAD => {
@@ -188,7 +195,7 @@ pub(crate) async fn serve(
             }
             let mut payload = None;
             if wants_payload {
-                match lines.payload(settings.timeout).await {
+                match lines.payload(&mut reply, settings.interactive, settings.timeout).await {
                     Some(text) => payload = Some(text),
                     None => {
                         reply.put("The payload did not come whole (an empty line ends it), or is too long or no text; nothing was done.\n\n");
@@ -208,6 +215,7 @@ pub(crate) async fn serve(
                 reply: &mut reply,
                 here,
             };
+            let before = call.reply.len();
             run(&mut call).await?;
             drop(generation);
             if let Some(reader) = settings.watch.take() {
@@ -220,7 +228,7 @@ pub(crate) async fn serve(
             if settings.over {
                 return reply.flush().await;
             }
-            if !reply.ends_a_line() {
+            if !reply.ends_a_line() && reply.len() != before {
                 reply.put("\n");
             }
             reply.put("\n"); // rule 4
@@ -235,7 +243,8 @@ pub(crate) async fn serve(
             reply.put(PROMPT);
         }
         reply.flush().await?;
-        if !settings.interactive {
+        // What was sent together is answered together (rule 3).
+        if !settings.interactive && lines.is_empty() {
             return Ok(());
         }
     }

@@ -136,9 +136,7 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: GateState) {
     let id = word.strip_prefix('#').and_then(|id| id.parse::<u32>().ok());
     let known = call.generation.frontends.iter().find(|own| *own.name == *word || Some(own.id) == id);
     let Some(frontend) = known else { return call.error("No such frontend.") };
-    if Local::of(call.generation).is_none() {
-        return call.error(super::server::REPLACED);
-    }
+    let Some(local) = Local::of(call.generation) else { return call.error(super::server::REPLACED) };
     let before = match manylane_proxy::set_gate(frontend, to) {
         Ok(before) => before,
         Err(why) => return call.error(&format!("The frontend stays disabled: {why}.")),
@@ -151,6 +149,12 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: GateState) {
         }
         (GateState::Open, GateState::Open) => call.error("All sockets are already enabled."),
         (GateState::Paused, GateState::Paused) => call.error("All sockets are already disabled."),
-        _ => {}
+        (GateState::Open, GateState::Paused) => {
+            manylane_proxy::warn(&local, frontend, &format!("Paused frontend {}.", frontend.name));
+        }
+        (GateState::Paused, GateState::Open) => {
+            manylane_proxy::warn(&local, frontend, &format!("Resumed frontend {}.", frontend.name));
+        }
+        (_, GateState::Shut) => {}
     }
 }

@@ -230,7 +230,7 @@ static TABLE: &[Row] = &[
     row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, used and idle"),
     row("show servers state", "[<backend>]", Level::User, Action::ShowServersState, "what is known of servers, one line each"),
     row("show sess", "[<id>|all|older <age>|frontend <fe>|backend <be>|server <bk>/<srv>]", Level::Operator, Action::ShowSessions, "streams at work, or all of one"),
-    row("show startup-logs", "", Level::User, Action::ShowStartupLogs, "what was said of the files that are served"),
+    row("show startup-logs", "", Level::Operator, Action::ShowStartupLogs, "what was said of the files that are served"),
     row("show stat", "[domain {proxy|resolvers}] [desc|json|no-maint|typed|up]*", Level::User, Action::ShowStat, "counters of frontends, servers and backends"),
     row("show tasks", "", Level::Operator, Action::ShowTasks, "tasks that wait for their turn"),
     row("show threads", "", Level::Operator, Action::ShowThreads, "what each lane does"),
@@ -263,6 +263,10 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         }
         return Ok(());
     };
+    if row.action == Action::SetVariable && !call.settings.experimental {
+        call.error("This command is restricted to experimental mode only.");
+        return Ok(());
+    }
     if call.settings.level < row.level {
         call.error("Permission denied");
         return Ok(());

@@ -6,10 +6,12 @@ use manylane_balance::{Admin, Index, MAX_WEIGHT};
 use manylane_check::Running;
 use manylane_proxy::generation::{Backend, Server};
 use manylane_proxy::{Cause, Local, NotRenamed};
+use std::fmt::Write;
 
 /// The server that `word` names as `backend/server`, by names or by numbers (`#1`). What is wrong is told.
 pub(super) fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backend, &'g Server, Index)> {
-    let Some((backend, server)) = word.split_once('/') else {
+    let parts = word.split_once('/').filter(|(backend, server)| !backend.is_empty() && !server.is_empty());
+    let Some((backend, server)) = parts else {
         call.error("Require 'backend/server'.");
         return None;
     };
@@ -39,8 +41,7 @@ pub(super) fn get_weight(call: &mut Call<'_, '_>) {
     let word = call.word(0).to_owned();
     let Some((backend, server, index)) = find(call, &word) else { return };
     let weight = backend.balancer.servers()[index].state().weight();
-    let text = format!("{weight} (initial {})", server.weight);
-    call.info(&text);
+    let _ = writeln!(call.reply, "{weight} (initial {})", server.weight); // an answer, and no message
 }
 
 pub(super) fn set_weight(call: &mut Call<'_, '_>) {
@@ -180,12 +181,18 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
         return call.error(&format!("{name} are not enabled on this server{dot}"));
     };
     let value = call.word(2).to_owned();
-    let port = |word: &str| word.parse::<u16>().map_err(|_| "provided port is invalid");
+    let port = |word: &str| match word.parse::<i64>() {
+        Ok(number) => u16::try_from(number).map_err(|_| "provided port is invalid"),
+        Err(_) => Err("provided port is not an integer"),
+    };
     match what {
         "agent-send" if value.is_empty() => {
             call.error("'set server <srv> agent-send' expects what the agent is sent.")
         }
         "agent-send" => check.aims.set(|aim| aim.send = Some(value.into_bytes().into())),
+        "check-port" if value.is_empty() => {
+            call.error("set server <b>/<s> check-port requires a port.");
+        }
         "agent-port" | "check-port" => match port(&value) {
             Ok(port) => check.aims.set(|aim| aim.port = Some(port)),
             Err(why) => call.error(why),

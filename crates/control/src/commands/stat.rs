@@ -479,7 +479,8 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     line.security();
     if backend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
-        line.count(Column::ReqTot, sums.get("answered"));
+        // As HAProxy counts of a server: what it has answered.
+        line.count(Column::ReqTot, RESPONSES.iter().map(|(_, name)| sums.get(name)).sum());
     }
     line
 }
@@ -608,6 +609,15 @@ impl<'a> Wanted<'a> {
         self.proxy.is_none_or(|wanted| wanted == name || wanted.parse() == Ok(id))
     }
 
+    /// A name that no proxy has; a number may have none.
+    fn is_unknown(&self, generation: &Generation) -> bool {
+        let named = self.proxy.filter(|wanted| wanted.parse::<i64>().map_or(true, |number| number == 0));
+        named.is_some_and(|wanted| {
+            !generation.frontends.iter().any(|own| *own.name == *wanted)
+                && !generation.backends.iter().any(|own| *own.name == *wanted)
+        })
+    }
+
     fn kind(&self, kind: Kind) -> bool {
         self.kinds < 0 || self.kinds & (1 << kind as i64) != 0
     }
@@ -631,6 +641,10 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         return Ok(());
     };
     let generation = call.generation;
+    if wanted.is_unknown(generation) {
+        call.error("No such proxy.");
+        return Ok(());
+    }
     if form.json {
         call.reply.put("[");
     } else if !form.typed {

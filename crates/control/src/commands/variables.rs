@@ -24,9 +24,6 @@ pub(super) fn get(call: &mut Call<'_, '_>) {
 
 /// `set var <name> [expr|fmt] <text>`
 pub(super) fn set(call: &mut Call<'_, '_>) {
-    if !call.settings.experimental {
-        return call.error("This command is restricted to experimental mode only.");
-    }
     crate::activity::experiments();
     let (name, words) = match call.words {
         [] => return call.error("Missing process-wide variable identifier."),

@@ -126,7 +126,11 @@ impl Session<'_> {
                 let reading = pin!(async {
                     watch.down.waits(Waits::Sender, local.here().now());
                     let parser = ResponseParser::new(limits);
-                    let onward = Onward { client, up: &watch.up, here: local.here(), version: asking.version, received: &b.received, count: |n| count(0, n) };
+                    let count_interim = |n| {
+                        count(0, n);
+                        count_status!(hold.server().counts.own(), 100);
+                    };
+                    let onward = Onward { client, up: &watch.up, here: local.here(), version: asking.version, received: &b.received, count: count_interim };
                     receive(connection, &mut from_server, parser, asked, onward, &mut response).await
                 });
                 let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);

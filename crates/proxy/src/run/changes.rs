@@ -3,7 +3,7 @@
 
 use super::local::Local;
 use super::streams::end_streams;
-use crate::generation::{Backend, ServerNumber, follow, operation};
+use crate::generation::{Backend, Frontend, ServerNumber, follow, operation};
 use crate::termination::Cause;
 use manylane_balance::{Admin, Index, Operation, Standing};
 use manylane_check::Running;
@@ -144,6 +144,7 @@ impl Told<'_> {
         let (was, is) = (before.is_in_maintenance(), after.is_in_maintenance());
         let drains = |standing: Standing| standing.own == Admin::Drain || standing.inherited == Admin::Drain;
         let down = after.operation == Operation::Down;
+        let was_left = before.operation == Operation::Stopping || drains(before); // nobody new was sent there
         let stays_drained = || match after.own {
             Admin::Drain => format!("{subject} remains in forced drain mode."),
             _ => format!("{subject} is leaving forced drain but remains in drain mode{via}."),
@@ -155,7 +156,8 @@ impl Told<'_> {
             }
             (false, true) => {
                 let via = if after.unresolved { why } else { inherited(after.own, Admin::Maintenance) };
-                self.counted(Level::Notice, format!("{subject} is going DOWN for maintenance{via}"), true);
+                let level = if was_left { Level::Notice } else { Level::Alert };
+                self.counted(level, format!("{subject} is going DOWN for maintenance{via}"), true);
             }
             (true, true) if before.unresolved != after.unresolved => {} // it is in maintenance for another reason, too
             (true, true) => match (before.own == Admin::Maintenance, after.own == Admin::Maintenance) {
@@ -187,7 +189,7 @@ impl Told<'_> {
                     let (state, level) = match after.operation {
                         Operation::Up => ("UP", Level::Notice),
                         Operation::Stopping => ("stopping", Level::Notice),
-                        Operation::Down if before.operation == Operation::Stopping => ("DOWN", Level::Notice), // nobody new was sent there
+                        Operation::Down if was_left => ("DOWN", Level::Notice),
                         Operation::Down => ("DOWN", Level::Alert),
                     };
                     self.counted(level, format!("{subject} is {state}{via}{why}"), down);
@@ -237,16 +239,27 @@ impl Told<'_> {
 
 /// A line for the backend's targets.
 pub(crate) fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
+    write(local, &backend.events.targets, &backend.events.tag, level, text);
+}
+
+/// A line for the frontend's targets: an operator has done something to it.
+pub fn warn(local: &Local, frontend: &Frontend, text: &str) {
+    if let Some(log) = &frontend.log {
+        write(local, &log.targets, &log.tag, Level::Warning, text);
+    }
+}
+
+fn write(local: &Local, targets: &[usize], tag: &str, level: Level, text: &str) {
     let line = Line {
         level,
-        tag: backend.events.tag.as_bytes(),
+        tag: tag.as_bytes(),
         pid: std::process::id(),
         host: local.generation.logs.host.as_bytes(),
         structured: b"",
         time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         text: text.as_bytes(),
     };
-    for &target in &backend.events.targets {
+    for &target in targets {
         local.logs.log(target, &line);
     }
 }

@@ -17,7 +17,7 @@ mod passwords;
 mod program;
 mod succeed;
 
-pub use changes::{administer, answer, change, find};
+pub use changes::{administer, answer, change, find, warn};
 pub(crate) use changes::say;
 pub(crate) use event::{Event, Place};
 pub(crate) use idle::Idle;
