@@ -350,7 +350,7 @@ fn shown(how: &[&str]) -> Result<Shown, String> {
 }
 
 fn one_line(body: &str) -> Result<String, String> {
-    match body.lines().collect::<Vec<_>>().as_slice() {
+    match body.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().as_slice() {
         [line] => Ok((*line).to_owned()),
         _ => Err("it takes one line".into()),
     }
