@@ -41,9 +41,15 @@ manylane_sync::lazy_static! {
 /// what was accepted is nobody else's.
 const FIRST_WORDS: Duration = Duration::from_secs(5);
 
-/// Until when a client may ask first, which connected at `since` and has made so many `requests`; none where that is over.
+/// How long one that has just had an answer may take to ask again then. Its next request may be on its way, and only an answer can tell it that the connection
+/// ends: to close it would lose that request.
+const NEXT_WORDS: Duration = Duration::from_secs(1);
+
+/// Until when a client may ask although its generation ends, which connected or had its last answer at `since` and has made so many `requests`; none where that is
+/// over.
 pub(super) fn may_begin(local: &Local, since: Time, requests: u64) -> Option<Time> {
-    (requests == 0).then(|| since + FIRST_WORDS).filter(|&end| local.here().now() < end)
+    let end = since + if requests == 0 { FIRST_WORDS } else { NEXT_WORDS };
+    (local.here().now() < end).then_some(end)
 }
 
 /// A session without a request.
@@ -77,7 +83,7 @@ impl Rest {
         self.more.is_some()
     }
 
-    /// Until when its client may ask although the generation ends: only one that has just connected.
+    /// Until when its client may ask although the generation ends.
     pub(crate) fn may_begin(&self, local: &Local) -> Option<Time> {
         may_begin(local, self.since, self.requests.into())
     }
