@@ -453,6 +453,31 @@ fn rules_for_bytes_ask_for_addresses_as_those_of_haproxy() {
     compare(&ours, theirs);
 }
 
+/// The same rules in HTTP mode, where they look at the request.
+#[test]
+fn rules_for_contents_of_requests_ask_for_addresses_as_those_of_haproxy() {
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.71"]);
+    let config = |log: &Syslog, socket: &Path| {
+        format!(
+            "{}{}frontend l\n bind {}\n tcp-request inspect-delay 30s\n tcp-request content do-resolve(txn.a,names,ipv4) hdr(host),host_only\n \
+             tcp-request content reject if {{ hdr(host) -m beg bad }}\n default_backend own\nbackend own\n tcp-request inspect-delay 30s\n \
+             tcp-request content do-resolve(txn.b,names,ipv4) hdr(host),host_only\n \
+             http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)] %[var(txn.b)]\"\n",
+            global(log, socket),
+            patient(&[dns.address()]),
+            socket.with_extension("web").display()
+        )
+    };
+    let (ours, theirs) = both(config, |played| {
+        let web = played.socket.with_extension("web");
+        until(|| UnixStream::connect(&web).is_ok());
+        ["a.test", "no.test", "a..b"].map(|host| format!("{host}: {}", get(&web, host))).to_vec()
+    });
+    assert_eq!(ours, ["a.test: 127.0.0.71 127.0.0.71", "no.test:  ", "a..b:  "]);
+    compare(&ours, theirs);
+}
+
 #[test]
 fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
     let dns = Dns::new();
@@ -544,7 +569,6 @@ fn what_cannot_be_asked_for_is_said_with_its_place() {
         ),
         ("http-request do-resolve(txn.a,nobody) str(a)", "expects the name of a resolvers section"),
         ("http-request do-resolve(txn.a,names,ipv5) str(a)", "expects ipv4 or ipv6"),
-        ("tcp-request content do-resolve(txn.a,names) str(a)", "use 'http-request do-resolve'"),
     ] {
         let folder = Folder::new();
         let config = format!(

@@ -17,6 +17,7 @@ use manylane_balance::{Index, Key};
 use manylane_h1::{Body, From, Persist, Request, restrict_names, restrict_te, set_connection};
 use manylane_http::{EditError, Head, Method, Version};
 use std::cell::Cell;
+use std::pin::pin;
 
 /// What becomes of the client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl Session<'_> {
             self.keep_broken(&broken, None);
             return self.fail(&asking, About { backend: None, head: &request.head }, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
         }
-        if !self.contents(&rules.content, None, request, &up) {
+        if !self.contents(&rules.content, None, request, &up).await {
             return After::Close;
         }
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
@@ -156,7 +157,7 @@ impl Session<'_> {
             }
             bodyless = up.is_done();
         }
-        if !listens && !self.contents(&backend.rules.content, Some(backend), request, &up) {
+        if !listens && !self.contents(&backend.rules.content, Some(backend), request, &up).await {
             self.leave(backend);
             return After::Close;
         }
@@ -190,13 +191,24 @@ impl Session<'_> {
     }
 
     /// Has rules for contents look at a request, which is there. Whether it goes on.
-    fn contents(&mut self, rules: &[Rule<ContentAction>], backend: Option<&Backend>, request: &Request, up: &Pump) -> bool {
+    async fn contents(&mut self, rules: &[Rule<ContentAction>], backend: Option<&Backend>, request: &Request, up: &Pump) -> bool {
         if rules.is_empty() {
             return true;
         }
         let request_data = data(request, up);
         let moment = Moment { request: Some(&request.head), request_data, backend, ..Moment::default() };
-        let decided = content(&self.facts(), moment, rules, &|| self.log_now(), &Lookups::default());
+        let lookups = Lookups::default();
+        let decided = loop {
+            let facts = self.facts();
+            let decided = content(&facts, moment, rules, &|| self.log_now(), &lookups);
+            if decided != Content::LookUp {
+                break decided;
+            }
+            if let Err(cause) = self.unless_ended(pin!(lookups.look_up(&facts, moment))).await {
+                self.note(|record| record.ended = Termination::new(cause, Phase::Request));
+                return false;
+            }
+        };
         self.mark();
         if !matches!(decided, Content::Reject | Content::Drop(_)) {
             self.readdress();

@@ -30,10 +30,6 @@ impl Reader<'_, '_, '_> {
             Ruleset::TcpRequestSession if self.front => {
                 rules.session.extend(self.connection(rule, Places::SESSION));
             }
-            Ruleset::TcpRequestContent if http && rule.action == "do-resolve(" => {
-                let why = "in HTTP mode a request is there before its rules; use 'http-request do-resolve'";
-                self.refuse.keyword(rule.pos, "tcp-request content do-resolve", why);
-            }
             Ruleset::TcpRequestContent => {
                 let place = if self.front { Places::FRONT_CONTENT } else { Places::BACK_CONTENT };
                 rules.content.extend(self.content(rule, place));
