@@ -5,7 +5,7 @@
 mod common;
 
 use common::watch::until;
-use common::{DEFAULTS, Folder, PATIENCE, command, connect, fd, listener, origin};
+use common::{DEFAULTS, Folder, PATIENCE, command, connect, fd, listener, origin, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -611,6 +611,51 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     assert_eq!(line(&mut sent), "");
     // A client may have its answer before the line is there.
     until(|| program.ask("show events lines") == "/a\n/b\n/c\n/d\n/e\n\n");
+}
+
+/// What an operator says of servers is heard by the queues of a generation that was replaced, too: by who waits for any server, and by who waits for one.
+#[test]
+fn queues_of_before_a_reload_hear_of_servers() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(std::sync::Mutex::new(released));
+    let server = origin(move |mut stream| {
+        while stream.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {
+            released.lock().unwrap().recv().unwrap();
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let proxies = |version: usize| {
+        format!(
+            "frontend f\n bind WEB\n http-response set-header x-version {version}\n default_backend b\n\
+             backend b\n timeout queue 10m\n timeout server 10m\n server s {server} maxconn 1\n"
+        )
+    };
+    for (out, back) in [
+        ("set server b/s state drain", "set server b/s state ready"),
+        ("set weight b/s 0%", "set weight b/s 100%"),
+        ("disable server b/s", "enable server b/s"),
+    ] {
+        let program = Changing::start(&proxies(1));
+        let ask = || {
+            let mut client = connect(program.address);
+            write!(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+            client
+        };
+        let mut first = ask();
+        common::watch::until(|| program.column("b", "s", "scur") == "1");
+        let mut second = ask();
+        common::watch::until(|| program.ask("show sess").contains("state=queue"));
+        assert_eq!(program.ask(out).trim(), "", "{out}");
+        program.change(&proxies(2));
+        release.send(()).unwrap();
+        assert!(read_all(&mut first).starts_with("HTTP/1.1 200 "), "{out}");
+        assert_eq!(program.ask(back).trim(), "", "{back}");
+        release.send(()).unwrap();
+        let answer = read_all(&mut second);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("x-version: 1"), "{back}: {answer}");
+    }
 }
 
 /// `hard-stop-after` holds for a generation that was replaced, by what it says itself: a stream with a server and one without are told, and those of the

@@ -67,8 +67,8 @@ fn weigh(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, 
         (0.., _) if number <= MAX_WEIGHT.into() => return call.error("Trailing garbage in weight string"),
         _ => return call.error("Absolute weight can only be between 0 and 256 inclusive."),
     };
-    let now = call.here.now();
-    if backend.balancer.set_weight(index, weight, now).is_err() {
+    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    if manylane_proxy::set_weight(&local, backend, index, weight).is_err() {
         call.error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
     }
 }

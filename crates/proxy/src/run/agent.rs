@@ -3,6 +3,7 @@
 use super::changes::{administer, change};
 use super::checks::{reason, told};
 use super::local::Local;
+use super::older::set_weight;
 use crate::generation::{Backend, ServerCheck, operation};
 use manylane_balance::{Admin, Index, Standing};
 use manylane_check::agent::{self, Order, Said};
@@ -56,7 +57,7 @@ fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> Verd
     let weighed = said.weight.map_or(Ok(()), |word| {
         let weight = agent::weight(word, server.weight)?;
         let fixed = "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.";
-        backend.balancer.set_weight(index, weight, now).map_err(|_| fixed)
+        set_weight(local, backend, index, weight).map_err(|_| fixed)
     });
     let bounded = said.maxconn.map_or(Ok(()), |word| {
         let most = agent::maxconn(word)?;

@@ -2,6 +2,7 @@
 //! them.
 
 use super::local::Local;
+use super::older;
 use super::streams::end_streams;
 use crate::generation::{Backend, Frontend, ServerNumber, follow, operation};
 use crate::termination::Cause;
@@ -60,6 +61,7 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
         }
     }
     Told { local, backend, index, counts }.lines(before, after, why);
+    older::tell(local, number);
     for follower in server.followers.all() {
         followed(local, follower, number);
     }

@@ -23,6 +23,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use manylane_sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -219,6 +220,7 @@ impl Local {
             emptied: Box::new(emptied),
             _presence: Presence::new(), // counted by lane
         });
+        INSTALLED.fetch_add(1, Ordering::Relaxed);
         let first = SERVED.with_borrow_mut(|served| {
             served.push(local.clone());
             served.len() == 1
@@ -486,6 +488,11 @@ impl Local {
         SERVED.with_borrow(|served| served.iter().rev().find(|local| !local.stopping.has_happened()).cloned())
     }
 
+    /// Whether a lane may have a generation beside that of `serving`.
+    pub(super) fn has_older(serving: &Self) -> bool {
+        INSTALLED.load(Ordering::Relaxed) > serving.lane_ids.borrow().len()
+    }
+
     /// The same, if it was made of this one and has that very server.
     pub(super) fn successor_with(&self, backend: &Backend, index: Index) -> Option<Rc<Self>> {
         let next = self.successor().filter(|_| self.stopping.has_happened())?;
@@ -498,6 +505,15 @@ impl Local {
         Self::newest().filter(|newest| !std::ptr::eq(&**newest, self))
     }
 }
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        INSTALLED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What lanes have of generations, all lanes and generations together: more than there are lanes while one is being replaced, or has streams left.
+static INSTALLED: AtomicUsize = AtomicUsize::new(0);
 
 /// By the servers' numbers.
 fn connectors(generation: &Generation) -> Box<[Connector]> {

@@ -10,6 +10,7 @@
 use super::Local;
 use super::changes::{change, say};
 use super::checks::{Place, unless_stopped};
+use super::older::set_weight;
 use crate::generation::{Backend, Order, Question, Resolvers, Server, ServerNumber, Whereabouts};
 use crate::places::Places;
 use manylane_balance::{Index, Standing};
@@ -445,7 +446,7 @@ impl Guests {
         let Service { target, port, weight: share, address, priority: _ } = service;
         if !resolution.ignores_weight && backend.balancer.servers()[index].state().weight() != weight(share) {
             // An algorithm whose weights are fixed has those of the file.
-            let _ = backend.balancer.set_weight(index, weight(share), local.here().now());
+            let _ = set_weight(local, backend, index, weight(share));
         }
         if let Some(address) = address {
             self.unfollow(desk, local, number);
