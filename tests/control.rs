@@ -872,7 +872,7 @@ fn who_connects_to_an_inherited_socket_of_a_frontend_that_is_disabled_waits() {
 fn a_page_shows_what_the_commands_say() {
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n stats uri /stats\n stats show-desc <i>\n default_backend back\n\
+        "global\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {} name one\n option socket-stats\n stats uri /stats\n stats show-desc <i>\n default_backend back\n\
          backend back\n server a {}\n server b 127.0.0.1:9 disabled\nbackend other\n server c 127.0.0.1:9\n",
         fd(&web),
         named("a"),
@@ -888,6 +888,7 @@ fn a_page_shows_what_the_commands_say() {
     let page = get("/stats");
     for part in [
         "<caption>front</caption>",
+        ">one</td>",
         "<caption>other</caption>",
         "&lt;i&gt;",
         ">b</td>",
@@ -907,7 +908,16 @@ fn a_page_shows_what_the_commands_say() {
         csv.lines().map(|line| line.split(',').take(2).collect::<Vec<_>>().join("/")).collect();
     assert_eq!(
         names,
-        ["# pxname/svname", "front/FRONTEND", "back/a", "back/b", "back/BACKEND", "other/c", "other/BACKEND"]
+        [
+            "# pxname/svname",
+            "front/FRONTEND",
+            "front/one",
+            "back/a",
+            "back/b",
+            "back/BACKEND",
+            "other/c",
+            "other/BACKEND"
+        ]
     );
     let json = get("/stats;json");
     assert!(json.starts_with("[[{") && json.ends_with("}]]\n"), "{json}");

@@ -317,7 +317,14 @@ impl Parts for Making {
                 }
                 continue;
             }
-            let server = back.and_then(|back| back.listed_at(place - 1));
+            let listeners = front.map_or(&[][..], |front| &front.listeners);
+            if let (Some(front), Some(own)) = (front, listeners.get(place - 1)) {
+                if own.reported {
+                    self.put(text, &stat::listener(front, own));
+                }
+                continue;
+            }
+            let server = back.and_then(|back| back.listed_at(place - 1 - listeners.len()));
             if let (Some(back), Some(server)) = (back, server) {
                 if let Some(index) = back.balancer.servers().index(server.index) {
                     let state = back.balancer.servers()[index].state();

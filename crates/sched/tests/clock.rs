@@ -77,3 +77,30 @@ fn time_is_read_once_a_round_and_once_more_before_a_sleep_that_a_timer_ends() {
     });
     outcome.expect("a lane that is not stopped comes to the end");
 }
+
+#[test]
+fn the_time_that_a_lane_sleeps_is_counted() {
+    set_profiling(Profiling::Off);
+    let mut lane = Lane::new(Config::new().clock(clock)).expect("a new thread has no lane");
+    let here = lane.here();
+    let outcome = lane.block_on(&mut Passes, async move {
+        let own = |report: &LaneReport| report.lane == here.lane();
+        let slept = || {
+            report()
+                .into_iter()
+                .find(own)
+                .map(|report| (report.slept, report.sleeps))
+                .expect("the lane is there")
+        };
+        here.yield_now().await;
+        let ((before, sleeps), passed) = (slept(), SLEPT.get());
+        here.timeout(Duration::from_micros(500), pending::<()>()).await.expect_err("it never is");
+        let ((after, more), passed) = (slept(), SLEPT.get() - passed);
+        // The reading that ends a sleep takes a microsecond.
+        assert_eq!(after - before, passed + Duration::from_micros(more - sleeps));
+        busy(here, 100).await;
+        assert_eq!(slept().0, after, "nothing is slept while there is work");
+        assert!(manylane_sched::idle(Time::now()).0 >= 1);
+    });
+    outcome.expect("a lane that is not stopped comes to the end");
+}
