@@ -710,9 +710,9 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         supervisor.note();
         supervisor.next_askers.drain(..).for_each(refuse);
         refuse_changes();
-        let Serving { generation, bound, .. } = supervisor.serving;
+        let Serving { number, generation, bound } = supervisor.serving;
         drop(bound);
-        stop(here, &generation, &lanes, quiet).await
+        stop(here, (number, &generation), &lanes, quiet).await
     };
     for lane in lanes.into_iter().filter(|lane| *lane != here.lane()) {
         let _ = Remote::new(lane).stop();
@@ -729,7 +729,12 @@ fn refuse(asker: Asker) {
 }
 
 /// The soft stop: no new connections; those that are there may finish, within `hard-stop-after`.
-async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet: bool) -> Ending {
+async fn stop(
+    here: Here,
+    (number, generation): (u64, &Arc<Generation>),
+    lanes: &[LaneId],
+    quiet: bool,
+) -> Ending {
     generation.vitals.stop();
     if !generation.process.grace.is_zero() {
         here.sleep(generation.process.grace).await;
@@ -748,7 +753,7 @@ async fn stop(here: Here, generation: &Arc<Generation>, lanes: &[LaneId], quiet:
         let back = back.map_or(0, |backend| backend.counts.read_cheap_one(|counts| &counts.streams));
         Some(format!("stopped (cumulated conns: FE: {front}, BE: {back})."))
     });
-    let mut empty = pin!(emptied(lanes));
+    let mut empty = pin!(emptied(lanes, number));
     let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);
     if let Ok(ending) = here.timeout(most, empty.as_mut()).await {
         return ending;
@@ -795,12 +800,21 @@ fn announce(
     }
 }
 
-/// How the process ends when all sessions are over, or when it is told to end before.
-async fn emptied(lanes: &[LaneId]) -> Ending {
+/// How the process ends when all sessions are over, or when it is told to end before. `number` is the generation's that stops.
+async fn emptied(lanes: &[LaneId], number: u64) -> Ending {
+    let mut told = Vec::new();
     loop {
         match next_event().await {
-            // What is on its way from one lane to another counts, so this is the end.
-            Event::Emptied(..) if lanes.iter().all(|lane| load(*lane) == 0) => return Ending::Done,
+            Event::Emptied(of, lane) => {
+                // Until then it may have a connection in its hands that counts nowhere yet, because it has not stopped to accept.
+                if of == number && !told.contains(&lane) {
+                    told.push(lane);
+                }
+                // What is on its way from one lane to another counts, so this is the end.
+                if told.len() == lanes.len() && lanes.iter().all(|lane| load(*lane) == 0) {
+                    return Ending::Done;
+                }
+            }
             Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
             Event::Failed(error) => return Ending::Failed(error),
             Event::Asked => ASKERS.take().into_iter().for_each(refuse),
