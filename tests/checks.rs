@@ -589,3 +589,31 @@ fn a_program_that_takes_too_long_is_ended() {
     let line = log.wait("Health check for server late/s failed");
     assert!(line.contains("reason: External check timeout, code: 0, check duration: "), "{line}");
 }
+
+/// `check-reuse-pool`: one connection does for many checks, as long as the server leaves it open.
+#[test]
+fn checks_use_idle_connections_and_leave_theirs() {
+    let connections = AtomicUsize::new(0);
+    let (tell, told) = mpsc::channel();
+    let place = origin(move |mut stream| {
+        let own = connections.fetch_add(1, Ordering::Relaxed);
+        let (mut heard, mut bytes) = (Vec::new(), [0; 4096]);
+        while let Ok(length @ 1..) = stream.read(&mut bytes) {
+            heard.extend_from_slice(&bytes[..length]);
+            if heard.ends_with(b"\r\n\r\n") {
+                let _ = tell.send((own, String::from_utf8(std::mem::take(&mut heard)).unwrap()));
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            }
+        }
+    });
+    let (web, _) = listener();
+    let _program = Manylane::start(&format!(
+        "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option httpchk\n timeout check 60s\n http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n \
+         server a {place} check check-reuse-pool init-state fully-down rise 1000 {UNSETTLED}\n",
+        fd(&web)
+    ));
+    let came: Vec<(usize, String)> = (0..5).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
+    for (own, heard) in &came {
+        assert_eq!((*own, &**heard), (came[0].0, "GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), "{came:?}");
+    }
+}

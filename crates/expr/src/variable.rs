@@ -608,6 +608,7 @@ mod tests {
         let mut name = |text: &[u8]| names.resolve(text).unwrap();
         let (sess, txn, req, res) = (name(b"sess.a"), name(b"txn.a"), name(b"req.a"), name(b"res.a"));
         let global = name(b"proc.a");
+        let own = name(b"check.a");
         let process = ProcessVariables::new(&names);
         let [session, transaction, request, response] =
             std::array::from_fn(|_| RefCell::new(Variables::default()));
@@ -638,6 +639,13 @@ mod tests {
         assert!(!of(transaction_only).set(req, text(100)) && of(transaction_only).set(sess, text(500)));
         let session_only = VariableLimits { session: 1600, ..none };
         assert!(!of(session_only).set(req, text(101)) && of(session_only).set(req, text(100)));
+        // A check's own bound, and its session's, which has nothing else.
+        let of_check = RefCell::new(Variables::default());
+        let of = |limits| Scopes { check: Some(&of_check), ..scopes(limits) };
+        assert!(!of(VariableLimits { check: 300, ..none }).set(own, text(301)));
+        assert!(of(VariableLimits { check: 300, ..none }).set(own, text(300)));
+        assert!(!of(VariableLimits { session: 1800, ..none }).set(own, text(301)), "it is unset then");
+        let of = |limits| scopes(VariableLimits { ..limits });
         // A lane has its share of what all have, without what the process has.
         assert_eq!(LANE.get(), 1600);
         let shared = VariableLimits { global: 4000, lanes: 2, process: 750, ..none };

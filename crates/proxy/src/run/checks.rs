@@ -8,7 +8,7 @@ use crate::places::Places;
 use crate::generation::{Backend, Patience, SendHeader, ServerCheck, operation};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
-use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Status, Target, Verdict, agent};
+use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Script, Status, Target, Verdict, agent};
 use manylane_io::options::set_reset_on_close;
 use manylane_io::{Errno, SocketAddrAny, socket};
 use manylane_logs::Level;
@@ -100,22 +100,15 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, de
             None => check.script.clone(),
         };
         let mut run = script.run(serves);
+        // On the heap while it is made: a server that waits for its next check has little of it.
         let verdict = match &check.program {
-            Some(program) => unless_stopped(&local, super::program::run(&local, backend, index, check, program)).await,
+            Some(program) => {
+                let made = Box::pin(super::program::run(&local, backend, index, check, program));
+                unless_stopped(&local, made).await
+            }
             None => {
-                let words = CheckWords::new(&local, backend, index, check);
-                let kept = check.reuses.then(|| local.take_own(backend, index)).flatten();
-                if check.reuses {
-                    run.keep();
-                }
-                let served = kept.as_ref().map_or(0, |idle| idle.served) + 1;
-                let kept = kept.map(|idle| idle.connection);
-                unless_stopped(&local, one(&local, check, &connector, &mut run, words, kept)).await.map(|(verdict, connection)| {
-                    if let Some(connection) = connection.filter(|_| run.is_reusable()) {
-                        local.keep_own(backend, index, Idle { connection, served });
-                    }
-                    verdict
-                })
+                let made = Box::pin(by_connection(&local, (backend, index), check, &connector, &script, serves, &mut run));
+                unless_stopped(&local, made).await
             }
         };
         let Some(verdict) = verdict else { return };
@@ -164,19 +157,36 @@ pub(super) async fn unless_stopped<T>(local: &Local, work: impl Future<Output = 
     .await
 }
 
-/// One check, on the connection that is `kept`, if there is one. The connection that is left is not reset when it is closed.
-async fn one(
+/// One check by a connection. Where an idle one breaks before the server has said anything on it, it was closed meanwhile, and the next is used.
+async fn by_connection<'s>(
     local: &Rc<Local>,
+    (backend, index): (&Backend, Index),
     check: &ServerCheck,
     connector: &Connector,
-    run: &mut Exchange<'_>,
-    words: CheckWords<'_>,
-    mut kept: Option<Connection>,
-) -> (Verdict, Option<Connection>) {
-    let mut link = Link::default();
-    let verdict = steps(local, check, connector, run, words, &mut kept, &mut link).await;
-    link.settle(check);
-    (verdict, link.connection)
+    script: &'s Script,
+    serves: bool,
+    run: &mut Exchange<'s>,
+) -> Verdict {
+    loop {
+        let kept = check.reuses.then(|| local.take_own(backend, index)).flatten();
+        if check.reuses {
+            run.keep();
+        }
+        let was_kept = kept.is_some();
+        let served = kept.as_ref().map_or(0, |idle| idle.served) + 1;
+        let mut link = Link::default();
+        let words = CheckWords::new(local, backend, index, check);
+        let verdict = steps(local, check, connector, run, words, &mut kept.map(|idle| idle.connection), &mut link).await;
+        if was_kept && !link.heard && verdict.status.result() == 2 {
+            *run = script.run(serves);
+            continue;
+        }
+        link.settle(check);
+        if let Some(connection) = link.connection.filter(|_| run.is_reusable()) {
+            local.keep_own(backend, index, Idle { connection, served });
+        }
+        return verdict;
+    }
 }
 
 /// The connection of a check, and how it ends.
@@ -185,6 +195,8 @@ struct Link {
     connection: Option<Connection>,
     /// It ends in the usual way.
     lingers: bool,
+    /// The server has said something.
+    heard: bool,
 }
 
 impl Link {
@@ -268,6 +280,7 @@ async fn steps(
             (Ask::Receive, Some(connection)) => match here.timeout(left, connection.recv()).await {
                 Ok(Ok(segment)) => {
                     link.lingers |= segment.is_none(); // the server has ended it already
+                    link.heard |= segment.is_some();
                     run.received(segment);
                 }
                 Ok(Err(error)) => return run.broke(said(&error)),
