@@ -185,8 +185,15 @@ impl Session<'_> {
         };
         self.note(|record| record.ended = Termination::new(cause, phase));
         match end {
+            // Of answers that rules of a backend make, its frontend knows nothing; of what they refuse it does.
+            End::Answered if about.backend.is_some_and(|backend| backend.id != self.frontend.id) => {}
             End::Answered => self.frontend.counts.own().intercepted.add(1),
-            End::Denied | End::Tarpit => count_in_front!(self.frontend, self.listener, requests_denied),
+            End::Denied | End::Tarpit => {
+                count_in_front!(self.frontend, self.listener, requests_denied);
+                if let Some(backend) = about.backend.filter(|backend| backend.id != self.frontend.id) {
+                    backend.counts.own().requests_denied.add(1);
+                }
+            }
         }
         if end == End::Tarpit {
             let begun = self.local.here().now();
@@ -334,7 +341,9 @@ impl Session<'_> {
         bodyless: bool,
     ) -> After {
         self.note(|record| record.ended = ended);
-        if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) {
+        // What is no good at the time of the response's head is the response.
+        let was_response = ended.cause == Cause::Refused && ended.phase == Phase::Headers;
+        if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) && !was_response {
             count_in_front!(self.frontend, self.listener, request_errors);
         }
         if status == 500 {
