@@ -36,6 +36,7 @@
 //!                            directions, and what is the same was understood by both
 //! == dns [code N]            what the name server answers from now on: 'NAME ADDRESS...', or 'NAME srv WEIGHT PORT TARGET [ADDRESS]' in one
 //!                            or more lines; other names stay as they were, those never told do not exist. With N, all answers have that code
+//! == seen A                  waits until ORIGIN_A has seen as many requests as there were such steps: what ends then was under way
 //! == asked NAME              waits until the program has dealt with what is answered for that name now
 //! == differs answers|origin|log|cli|exit     why the two programs differ there, and how: lines '- ...' are haproxy's alone, lines
 //!                            '+ ...' Manylane's, as the test shows them
@@ -106,6 +107,8 @@ pub enum Step {
     Logs(usize, String),
     /// Waits until the program has dealt with what is answered for a name.
     Asked(String),
+    /// Waits until an origin has seen one more request than at the last such step.
+    Seen(String),
 }
 
 /// What a name has from a name server.
@@ -267,6 +270,7 @@ impl Case {
                 let code = u8::try_from(number(code)?).map_err(|_| "a code is a small number")?;
                 self.steps.push(Step::Names { code, records: records(body)? });
             }
+            ["seen", name] => self.steps.push(Step::Seen(name.to_owned())),
             ["asked", name] => self.steps.push(Step::Asked(name.to_owned())),
             ["differs", part] => {
                 let part = match part {

@@ -1,5 +1,6 @@
 //! Runs a case through one program.
 
+use crate::PATIENCE;
 use crate::case::{Case, Record, Step};
 use crate::cli;
 use crate::client::{Client, Got};
@@ -12,6 +13,7 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::time::Instant;
 
 /// All that came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +106,7 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
     let mut which = which.clone();
     let mut program = start(&which, listeners);
     let mut said = String::new();
+    let mut waited: BTreeMap<&String, usize> = BTreeMap::new();
 
     let mut answers = Vec::new();
     let mut rest = Vec::new();
@@ -148,6 +151,16 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
             }
             Step::Names { code, records } => tell(&names, *code, records),
             Step::Asked(name) => names.is_dealt_with(name),
+            Step::Seen(name) => {
+                let wanted = waited.entry(name).or_insert(0);
+                *wanted += 1;
+                let origin = origins.get(name).unwrap_or_else(|| panic!("there is no ORIGIN_{name}"));
+                let until = Instant::now() + PATIENCE;
+                while origin.seen().len() < *wanted {
+                    assert!(Instant::now() < until, "{name} has seen {:?}", origin.seen());
+                    std::thread::yield_now();
+                }
+            }
             Step::Send { bytes, answers: count, to_head } => {
                 let Some(client) = client.as_mut() else {
                     answers.push(vec![Got::Refused; *count]);
