@@ -425,6 +425,38 @@ fn an_operator_ends_what_a_server_serves() {
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
 }
 
+/// A server that the file gives no limit is counted from when an operator gives it one; a reload leaves it so, and 0 takes it away.
+#[test]
+fn an_operator_limits_a_server_that_had_no_limit() {
+    let (program, is_asked) = with_a_silent_server();
+    let ask = || {
+        let mut client = connect(program.address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        client
+    };
+    let _first = ask();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(program.ask("set maxconn server back/a 0"), "\n", "as it is");
+    assert_eq!(program.ask("set maxconn server back/a 1"), "\n");
+    let _second = ask(); // the first one is not counted
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    let queued = |count: usize| {
+        common::watch::until(|| program.ask("show sess").matches("state=queue").count() == count)
+    };
+    let _third = ask();
+    queued(1);
+    let reloaded = program.ask("reload");
+    assert!(reloaded.starts_with("Reloaded"), "{reloaded}");
+    let _fourth = ask(); // those of before a reload are not counted
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    let _fifth = ask();
+    queued(2);
+    assert_eq!(program.ask("set maxconn server back/a 0"), "\n");
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    queued(0);
+}
+
 /// Streams are shown while they are at work, in each mode, and the one that an operator names ends: one with a server, one in a queue.
 #[test]
 fn an_operator_sees_streams_and_ends_one_of_them() {

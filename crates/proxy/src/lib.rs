@@ -32,7 +32,7 @@ sockets! {
 
     pub use generation::Generation;
     pub use run::{
-        Backlogs, Beside, BindFailure, BoundListener, Local, NotRenamed, Relocated, accept, administer, answer, bind, bind_beside, bind_listener, bound, change, end_stream, end_streams, find, listen_again, panic_stream, set_gate, set_weight,
+        Backlogs, Beside, BindFailure, BoundListener, Local, NotRenamed, Relocated, accept, administer, answer, bind, bind_beside, bind_listener, bound, change, end_stream, end_streams, find, listen_again, panic_stream, set_gate, set_maxconn, set_weight,
         relocate, rename, slice, warn, AtWork, Cursor, Slice,
     };
     pub use termination::{Cause, Phase, Termination};

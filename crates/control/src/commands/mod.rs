@@ -305,7 +305,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         },
         Action::SetMap => patterns::set(call).await,
         Action::SetMaxconnFrontend => limits::set_maxconn_frontend(call),
-        Action::SetMaxconnServer => server::set_maxconn(call),
+        Action::SetMaxconnServer => server::set_maxconn(call).await,
         Action::SetMaxconnGlobal => limits::set_maxconn_global(call),
         Action::SetProfiling => profiling::set(call),
         Action::SetRateLimit => limits::set_rate_limit(call),

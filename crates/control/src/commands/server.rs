@@ -4,7 +4,7 @@ use super::Call;
 use crate::level::Severity;
 use manylane_balance::{Admin, Index, MAX_WEIGHT};
 use manylane_check::Running;
-use manylane_proxy::generation::{Backend, Server};
+use manylane_proxy::generation::{Backend, Change, Server};
 use manylane_proxy::{Cause, Local, NotRenamed};
 use std::fmt::Write;
 
@@ -116,17 +116,20 @@ pub(super) fn enable_health(call: &mut Call<'_, '_>, on: bool) {
 }
 
 /// `set maxconn server`
-pub(super) fn set_maxconn(call: &mut Call<'_, '_>) {
+pub(super) async fn set_maxconn(call: &mut Call<'_, '_>) {
     let (word, most) = (call.word(0).to_owned(), call.word(1).to_owned());
-    let Some((backend, _, index)) = find(call, &word) else { return };
+    let Some((backend, server, index)) = find(call, &word) else { return };
     if most.is_empty() {
         return call.error("Require <maxconn>.");
     }
     let Ok(most) = most.parse() else { return call.error("maxconn string empty or preceded by garbage") };
-    if !backend.balancer.set_maxconn(index, most, call.here.now()) {
-        call.error(
-            "What the server serves is not counted, since the file gives it no 'maxconn': give it one there.",
-        );
+    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    if !manylane_proxy::set_maxconn(&local, backend, index, most) && most > 0 {
+        // What it serves is not counted yet.
+        let change = Change::Limit(backend.name.clone(), server.name.clone(), most);
+        if let Err(text) = (call.control.process().change)(change).await {
+            call.error(&text);
+        }
     }
 }
 

@@ -53,6 +53,10 @@ impl Generation {
                     server.past = was.past.clone();
                 }
             }
+            let limits = backend.limits_of(was);
+            if !limits.is_empty() && let Ok(limited) = backend.limited(&limits) {
+                *backend = limited;
+            }
         }
         self.inherit_servers(before, now);
     }
@@ -114,6 +118,18 @@ impl Backend {
         Some(&*self.servers[index.get()]).filter(|own| own.is_like(other))
     }
 
+    /// Limits that commands have given to servers which have none in either file: by their numbers here.
+    fn limits_of(&self, before: &Self) -> Vec<(usize, u32)> {
+        let limit = |server: &Server| {
+            let was = before.server_like(server)?;
+            let then = before.balancer.servers().index(was.index)?;
+            let (spec, state) = (before.balancer.servers()[then].spec(), before.balancer.servers()[then].state());
+            let limited = server.maxconn == 0 && was.maxconn == 0 && spec.maxconn != 0 && state.maxconn() != 0;
+            limited.then(|| (server.index, state.maxconn()))
+        };
+        self.servers.iter().filter_map(|server| limit(server)).collect()
+    }
+
     /// How the servers were found.
     fn inherit(&self, before: &Self, now: Time) {
         for server in &self.servers {
@@ -131,6 +147,9 @@ impl Backend {
             if server.weight == was.weight && servers[index].state().weight() != state.weight() {
                 // An algorithm whose weights are fixed now has those of the file.
                 let _ = self.balancer.set_weight(index, state.weight(), now);
+            }
+            if server.maxconn == was.maxconn && servers[index].state().maxconn() != state.maxconn() {
+                self.balancer.set_maxconn(index, state.maxconn(), now);
             }
             if let (Some(check), Some(older)) = (&server.check, &was.check) {
                 check.board.inherit(&older.board);

@@ -1,4 +1,4 @@
-//! Servers that come and go while the program runs: `add server` and `del server`.
+//! Servers that come and go while the program runs, or whose requests begin to be counted: `add server`, `del server`, `set maxconn server`.
 //!
 //! # Protocol
 //! 1. What serves does not change. A generation with a server more, or one less, is made beside it and shares with it all but the list of servers and
@@ -37,6 +37,8 @@ pub enum Change {
     Add(Box<str>, Box<str>, Vec<String>),
     /// `del server`
     Delete(Box<str>, Box<str>),
+    /// `set maxconn server` of one without a `maxconn` in the file, whose requests nobody counts. Those at work go on uncounted.
+    Limit(Box<str>, Box<str>, u32),
 }
 
 /// What comes of it.
@@ -135,6 +137,7 @@ impl Generation {
         match change {
             Change::Add(backend, name, words) => self.with_server(backend, name, words),
             Change::Delete(backend, name) => self.without_server(backend, name),
+            Change::Limit(backend, name, most) => self.with_limit(backend, name, *most),
         }
     }
 
@@ -266,6 +269,15 @@ impl Generation {
         Ok(Changed { generation, answer: "Server deleted.", effect: Effect { backend: number, follower } })
     }
 
+    fn with_limit(&self, backend: &str, name: &str, most: u32) -> Result<Changed, String> {
+        let backend = self.backend_named(backend).ok_or("No such backend.")?;
+        let index = backend.balancer.servers().by_name(name).ok_or("No such server.")?;
+        let number = backend.number;
+        let backend = backend.limited(&[(index.get(), most)])?;
+        let generation = self.with_backend(backend, self.servers);
+        Ok(Changed { generation, answer: "", effect: Effect { backend: number, follower: None } })
+    }
+
     /// The server of that name, if it may go now.
     ///
     /// # Errors
@@ -300,13 +312,39 @@ impl Backend {
 
     /// The same with other servers, of which that at `changed` is another one or gone.
     fn with(&self, servers: Vec<Arc<Server>>, order: Vec<usize>, changed: usize) -> Result<Self, String> {
+        self.following(servers, order, |number| number != changed, &[])
+    }
+
+    /// The same with limits for servers that had none.
+    pub(super) fn limited(&self, limits: &[(usize, u32)]) -> Result<Self, String> {
+        let next = self.following(self.servers.clone(), self.order.clone(), |_| true, limits)?;
+        for (number, most) in limits {
+            if let Some(index) = next.balancer.servers().index(*number) {
+                next.balancer.set_maxconn(index, *most, Time::now());
+            }
+        }
+        Ok(next)
+    }
+
+    fn following(
+        &self,
+        servers: Vec<Arc<Server>>,
+        order: Vec<usize>,
+        stays: impl Fn(usize) -> bool,
+        limits: &[(usize, u32)],
+    ) -> Result<Self, String> {
         let mut listed = vec![false; servers.len()];
         order.iter().for_each(|&number| listed[number] = true);
-        let specs = servers.iter().zip(listed).map(|(server, listed)| ServerSpec {
-            gone: !listed && !server.stands_in,
-            ..balance::spec(server)
+        let before = self.balancer.servers();
+        let specs = servers.iter().zip(listed).enumerate().map(|(number, (server, listed))| {
+            let spec = balance::spec(server);
+            let given = limits.iter().find(|(own, _)| *own == number).map(|(_, most)| *most);
+            // One that a command has limited stays so.
+            let was = before.index(number).filter(|_| stays(number)).map(|index| before[index].spec().maxconn);
+            let maxconn = if spec.maxconn == 0 { given.or(was).unwrap_or(0) } else { spec.maxconn };
+            ServerSpec { gone: !listed && !server.stands_in, maxconn, ..spec }
         });
-        let balancer = self.balancer.follow(specs, |number| number != changed).map_err(|error| error.to_string())?;
+        let balancer = self.balancer.follow(specs, &stays).map_err(|error| error.to_string())?;
         Ok(Self {
             parts: self.parts.clone(),
             order,

@@ -3,7 +3,7 @@
 use super::changes::{administer, change};
 use super::checks::{reason, told};
 use super::local::Local;
-use super::older::set_weight;
+use super::older::{set_maxconn, set_weight};
 use crate::generation::{Backend, ServerCheck, operation};
 use manylane_balance::{Admin, Index, Standing};
 use manylane_check::agent::{self, Order, Said};
@@ -45,7 +45,6 @@ pub(super) fn heard(local: &Local, backend: &Backend, index: Index, own: &Server
 /// Does what was said: the operator's words, the weight, the bound. What the check comes to.
 fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> Verdict {
     let server = &backend.servers[index.get()];
-    let now = local.here().now();
     if let Some(order) = said.order {
         let admin = match order {
             Order::Ready => Admin::Ready,
@@ -62,7 +61,7 @@ fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> Verd
     let bounded = said.maxconn.map_or(Ok(()), |word| {
         let most = agent::maxconn(word)?;
         let unbounded = "the server's line has no maxconn, so there is none to change";
-        if backend.balancer.set_maxconn(index, most, now) { Ok(()) } else { Err(unbounded) }
+        if set_maxconn(local, backend, index, most) { Ok(()) } else { Err(unbounded) }
     });
     said.verdict(weighed.and(bounded).err())
 }

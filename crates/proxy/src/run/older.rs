@@ -18,6 +18,13 @@ pub fn set_weight(local: &Local, backend: &Backend, index: Index, weight: u16) -
     Ok(())
 }
 
+/// Sets a server's `maxconn`. Whether it has one: see [`manylane_balance::Balancer::set_maxconn`].
+pub fn set_maxconn(local: &Local, backend: &Backend, index: Index, most: u32) -> bool {
+    let is_limited = backend.balancer.set_maxconn(index, most, local.here().now());
+    tell(local, backend.number_of(index));
+    is_limited
+}
+
 /// A server has changed. Lanes that have older generations go by what it is when they hear of it, so it does not matter in which order they do.
 pub(super) fn tell(local: &Local, number: ServerNumber) {
     if !Local::has_older(local) {
@@ -42,13 +49,15 @@ fn told(generation: &Arc<Generation>, number: ServerNumber) {
         let Some(like) = own.server_like(server) else { continue };
         let Some(own_index) = own.balancer.servers().index(like.index) else { continue };
         loop {
-            let (standing, weight) = (state.standing(), state.weight());
+            let known = || (state.standing(), state.weight(), state.maxconn());
+            let (standing, weight, most) = known();
             let _ = own.balancer.set_weight(own_index, weight, now); // weights that are fixed are the file's
+            own.balancer.set_maxconn(own_index, most, now); // if it has one
             let (before, after) = own.balancer.update(own_index, now, |_| standing);
             if before == after {
                 own.balancer.refresh(); // a balancer that follows another shares its servers' states
             }
-            if (state.standing(), state.weight()) == (standing, weight) {
+            if known() == (standing, weight, most) {
                 break; // else somebody has changed it meanwhile
             }
         }
