@@ -150,6 +150,10 @@ impl<W: Waiter> Balancer<W> {
     pub fn refresh(&self) {
         self.core.publish(&mut self.core.changes.lock());
         fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
+        let limited = self.core.servers.iter().filter(|(index, _)| self.core.is_limited(*index));
+        for (index, _) in limited.filter(|(_, server)| !server.state.serves_its_own()) {
+            self.dismiss(index);
+        }
         self.offer_all();
     }
 
