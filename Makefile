@@ -40,7 +40,7 @@ LONG_CASES ?= 20000
 LONG_FUZZ_SECONDS ?= 120
 
 .PHONY: help setup run examples scale test test-debug test-release test-features test-models test-budgets test-long long-models \
-	long-properties long-budgets long-soak long-faults long-fuzz tsan check bench fuzz doc install
+	long-properties long-budgets long-soak long-faults long-reloads long-fuzz tsan check bench fuzz doc deb install
 
 help: ## list what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 24
@@ -88,7 +88,7 @@ test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virt
 	$(SIM) cargo test --profile model $(GLOBAL_BUDGET)
 
 test-long: setup ## what the bounds of `make test` leave out; about 70 minutes on 2 free cores
-	@$(MAKE) --no-print-directory long-models long-properties long-budgets long-faults tsan
+	@$(MAKE) --no-print-directory long-models long-properties long-budgets long-faults long-reloads tsan
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync long-soak long-fuzz
 
 # Each model says what of it was tried: all, or, ended by the clock, all with at most 3 preemptions.
@@ -115,6 +115,16 @@ long-faults: ## 10,000 slow clients of the program, with each driver
 		else \
 			echo "$$driver:"; \
 			MANYLANE_LONG=1 MANYLANE_DRIVER=$$driver cargo test --profile stress --package manylane --test faults slow_clients -- --nocapture; \
+		fi; \
+	done
+
+long-reloads: ## 100 reloads under load of each kind, with each driver
+	@for driver in epoll io_uring; do \
+		if [ $$driver = io_uring ] && [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" != 0 ]; then \
+			echo "NOT SHOWN HERE: the kernel refuses io_uring"; \
+		else \
+			echo "$$driver:"; \
+			MANYLANE_LONG=1 MANYLANE_DRIVER=$$driver cargo test --profile stress --package manylane --test reload --test master --test takeover lost -- --nocapture; \
 		fi; \
 	done
 
@@ -153,6 +163,10 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 60)
 
 doc: ## the libraries' documentation, opened in a browser
 	cargo doc --workspace --no-deps --open
+
+deb: ## the Debian package, in target/debian: program, service, configuration, manual page
+	@scripts/setup package
+	cargo deb --package manylane --locked
 
 install: setup ## put manylane into cargo's folder of programs
 	cargo install --locked --path crates/manylane

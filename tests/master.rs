@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::watch::until;
 use common::{Folder, PATIENCE, Traffic, command, own_address, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -138,19 +139,29 @@ fn workers_replace_each_other_under_traffic_and_nobody_is_lost() {
     let address = own_address();
     let master = Master::start(&answering(address, 200, ""), with_master);
     let traffic = Traffic::start(address, |_| true);
-    let mut workers = vec![master.worker()];
-    for status in [401, 403, 404] {
+    let (reloads, mut workers) = (common::reloads(4), vec![master.worker()]);
+    let mut descriptors = None;
+    for turn in 0..reloads {
         traffic.goes_on();
+        let status = 401 + turn as u16 % 3 * 2;
         master.write(&answering(address, status, ""));
-        master.reloads(true);
+        // By its CLI, and by a signal.
+        if turn % 2 == 0 {
+            master.reloads(true);
+        } else {
+            master.signal(Signal::SIGUSR2);
+        }
         master.hears("Former worker");
         assert_eq!(status_of(address), Ok(status));
         workers.push(master.worker());
+        // Nothing is left of a worker that has ended, nor of who has asked.
+        let most = *descriptors.get_or_insert_with(|| common::descriptors(master.child.id()) + 2);
+        until(|| common::descriptors(master.child.id()) <= most);
     }
     traffic.ends_well();
     workers.dedup();
-    assert_eq!(workers.len(), 4);
-    assert!(master.ask("show proc").contains(" master          3 [failed: 0] "));
+    assert_eq!(workers.len(), reloads + 1);
+    assert!(master.ask("show proc").contains(&format!(" master          {reloads} [failed: 0] ")));
     assert!(master.rows("# old workers").is_empty());
     master.signal(Signal::SIGUSR1);
     assert_eq!(master.ends(), Some(0));
@@ -421,6 +432,15 @@ fn what_goes_on_in_a_worker_is_shown_until_the_client_says_something() {
     assert!(answer.ends_with(&format!("master> {}\n\nmaster> ", env!("CARGO_PKG_VERSION"))), "{answer}");
 }
 
+/// A process that is no child of this one, whatever becomes of the test.
+struct Elsewhere(i32);
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0), Signal::SIGTERM); // it may have ended
+    }
+}
+
 #[test]
 fn a_master_goes_to_the_background_once_it_serves() {
     let folder = Folder::new();
@@ -433,8 +453,9 @@ fn a_master_goes_to_the_background_once_it_serves() {
     let output = start(&answering(address, 200, ""), &["-W", "-D"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("Loading success."), "{said}");
-    assert_eq!(status_of(address), Ok(200));
     let pid: i32 = std::fs::read_to_string(&pidfile).unwrap().trim().parse().unwrap();
+    let elsewhere = Elsewhere(pid);
+    assert_eq!(status_of(address), Ok(200));
     assert!(asked_at(&socket, "show proc").contains(&format!("\n{pid} ")));
     folder.file("test.cfg", &answering(address, 404, " daemon\n"));
     assert!(asked_at(&socket, "reload").starts_with("Success=1\n--\n"));
@@ -444,7 +465,7 @@ fn a_master_goes_to_the_background_once_it_serves() {
     }
     assert_eq!(status_of(address), Ok(404));
     let mut watching = UnixStream::connect(&socket).unwrap();
-    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    drop(elsewhere);
     assert_eq!(watching.read_to_string(&mut String::new()).unwrap_or(0), 0, "it ends");
     // Whoever starts one that cannot serve is told so.
     let output = start("global\n master-worker\n daemon\n nonsense\n", &[]);

@@ -75,7 +75,7 @@ impl Changing {
     }
 
     fn descriptors(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+        common::descriptors(self.child.id())
     }
 }
 
@@ -490,7 +490,7 @@ fn sockets_inside_of_the_process_are_kept() {
 
 #[test]
 fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
-    const RELOADS: usize = 25;
+    let reloads = common::reloads(25);
     let (server, _) = counted();
     let mut program = Changing::start(&front(0, server));
     let over = Arc::new(AtomicBool::new(false));
@@ -531,7 +531,7 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
     started.wait();
     program.change(&front(1, server));
     let before = program.descriptors();
-    for version in 2..=RELOADS {
+    for version in 2..=reloads {
         program.write(&front(version, server));
         if version % 2 == 0 {
             assert!(program.ask("reload").contains("Reloaded: generation"));

@@ -47,7 +47,7 @@ fn nobody_who_connects_is_lost_while_one_process_takes_over_from_the_next() {
     let control = folder.0.join("control");
     let mut serving = ready(&config, &[]);
     let traffic = Traffic::start(address, |status| status == 200);
-    for _ in 0..4 {
+    for _ in 0..common::reloads(4) {
         traffic.goes_on();
         let pid = serving.pid().to_string();
         let next = ready(&config, &["-x", control.to_str().unwrap(), "-sf", &pid]);

@@ -31,6 +31,9 @@ enum Command {
     /// The second half of `peers` alone: CPU time, system calls, memory
     #[cfg(not(manylane_sim))]
     Proxy(crate::proxy::ProxyArguments),
+    /// Looking at the program and changing it while it serves: dumps under load, reloads, start, sessions
+    #[cfg(not(manylane_sim))]
+    Manage(crate::manage::ManageArguments),
     /// The rows of `peers` by instruction counts (needs valgrind); fails where a promised limit is broken
     Instructions(InstructionsArguments),
     /// Response times beside tasks of 700 us: with one class, with the heavy class, with low latency
@@ -174,6 +177,8 @@ pub fn main() -> ExitCode {
         Command::Peers(arguments) => peers(arguments),
         #[cfg(not(manylane_sim))]
         Command::Proxy(arguments) => crate::proxy::run(&arguments),
+        #[cfg(not(manylane_sim))]
+        Command::Manage(arguments) => crate::manage::run(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Instructions(arguments) => crate::peers::instructions::run(&arguments),
         #[cfg(not(manylane_sim))]

@@ -6,6 +6,8 @@ pub mod cli;
 #[cfg(not(manylane_sim))]
 pub mod heavy;
 #[cfg(not(manylane_sim))]
+pub mod manage;
+#[cfg(not(manylane_sim))]
 pub mod peers;
 pub mod plot;
 #[cfg(not(manylane_sim))]

@@ -152,6 +152,16 @@ impl Traffic {
     }
 }
 
+/// How often something is replaced under load: 100 times in the long run (`make long-reloads`).
+pub fn reloads(few: usize) -> usize {
+    if std::env::var_os("MANYLANE_LONG").is_some() { 100 } else { few }
+}
+
+/// Descriptors that a process has.
+pub fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
 /// A connection that gives up.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();

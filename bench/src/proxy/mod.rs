@@ -8,10 +8,10 @@
 //!
 //! System calls, instructions and calls of the global allocator are counted in short passes of their own.
 
-mod load;
-mod program;
+pub(crate) mod load;
+pub(crate) mod program;
 mod scenario;
-mod usage;
+pub(crate) mod usage;
 
 use clap::Args;
 use load::{Load, Pace, Phase, Traffic};

@@ -323,6 +323,21 @@ mod tests {
         assert_eq!(help("-ff").unwrap_err(), "there is no option '-ff'; did you mean '-f' maybe ?");
     }
 
+    /// `dist/manylane.8` has the same options with the same words.
+    #[test]
+    fn the_manual_page_has_every_option() {
+        let page = include_str!("../../../dist/manylane.8").replace("\\-", "-").replace("\\(aq", "'");
+        let page: Vec<&str> = page.lines().collect();
+        for (names, value, what) in OPTIONS {
+            let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
+            let value = if value.is_empty() { String::new() } else { format!(" \"{value}\"") };
+            let head = format!(".BR {}{value}", names.join(" \", \" "));
+            let at = page.iter().position(|line| *line == head);
+            let said = at.and_then(|at| page.get(at + 1)).unwrap_or_else(|| panic!("{head} is missing"));
+            assert!(said.eq_ignore_ascii_case(&format!("{what}.")), "{head}: {said}");
+        }
+    }
+
     #[test]
     fn options_of_haproxy_are_read_or_refused_by_name() {
         let all = read("-d -dM -dI -dW -f a.cfg -f b -p pid -sf 12 34 -st 5 -- c").unwrap();

@@ -1,0 +1,134 @@
+//! `show stat` and a scrape of 50 backends with 1,000 servers each.
+
+use super::running::{Running, time_of_lanes};
+use super::{Bench, DEFAULTS, backends, ms, traffic, verdict};
+use crate::proxy::load::{Load, Pace};
+use crate::proxy::program::free_port;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Requests a second meanwhile, and of how many seconds latencies are.
+const RATE: f64 = 4_000.0;
+const SECONDS: u64 = 8;
+
+/// Dumps of which the lanes' time is taken, with nothing else to do.
+const DUMPS: u32 = 5;
+
+/// Rounds of latencies without dumps and with them, in turns.
+const ROUNDS: usize = 5;
+
+/// From one dump to the next, as of somebody who scrapes often.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What may be: of the lanes' time for a dump, and of the p99 meanwhile beside that without.
+const MOST: (f64, f64) = (50.0, 1.10);
+
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Stat,
+    Scrape,
+}
+
+impl What {
+    fn once(self, running: &Running) -> Result<usize, String> {
+        let (text, length) = match self {
+            Self::Stat => running.ask("show stat", 64)?,
+            Self::Scrape => running.get("/metrics", 64)?,
+        };
+        let begins = if self == Self::Stat { "# pxname," } else { "HTTP/1.1 200" };
+        if !text.starts_with(begins) || length < 1 << 20 {
+            return Err(format!("the dump is none: {length} bytes, '{text}'"));
+        }
+        Ok(length)
+    }
+}
+
+pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
+    println!("\n50 backends of 1,000 servers, {RATE} requests a second (stat)");
+    println!(
+        "| what | who | MB | ms | ms of lanes | at most {} | slices over 1 ms | p99 without, with, us | ratio | at most {} |",
+        MOST.0, MOST.1
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for kind in bench.kinds() {
+        let port = free_port()?;
+        let slices = if kind.is_ours() { "    warn-blocked-traffic-after 1ms\n" } else { "" };
+        let text = format!(
+            "global\n    nbthread 2\n    maxconn 2000\n{slices}    stats socket {} level admin\n{DEFAULTS}\
+             frontend outside\n    bind 127.0.0.1:{port}\n    http-request return status 200 if {{ path /ready }}\n\
+             \x20   http-request use-service prometheus-exporter if {{ path /metrics }}\n    default_backend served\n\
+             backend served\n    server one {}\n{}",
+            bench.socket().display(),
+            bench.origin,
+            backends(50, 1_000),
+        );
+        let running = bench.serve(kind, port, &text, &[])?;
+        for what in [What::Stat, What::Scrape] {
+            let length = what.once(&running)?; // what the first one makes is there for the others
+            let said = running.times("has been running");
+            let (before, began) = (time_of_lanes(running.pid(), !kind.is_ours()), Instant::now());
+            for _ in 0..DUMPS {
+                what.once(&running)?;
+            }
+            let each = began.elapsed() / DUMPS;
+            let lanes = (time_of_lanes(running.pid(), !kind.is_ours()) - before) / DUMPS;
+            let (without, with) = latencies(load, &running, what)?;
+            let slices = running.times("has been running") - said;
+            let ratio = f64::from(with) / f64::from(without);
+            let name = if what == What::Stat { "`show stat`" } else { "a scrape" };
+            println!(
+                "| {name} | {kind} | {:.1} | {:.0} | {:.1} | {} | {} | {without}, {with} | {ratio:.2} | {} |",
+                length as f64 / 1e6,
+                ms(each),
+                ms(lanes),
+                verdict(ms(lanes) <= MOST.0),
+                if kind.is_ours() { slices.to_string() } else { "not told".into() },
+                verdict(ratio <= MOST.1),
+            );
+        }
+        load.close();
+    }
+    Ok(())
+}
+
+/// p99 without dumps and with them: medians of rounds in turns.
+fn latencies(load: &Load, running: &Running, what: What) -> Result<(u32, u32), String> {
+    let traffic = Arc::new(traffic(false));
+    let requests = RATE as u64 * SECONDS / ROUNDS as u64;
+    load.open(&traffic, running.address())?;
+    load.go(2_000, Pace::Closed)?;
+    let mut rounds = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        let quiet = load.go(requests, Pace::Rate(RATE))?;
+        rounds[0].push(quiet.percentile(99.0));
+        let (over, dumps) = (AtomicBool::new(false), AtomicU32::new(0));
+        let phase = std::thread::scope(|scope| {
+            let dumping = scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    what.once(running)?;
+                    dumps.fetch_add(1, Ordering::Relaxed);
+                    while began.elapsed() < EVERY && !over.load(Ordering::Relaxed) {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                }
+                Ok::<_, String>(())
+            });
+            let phase = load.go(requests, Pace::Rate(RATE));
+            over.store(true, Ordering::Relaxed);
+            dumping.join().map_err(|_| "the dumps have ended by a panic".to_string())??;
+            phase
+        })?;
+        if dumps.load(Ordering::Relaxed) == 0 {
+            return Err("no dump came whole while requests were made".into());
+        }
+        rounds[1].push(phase.percentile(99.0));
+    }
+    load.close();
+    let [without, with] = rounds.map(|mut all| {
+        all.sort_unstable();
+        all[all.len() / 2]
+    });
+    Ok((without, with))
+}
