@@ -269,6 +269,33 @@ pub struct Proxy {
     pub ignore_persist: Vec<Condition>,
 }
 
+impl Proxy {
+    /// One with settings and nothing else.
+    pub fn bare(kind: ProxyKind, name: Word, pos: Pos, settings: Settings) -> Self {
+        Self {
+            kind,
+            name,
+            pos,
+            defaults: None,
+            explicit_defaults: false,
+            settings,
+            id: None,
+            guid: None,
+            description: None,
+            binds: Vec::new(),
+            servers: Vec::new(),
+            acls: Vec::new(),
+            rules: Vec::new(),
+            use_backend: Vec::new(),
+            use_server: Vec::new(),
+            captures: Vec::new(),
+            monitor_fail: Vec::new(),
+            force_persist: Vec::new(),
+            ignore_persist: Vec::new(),
+        }
+    }
+}
+
 /// `mode`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {

@@ -166,25 +166,9 @@ impl Builder<'_> {
             None => Settings::default(),
         };
         self.config.proxies.push(Proxy {
-            kind,
-            name,
-            pos: header.pos(),
             defaults,
             explicit_defaults: explicit.is_some(),
-            settings,
-            id: None,
-            guid: None,
-            description: None,
-            binds: Vec::new(),
-            servers: Vec::new(),
-            acls: Vec::new(),
-            rules: Vec::new(),
-            use_backend: Vec::new(),
-            use_server: Vec::new(),
-            captures: Vec::new(),
-            monitor_fail: Vec::new(),
-            force_persist: Vec::new(),
-            ignore_persist: Vec::new(),
+            ..Proxy::bare(kind, name, header.pos(), settings)
         });
         let index = self.config.proxies.len() - 1;
         if kind == ProxyKind::Defaults {

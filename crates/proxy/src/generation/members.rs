@@ -97,27 +97,7 @@ pub(super) struct Soil(Config);
 impl Soil {
     pub(super) fn of(config: &Config) -> Self {
         let backends = config.proxies.iter().filter(|proxy| proxy.kind.is_backend());
-        let bare = |proxy: &Proxy| Proxy {
-            kind: proxy.kind,
-            name: proxy.name.clone(),
-            pos: proxy.pos,
-            defaults: None,
-            explicit_defaults: false,
-            settings: proxy.settings.clone(),
-            id: None,
-            guid: None,
-            description: None,
-            binds: Vec::new(),
-            servers: Vec::new(),
-            acls: Vec::new(),
-            rules: Vec::new(),
-            use_backend: Vec::new(),
-            use_server: Vec::new(),
-            captures: Vec::new(),
-            monitor_fail: Vec::new(),
-            force_persist: Vec::new(),
-            ignore_persist: Vec::new(),
-        };
+        let bare = |proxy: &Proxy| Proxy::bare(proxy.kind, proxy.name.clone(), proxy.pos, proxy.settings.clone());
         Self(Config {
             global: config.global.clone(),
             proxies: backends.map(bare).collect(),
@@ -211,7 +191,7 @@ impl Generation {
         let mut found = Diagnostics::new(false);
         let mut refuse = Refuse::new(&mut found, soil, true);
         let server = server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
-        let proxy = Proxy { servers: vec![line], settings: bare.settings.clone(), name: bare.name.clone(), ..nothing(bare) };
+        let proxy = Proxy { servers: vec![line], ..bare.clone() };
         let mut built = [server];
         checks::checks(&proxy, &self.process, &mut built, &backend.check_script, &mut refuse);
         agent::agents(&proxy, &self.process, &mut built, &mut refuse);
@@ -355,12 +335,6 @@ impl Backend {
             fullconn: self.fullconn,
         })
     }
-}
-
-/// A proxy without anything in it.
-fn nothing(like: &Proxy) -> Proxy {
-    let mut soil = Soil::of(&Config { proxies: vec![like.clone()], ..Config::default() });
-    soil.0.proxies.swap_remove(0)
 }
 
 /// Options that HAProxy refuses here, too, or that have to be read together with the rest of the configuration.
