@@ -209,7 +209,7 @@ fn a_balancer_that_follows_another_goes_on_with_its_servers() {
     assert_eq!((before.load(a), next.load(a)), (1, 1));
     // So it is with states, once they are looked at.
     before.set_admin(b, Admin::Maintenance, now);
-    next.refresh();
+    next.refresh(Time::ZERO);
     assert_eq!(next.servers()[b].state().admin(), Admin::Maintenance);
     assert_eq!(next.serving().count(), 2);
     // Its place stays when it is gone, for who comes next; nobody finds it by its name.

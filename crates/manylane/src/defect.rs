@@ -1,9 +1,15 @@
-//! Defects of the program: a panic ends the task that meets it, and is told in one line.
+//! Defects of the program: a panic is told in one line. It ends the task that meets it, where that serves one client or answers one question; the process goes on
+//! then. Tasks that others go on with (those that accept, check, keep house) would be missed in silence: with them the process ends, as with a lane that hangs, and
+//! whoever looks after it starts another.
 
 use crate::say;
 use manylane_sched::Here;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
+
+/// Kinds of tasks of which one may end by itself.
+const ALONE: &[&str] =
+    &["session", "control", "takeover", "question to a name server", "slice of streams", "demo serve"];
 
 /// From now on panics are told as all else is. With `RUST_BACKTRACE=1` in the environment the calls that led there follow.
 pub(crate) fn tell() {
@@ -13,7 +19,20 @@ pub(crate) fn tell() {
         if calls.status() == BacktraceStatus::Captured {
             say::alert(calls);
         }
+        if running().is_some_and(|(_, kind)| !ALONE.contains(&kind)) {
+            std::process::abort();
+        }
     }));
+}
+
+/// What `work` gives on a thread beside the lanes.
+///
+/// # Errors
+/// It panicked, which the hook has told.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err("A defect of this program was met, and all is as before: standard error has more.".into())
+    })
 }
 
 fn sentence(panic: &PanicHookInfo<'_>) -> String {
@@ -26,7 +45,10 @@ fn sentence(panic: &PanicHookInfo<'_>) -> String {
     let (whose, rest) = match running() {
         Some((lane, kind)) => (
             format!("lane {lane}, in a task of the kind '{kind}'"),
-            "; what it served has ended, and all else goes on",
+            match ALONE.contains(&kind) {
+                true => "; what it served has ended, and all else goes on",
+                false => "; the process ends, since nothing does what that task did",
+            },
         ),
         None => (format!("thread '{}'", std::thread::current().name().unwrap_or("without a name")), ""),
     };

@@ -3,6 +3,7 @@
 //! The first lane runs on the main thread, and the supervisor is a task of it. Whoever has something to tell it, another lane or the
 //! thread that waits for signals, sends it a task that puts an event into its list.
 
+use crate::defect;
 use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
@@ -288,6 +289,8 @@ struct Retired {
     number: u64,
     generation: Arc<Generation>,
     emptied: Vec<LaneId>,
+    /// Its `hard-stop-after` runs, or it has none.
+    limited: bool,
 }
 
 /// What is replaced.
@@ -338,6 +341,8 @@ struct Supervisor {
     stops: bool,
     /// The last number that a generation got.
     numbers: u64,
+    /// The backend whose servers are being changed, by its number.
+    changed: usize,
     quiet: bool,
 }
 
@@ -397,7 +402,7 @@ impl Supervisor {
         let (reread, supervisor) = (reread.clone(), self.here.remote());
         let (generation, bound) = (self.serving.generation.clone(), self.serving.bound.clone());
         let thread = std::thread::Builder::new().name("reload".into()).spawn(move || {
-            let outcome = reread((&generation, &bound));
+            let outcome = defect::caught(|| reread((&generation, &bound)));
             drop((generation, bound)); // before the supervisor goes on
             tell(supervisor, Event::Read(outcome.map(Box::new)));
         });
@@ -424,7 +429,7 @@ impl Supervisor {
         let (generation, supervisor) = (self.serving.generation.clone(), self.here.remote());
         // Beside the lanes: a backend may have very many servers.
         let thread = std::thread::Builder::new().name("servers".into()).spawn(move || {
-            let made = generation.with(&change);
+            let made = defect::caught(|| generation.with(&change));
             drop(generation); // before the supervisor goes on
             tell(supervisor, Event::Made(made.map(Box::new)));
         });
@@ -442,6 +447,7 @@ impl Supervisor {
         };
         let said = changed.answer.to_owned();
         let (generation, effect) = changed.begin();
+        self.changed = effect.backend();
         self.numbers += 1;
         let generation = Arc::new(generation);
         let bound = self.serving.bound.clone();
@@ -498,11 +504,16 @@ impl Supervisor {
             current.replace(self.serving.generation.clone());
         }
         self.reloading = Reloading::Retires { number: before.number, what, said, done: 0 };
-        // Who is with a server that stays is not to end because another one came.
-        let most = before.generation.process.hard_stop_after.filter(|_| what == What::Files);
         self.retire(before.number, before.generation, Local::retire);
-        if let Some(most) = most {
-            self.limit(before.number, most, false);
+        // Who is with a server that stays is not to end because another one came: so when the files were read, all that were left since then are meant.
+        if what == What::Files {
+            let mut limits = Vec::new();
+            for Retired { number, generation, limited, .. } in &mut self.retired {
+                if !std::mem::replace(limited, true) {
+                    limits.extend(generation.process.hard_stop_after.map(|most| (*number, most)));
+                }
+            }
+            limits.into_iter().for_each(|(number, most)| self.limit(number, most, false));
         }
     }
 
@@ -539,6 +550,10 @@ impl Supervisor {
         *done += usize::from(*number == which);
         if *done == self.lanes.len() {
             let (what, said) = (*what, std::mem::take(said));
+            if what == What::Servers {
+                // What a lane has changed by the balancer before, until it let go of that.
+                self.serving.generation.backends[self.changed].balancer.refresh(self.here.now());
+            }
             self.over(what, Ok(said));
         }
     }
@@ -568,7 +583,7 @@ impl Supervisor {
                 tell(supervisor, Event::Retired(number)); // it serves both, then
             }
         }
-        self.retired.push(Retired { number, generation, emptied: Vec::new() });
+        self.retired.push(Retired { number, generation, emptied: Vec::new(), limited: false });
     }
 
     /// On a lane nothing is left of a generation that retired, at this moment. Its lanes let go of it when it was so on each of them: nobody can
@@ -655,6 +670,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
             again: false,
             stops: false,
             numbers: 0,
+            changed: 0,
             quiet,
         };
         supervisor.begin(None);

@@ -147,8 +147,16 @@ impl<W: Waiter> Balancer<W> {
     }
 
     /// Looks at the servers' states again: the balancer that this one [follows](Self::follow) may have changed them since.
-    pub fn refresh(&self) {
-        self.core.publish(&mut self.core.changes.lock());
+    pub fn refresh(&self, now: Time) {
+        let Core { servers, .. } = &self.core;
+        let mut changes = self.core.changes.lock();
+        changes.warming =
+            servers.iter().filter(|(_, server)| server.state.is_warming()).map(|(index, _)| index).collect();
+        self.core.publish(&mut changes);
+        drop(changes);
+        for (index, _) in servers.iter().filter(|(index, _)| self.core.is_limited(*index)) {
+            self.adapt(index, now);
+        }
         fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
         let limited = self.core.servers.iter().filter(|(index, _)| self.core.is_limited(*index));
         for (index, _) in limited.filter(|(_, server)| !server.state.serves_its_own()) {

@@ -101,6 +101,11 @@ impl<W: Waiter> Balancer<W> {
         Ok(next)
     }
 
+    /// Whether that server of `other` is the same as that one of this balancer: one of both [follows](Self::follow) the other, and what changes it changes it for both.
+    pub fn shares(&self, index: Index, other: &Self, of_other: Index) -> bool {
+        manylane_sync::Arc::ptr_eq(&self.core.servers[index].state, &other.core.servers[of_other].state)
+    }
+
     /// Sets [`Options::fullconn`], which may follow from limits that are known later; before the first request.
     pub fn set_fullconn(&mut self, fullconn: u32) {
         self.core.options.fullconn = fullconn;

@@ -25,6 +25,7 @@ use manylane_config::table::ServerOptions;
 use manylane_config::tree::{self, Config, Mode, Proxy, Set};
 use manylane_sched::Time;
 use manylane_sync::Arc;
+use manylane_sync::atomic::AtomicU64;
 use std::fmt::Write;
 
 /// Generations whose last streams have not ended when servers come or go: each keeps a little on each lane.
@@ -77,6 +78,11 @@ impl Changed {
 }
 
 impl Effect {
+    /// The number of the backend whose servers are others.
+    pub fn backend(&self) -> usize {
+        self.backend
+    }
+
     /// The generation serves.
     pub fn take(self, generation: &Generation) {
         if let Some((tracked, follower, follows)) = self.follower {
@@ -85,7 +91,7 @@ impl Effect {
             generation.settle_followers(Time::now());
         }
         // What changed while both were there.
-        generation.backends[self.backend].balancer.refresh();
+        generation.backends[self.backend].balancer.refresh(Time::now());
         generation.backends[self.backend].settle_past(Time::now());
     }
 }
@@ -127,7 +133,7 @@ impl Generation {
         let number = backend.number;
         backends[number] = Arc::new(backend);
         let parts: Arc<Parts> = self.parts.clone();
-        Self { parts, backends, servers, pages: self.pages.clone(), bounds: Vec::new(), ring_patience: Vec::new() }
+        Self { parts, backends, servers, pages: self.pages.clone(), bounds: Vec::new(), ring_patience: Vec::new(), told: AtomicU64::new(0) }
     }
 
     fn with_server(&self, backend: &str, name: &str, words: &[String]) -> Result<Changed, String> {

@@ -77,6 +77,7 @@ use manylane_sched::Time;
 use manylane_logs::RingServer;
 use crate::vitals::Vitals;
 use manylane_sync::Arc;
+use manylane_sync::atomic::AtomicU64;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use refuse::Refuse;
@@ -96,6 +97,8 @@ pub struct Generation {
     bounds: Vec<(Arc<Places>, u64)>,
     /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
     ring_patience: Vec<(Arc<RingServer>, manylane_logs::Patience)>,
+    /// The last news of servers that it was told after it was replaced (`run/older.rs`).
+    pub(crate) told: AtomicU64,
 }
 
 impl Deref for Generation {
@@ -261,6 +264,7 @@ impl Generation {
             pages: None,
             bounds: Vec::new(),
             ring_patience: Vec::new(),
+            told: AtomicU64::new(0),
         };
         for (backend, states) in &proxies.states {
             state_file::restore(&generation.backends[*backend], states);

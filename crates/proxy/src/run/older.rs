@@ -3,8 +3,9 @@
 use super::local::Local;
 use crate::generation::{Backend, Generation, ServerNumber};
 use manylane_balance::{Index, StaticWeight};
-use manylane_sched::{Class, Remote, TaskKind};
+use manylane_sched::{Class, Remote, TaskKind, Time};
 use manylane_sync::Arc;
+use manylane_sync::atomic::{AtomicU64, Ordering};
 
 static TELL: TaskKind = TaskKind::new("news for older ones");
 
@@ -25,41 +26,53 @@ pub fn set_maxconn(local: &Local, backend: &Backend, index: Index, most: u32) ->
     is_limited
 }
 
+/// News are numbered, so that one lane tells each generation of them.
+static NEWS: AtomicU64 = AtomicU64::new(0);
+
 /// A server has changed. Lanes that have older generations go by what it is when they hear of it, so it does not matter in which order they do.
 pub(super) fn tell(local: &Local, number: ServerNumber) {
     if !Local::has_older(local) {
         return;
     }
+    let news = NEWS.fetch_add(1, Ordering::Relaxed) + 1;
     for &lane in &local.lane_ids() {
         let generation = local.generation.clone();
+        let make = move |_| async move { told(&generation, number, news).await };
         // A lane that has ended has no requests.
-        let _ = Remote::new(lane).spawn_with(&TELL, Class::Urgent, move |_| async move { told(&generation, number) });
+        let _ = Remote::new(lane).spawn_with(&TELL, Class::Normal, make);
     }
 }
 
-fn told(generation: &Arc<Generation>, number: ServerNumber) {
+async fn told(generation: &Arc<Generation>, number: ServerNumber, news: u64) {
     let Some(serving) = Local::of(generation) else { return };
-    let (backend, server) = generation.server(number);
+    for older in Local::all().iter().filter(|local| local.serial < serving.serial) {
+        // Another lane may have told it of these or of later ones: who did has read what the server was then.
+        if older.generation.told.fetch_max(news, Ordering::AcqRel) < news {
+            bring_up_to_date(&older.generation, generation, number, serving.here().now());
+            serving.here().yield_now().await; // there may be many
+        }
+    }
+}
+
+/// Has the server in `older` be as it is in `serving`.
+fn bring_up_to_date(older: &Generation, serving: &Generation, number: ServerNumber, now: Time) {
+    let (backend, server) = serving.server(number);
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
+    let Some(own) = older.backend_named(&backend.name).filter(|own| own.mode == backend.mode) else { return };
+    let Some(like) = own.server_like(server) else { return };
+    let Some(own_index) = own.balancer.servers().index(like.index) else { return };
+    if own.balancer.shares(own_index, &backend.balancer, index) {
+        return own.balancer.refresh(now);
+    }
     let state = backend.balancer.servers()[index].state();
-    let now = serving.here().now();
-    for local in Local::all().iter().filter(|local| local.serial < serving.serial) {
-        let same = local.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode);
-        let Some(own) = same else { continue };
-        let Some(like) = own.server_like(server) else { continue };
-        let Some(own_index) = own.balancer.servers().index(like.index) else { continue };
-        loop {
-            let known = || (state.standing(), state.weight(), state.maxconn());
-            let (standing, weight, most) = known();
-            let _ = own.balancer.set_weight(own_index, weight, now); // weights that are fixed are the file's
-            own.balancer.set_maxconn(own_index, most, now); // if it has one
-            let (before, after) = own.balancer.update(own_index, now, |_| standing);
-            if before == after {
-                own.balancer.refresh(); // a balancer that follows another shares its servers' states
-            }
-            if known() == (standing, weight, most) {
-                break; // else somebody has changed it meanwhile
-            }
+    loop {
+        let known = || (state.standing(), state.weight(), state.maxconn());
+        let (standing, weight, most) = known();
+        let _ = own.balancer.set_weight(own_index, weight, now); // weights that are fixed are the file's
+        own.balancer.set_maxconn(own_index, most, now); // if it has one
+        own.balancer.update(own_index, now, |_| standing);
+        if known() == (standing, weight, most) {
+            return; // else somebody has changed it meanwhile
         }
     }
 }
