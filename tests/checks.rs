@@ -420,6 +420,21 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (" option httpchk\n http-check expect string", "'http-check expect' expects"),
         (" option httpchk\n http-check expect rstring (", "this regular expression is refused"),
         (" option httpchk\n http-check expect string a b", "one word is the pattern"),
+        (" option httpchk\n http-check expect status 200 comment c status 300", "one word is the pattern"),
+        (
+            " option httpchk\n http-check expect comment c",
+            "'http-check expect' expects a value for 'a pattern'",
+        ),
+        (" no option httpchk", "'no' cannot stand before 'option httpchk'"),
+        (" default option tcp-check", "'default' cannot stand before 'option tcp-check'"),
+        (
+            " option tcp-check\n tcp-check set-var(check.x) int(1)\n tcp-check send a\n tcp-check connect",
+            "the first step has to be 'tcp-check connect', too",
+        ),
+        (
+            " option httpchk\n http-check expect status 200\n http-check connect",
+            "the first step has to be 'http-check connect', too",
+        ),
         (
             " option httpchk\n http-check expect hdr nam x",
             "'http-check expect' cannot handle unexpected argument 'nam'",

@@ -208,7 +208,7 @@ impl Verdict {
 
     /// What a server said, in one line.
     pub(crate) fn said(status: Status, code: u16, said: &[u8]) -> Self {
-        let line = said.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
+        let line = said.split(|byte| matches!(byte, b'\r' | b'\n' | 0)).next().unwrap_or_default();
         Self { status, code: Some(code.into()), info: Self::shown(line) }
     }
 
@@ -223,4 +223,4 @@ impl Verdict {
 }
 
 /// Bytes of a server's own words that are kept at most.
-pub(crate) const LONGEST_INFO: usize = 128;
+pub(crate) const LONGEST_INFO: usize = 127;

@@ -134,13 +134,55 @@ fn bodies_are_looked_through_to_their_end() {
             Status::L7Rsp,
             "HTTP content check could not find a response body",
         ),
-        (&good, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbax", Status::L7Rsp, ""), // cut short
+        // Cut short: what came is looked at.
+        (
+            &good,
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbax",
+            Status::L7Rsp,
+            "HTTP content check did not match",
+        ),
+        (&no_bad, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbax", Status::L7Ok, ""),
+        (
+            &no_bad,
+            "HTTP/1.1 200 OK\r\n\r\n",
+            Status::L7Rsp,
+            "HTTP content check could not find a response body",
+        ),
         (&no_bad, "HTTP/1.1 200 OK\r\n\r\nbad", Status::L7Rsp, "HTTP check matched unwanted content"),
         (&no_bad, "HTTP/1.1 200 OK\r\n\r\nfine", Status::L7Ok, ""),
         (&regex, "HTTP/1.1 200 OK\r\n\r\n..gggd", Status::L7Ok, ""),
     ] {
         let got = verdict(script, true, &[answer.as_bytes()]);
         assert_eq!((got.status, &*got.info), (wanted, info), "{answer}");
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_behind_an_answer_ends_it() {
+    for (script, answer, wanted) in [
+        (get(vec![expect(bytes("good"), false)]), &b"HTTP/1.1 200 OK\r\n\r\nba"[..], Some(Status::L7Rsp)),
+        (get(vec![expect(bytes("bad"), true)]), b"HTTP/1.1 200 OK\r\n\r\nba", Some(Status::L7Ok)),
+        (get(vec![expect(bytes("bad"), true)]), b"HTTP/1.1 200 OK\r\n", None),
+        (Script::new(vec![Step::send(*b"x"), expect(bytes("good"), false)]), b"go", Some(Status::L7Rsp)),
+        (Script::new(vec![Step::send(*b"x"), expect(bytes("good"), false)]), b"", None),
+        (redis::script(), b"-LOADING", Some(Status::L7Sts)),
+    ] {
+        let mut run = script.run(true);
+        let mut said = false;
+        let got = loop {
+            match run.ask(&mut NoExpressions) {
+                Ask::Connect { .. } => run.connected(),
+                Ask::Send(_) => run.sent(),
+                Ask::Receive if !said && !answer.is_empty() => {
+                    said = true;
+                    give(&mut run, answer);
+                }
+                Ask::Receive if run.cut() => {}
+                Ask::Receive => break None,
+                Ask::Done(verdict) => break Some(verdict.status),
+            }
+        };
+        assert_eq!(got, wanted, "{}", String::from_utf8_lossy(answer));
     }
 }
 

@@ -42,15 +42,15 @@ pub fn script(send: &[u8]) -> Script {
 pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
     match line(input) {
         Some(_) => Judgement::Over(Verdict::new(Status::Checked, "")),
-        None if last => Judgement::Over(Verdict::new(Status::Checked, "Ignoring incomplete line from agent")),
+        None if last => Judgement::Over(Verdict::new(Status::L7Tout, "Ignoring incomplete line from agent")),
         None => Judgement::Wait,
     }
 }
 
-/// The first line, if it has an end.
+/// The first line, if it has an end. It is text, so none goes on behind a zero.
 pub(super) fn line(input: &[u8]) -> Option<&[u8]> {
-    let end = input.iter().position(|byte| matches!(byte, b'\r' | b'\n'))?;
-    Some(&input[..end])
+    let end = input.iter().position(|byte| matches!(byte, b'\r' | b'\n' | 0))?;
+    (input[end] != 0).then(|| &input[..end])
 }
 
 impl<'l> Said<'l> {
@@ -190,10 +190,7 @@ mod tests {
     fn a_line_without_an_end_is_waited_for_and_then_passed_over() {
         assert!(matches!(judge(b"up", false), Judgement::Wait));
         let Judgement::Over(verdict) = judge(b"up", true) else { panic!("it is waited for more") };
-        assert_eq!(
-            (verdict.status, &*verdict.info),
-            (Status::Checked, "Ignoring incomplete line from agent")
-        );
+        assert_eq!((verdict.status, &*verdict.info), (Status::L7Tout, "Ignoring incomplete line from agent"));
         let Judgement::Over(verdict) = judge(b"up\n", true) else { panic!("it is waited for more") };
         assert_eq!((verdict.status, &*verdict.info), (Status::Checked, ""));
     }

@@ -57,6 +57,7 @@ impl HttpRequest {
         let mut lines =
             head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let first = lines.next().unwrap_or_default();
+        let first = &first.to_ascii_uppercase()[..];
         if !(first.starts_with(b"HTTP/1.") && first.len() == 8 && first[7].is_ascii_digit()) {
             return Err(format!("expects a version as HTTP/1.1 and got '{}'", text(first)));
         }
@@ -297,18 +298,15 @@ impl Answer {
     }
 
     pub(super) fn end(&mut self) {
-        match &mut self.response {
-            Some((_, reader)) if !self.ended => self.bad |= reader.end().is_err(),
-            Some(_) => {}
-            None => self.bad = true,
-        }
+        // A body that is shorter than it was to be is looked at as it is.
+        self.bad |= self.response.is_none();
         self.ended = true;
     }
 
     /// `may_stop`: a 404 stops the server.
     pub(super) fn judge(&self, expect: &Expect, may_stop: bool, by: &mut dyn Evaluate) -> Judgement {
         let Some((Response { head, .. }, _)) = &self.response else {
-            return if self.bad { Judgement::Over(Verdict::new(Status::L7Rsp, "")) } else { Judgement::Wait };
+            return if self.bad { self.no_http(expect, by) } else { Judgement::Wait };
         };
         let code = head.status();
         if code == 404 && may_stop {
@@ -319,36 +317,20 @@ impl Answer {
             });
         }
         let seen = Seen { head: Some(head), bytes: &self.body, http: true };
-        let made;
-        // Whether it is so, and whether it is the head that says it.
-        let (matches, in_head) = match &expect.pattern {
-            Pattern::Status(ranges) => (ranges.has(code), true),
-            Pattern::StatusRegex(regex) => (regex.matches(code.to_string().as_bytes()), true),
+        let in_head = match &expect.pattern {
+            Pattern::Status(ranges) => Some(ranges.has(code)),
+            Pattern::StatusRegex(regex) => Some(regex.matches(code.to_string().as_bytes())),
             Pattern::Field { name, value, whole } => {
-                (has_field(head, name, value.as_ref(), *whole, seen, by), true)
+                Some(has_field(head, name, value.as_ref(), *whole, seen, by))
             }
-            Pattern::Bytes(bytes) => (contains(&self.body, bytes), false),
-            Pattern::Made(format) => {
-                made = by.text(format, seen);
-                if made.is_empty() {
-                    return super::tcp::over(expect, Status::L7Rsp, super::tcp::EMPTY.into());
-                }
-                (contains(&self.body, &made), false)
-            }
-            Pattern::Regex(regex) => (regex.matches(&self.body), false),
-            // Of other scripts.
-            Pattern::Binary(_) | Pattern::MadeHex(_) | Pattern::HexRegex(_) | Pattern::Service(_) => {
-                (false, false)
-            }
+            _ => None,
         };
-        let mut over = |status: Status, why: &dyn Fn() -> String| {
+        let over = |by: &mut dyn Evaluate, status: Status, why: &dyn Fn() -> String| {
             let mut info = match &expect.on_error {
                 Some(told) => Verdict::shown(&told.get(seen, by)).into_string(),
                 None => why(),
             };
-            if let Some(comment) = &expect.comment {
-                info += &format!(" comment: {comment}");
-            }
+            info += &comment(expect);
             let status = expect.error.unwrap_or(status);
             Judgement::Over(Verdict {
                 status,
@@ -356,34 +338,63 @@ impl Answer {
                 info: info.into(),
             })
         };
-        if in_head {
+        if let Some(matches) = in_head {
             return if matches == expect.negated {
-                over(Status::L7Sts, &|| Verdict::said(Status::L7Sts, code, head.reason()).info.into())
+                over(by, Status::L7Sts, &|| Verdict::said(Status::L7Sts, code, head.reason()).info.into())
             } else {
                 Judgement::Good
             };
         }
-        let enough = expect.least.map_or(matches, |least| self.body.len() >= least);
-        if !enough && !self.ended && !self.bad {
+        if self.bad {
+            return self.no_http(expect, by);
+        }
+        let last = self.ended;
+        if self.body.is_empty() && last {
+            // Nothing to look at is no answer to the question, not even where something must not be there.
+            return over(by, Status::L7Rsp, &|| "HTTP content check could not find a response body".into());
+        }
+        if !last && self.body.len() < expect.least.unwrap_or(0).max(1) {
             return Judgement::Wait;
         }
-        if !matches && self.bad {
-            return Judgement::Over(Verdict::new(Status::L7Rsp, ""));
+        let matches = match &expect.pattern {
+            Pattern::Bytes(bytes) => contains(&self.body, bytes),
+            Pattern::Made(format) => {
+                let made = by.text(format, seen);
+                if made.is_empty() {
+                    return super::tcp::over(expect, Status::L7Rsp, super::tcp::EMPTY.into());
+                }
+                contains(&self.body, &made)
+            }
+            Pattern::Regex(regex) => regex.matches(&self.body),
+            _ => false, // of other scripts, or looked at above
+        };
+        if !matches && !last && expect.least.is_none() {
+            return Judgement::Wait;
         }
         if matches != expect.negated {
             return Judgement::Good;
         }
-        over(Status::L7Rsp, &|| {
+        over(by, Status::L7Rsp, &|| {
             let why = if matches {
                 "HTTP check matched unwanted content"
-            } else if self.body.is_empty() {
-                "HTTP content check could not find a response body"
             } else {
                 "HTTP content check did not match"
             };
             why.into()
         })
     }
+
+    /// What came is not HTTP. What the file says of errors is told, whatever it says that they come to.
+    fn no_http(&self, expect: &Expect, by: &mut dyn Evaluate) -> Judgement {
+        let seen = Seen { head: self.head(), bytes: &self.body, http: true };
+        let told = expect.on_error.as_ref().map(|told| Verdict::shown(&told.get(seen, by)).into_string());
+        Judgement::Over(Verdict::new(Status::L7Rsp, told.unwrap_or_default() + &comment(expect)))
+    }
+}
+
+/// What an answer that is not as it should be is told with.
+fn comment(expect: &Expect) -> String {
+    expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"))
 }
 
 /// Whether there is a field of such a name, with such a value if one is asked for.

@@ -467,6 +467,19 @@ impl<'s> Exchange<'s> {
         }
     }
 
+    /// The connection broke while an answer was waited for. Whether there is one to look at: what came is then all of it, since a server that has
+    /// said what it wanted to often ends so.
+    pub fn cut(&mut self) -> bool {
+        let some = match &self.answer {
+            Some(answer) => answer.head().is_some(),
+            None => !self.input.is_empty(),
+        };
+        if some {
+            self.received(None);
+        }
+        some
+    }
+
     /// The first line of what came, if it has an end: without HTTP.
     pub fn line(&self) -> Option<&[u8]> {
         agent::line(&self.input)

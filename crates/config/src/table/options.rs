@@ -184,9 +184,8 @@ pub(super) fn rows() -> Vec<Keyword> {
             .negatable()
             .idle("an idle connection holds no buffer here"),
         own("option httpchk", DLB, "[method] [uri] [version] [host]", 0, "health checks are HTTP requests")
-            .negatable()
             .words(check_kind),
-        flag("option ldap-check", DLB, "health checks are LDAP requests").negatable().words(check_kind),
+        flag("option ldap-check", DLB, "health checks are LDAP requests").words(check_kind),
         own(
             "option mysql-check",
             DLB,
@@ -194,24 +193,21 @@ pub(super) fn rows() -> Vec<Keyword> {
             0,
             "health checks are MySQL handshakes",
         )
-        .negatable()
         .words(check_kind),
         own("option pgsql-check", DLB, "user name", 0, "health checks are PostgreSQL handshakes")
-            .negatable()
             .words(check_kind),
-        flag("option redis-check", DLB, "health checks are Redis requests").negatable().words(check_kind),
+        flag("option redis-check", DLB, "health checks are Redis requests").words(check_kind),
         own("option smtpchk", DLB, "[HELO|EHLO domain]", 0, "health checks are SMTP greetings")
-            .negatable()
             .words(check_kind),
-        flag("option spop-check", DLB, "health checks are SPOP handshakes").negatable().refused(checks),
-        flag("option ssl-hello-chk", DLB, "health checks are TLS greetings").negatable().words(check_kind),
-        flag("option tcp-check", DLB, "health checks are steps over TCP").negatable().words(check_kind),
-        flag("option external-check", DLB, "health checks are programs").negatable().words(check_kind),
+        flag("option spop-check", DLB, "health checks are SPOP handshakes").refused(checks),
+        flag("option ssl-hello-chk", DLB, "health checks are TLS greetings").words(check_kind),
+        flag("option tcp-check", DLB, "health checks are steps over TCP").words(check_kind),
+        flag("option external-check", DLB, "health checks are programs").words(check_kind),
     ]);
     rows
 }
 
-/// The last of a section says how its servers are checked; `no` undoes its own kind.
+/// The last of a section says how its servers are checked.
 fn check_kind(b: &mut Builder<'_>, line: &Line<'_>) {
     let most = match line.keyword.name {
         "option httpchk" => 4,
@@ -221,14 +217,9 @@ fn check_kind(b: &mut Builder<'_>, line: &Line<'_>) {
     };
     line.no_more(b, most);
     let statement = line.statement();
-    let kind = &mut b.settings().check_kind;
-    if line.prefix == Prefix::None {
-        let steps = if line.keyword.name == "option httpchk" { "http-check" } else { "tcp-check" };
-        *kind = Some(statement);
-        super::checks::forget_inherited(b, steps);
-    } else if kind.as_ref().is_some_and(|kind| kind.keyword == statement.keyword) {
-        *kind = None;
-    }
+    b.settings().check_kind = Some(statement);
+    let steps = if line.keyword.name == "option httpchk" { "http-check" } else { "tcp-check" };
+    super::checks::forget_inherited(b, steps);
 }
 
 fn log_format(b: &mut Builder<'_>, line: &Line<'_>) {

@@ -382,7 +382,14 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     fn expect(&mut self, number: usize, named: &Option<Box<str>>) -> Option<Expect> {
         let http = self.step.keyword.starts_with("http");
         let mut made = Expect { comment: named.clone(), ..Expect::new(Pattern::Bytes(Box::default()), number) };
-        let (word, name) = loop {
+        let known: &[&[u8]] = if http {
+            &[b"status", b"rstatus", b"string", b"rstring", b"string-lf", b"hdr", b"fhdr"]
+        } else {
+            &[b"string", b"rstring", b"string-lf", b"binary", b"rbinary", b"binary-lf"]
+        };
+        let mut pattern = None;
+        // Options stand before the pattern or behind it.
+        while pattern.is_none() || self.at < self.step.words.len() {
             let word = self.value("a pattern")?;
             match word.bytes() {
                 b"comment" => made.comment = self.comment(),
@@ -393,32 +400,33 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                 b"on-success" => made.on_success = self.words("on-success", Use::Text),
                 b"on-error" => made.on_error = self.words("on-error", Use::Text),
                 b"status-code" => made.code = self.expression("status-code", false).map(Box::new),
-                b"!" => made.negated = !made.negated,
-                [b'!', name @ ..] => {
-                    made.negated = !made.negated;
-                    break (word, name);
+                b"!" if pattern.is_none() => made.negated = !made.negated,
+                whole => {
+                    let name = match whole.strip_prefix(b"!") {
+                        Some(name) if pattern.is_none() => {
+                            made.negated = !made.negated;
+                            name
+                        }
+                        _ => whole,
+                    };
+                    if pattern.is_some() {
+                        self.wrong(word, "one word is the pattern; put quotes around it, or backslashes before spaces");
+                        return None;
+                    }
+                    if !known.contains(&name) {
+                        self.unknown(word);
+                        return None;
+                    }
+                    pattern = Some(match name {
+                        b"hdr" | b"fhdr" => self.field(name == b"fhdr")?,
+                        b"string-lf" => Pattern::Made(self.format("string-lf", Use::Text)?),
+                        b"binary-lf" => Pattern::MadeHex(self.format("binary-lf", Use::Text)?),
+                        _ => self.pattern(word, name)?,
+                    });
                 }
-                name => break (word, name),
             }
-        };
-        let known: &[&[u8]] = if http {
-            &[b"status", b"rstatus", b"string", b"rstring", b"string-lf", b"hdr", b"fhdr"]
-        } else {
-            &[b"string", b"rstring", b"string-lf", b"binary", b"rbinary", b"binary-lf"]
-        };
-        if !known.contains(&name) {
-            self.unknown(word);
-            return None;
         }
-        made.pattern = match name {
-            b"hdr" | b"fhdr" => self.field(name == b"fhdr")?,
-            b"string-lf" => Pattern::Made(self.format("string-lf", Use::Text)?),
-            b"binary-lf" => Pattern::MadeHex(self.format("binary-lf", Use::Text)?),
-            _ => self.pattern(word, name)?,
-        };
-        if let Some(extra) = self.next() {
-            self.wrong(extra, "one word is the pattern; put quotes around it, or backslashes before spaces");
-        }
+        made.pattern = pattern?;
         Some(made)
     }
 
@@ -473,14 +481,13 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                 return None;
             }
         };
-        let value = match self.next() {
-            None => None,
-            Some(word) if *word == "value" => Some(self.compared("value", false, false)?),
-            Some(word) if *word == "value-lf" => Some(self.compared("value-lf", false, true)?),
-            Some(word) => {
-                self.unknown(word);
-                return None;
+        let value = match self.step.words.get(self.at) {
+            Some(word) if *word == "value" || *word == "value-lf" => {
+                self.at += 1;
+                let is_format = *word == "value-lf";
+                Some(self.compared(if is_format { "value-lf" } else { "value" }, false, is_format)?)
             }
+            _ => None,
         };
         Some(Pattern::Field { name, value, whole })
     }
@@ -529,6 +536,17 @@ const OK_STATUSES: &[Status] = &[Status::L7Ok, Status::L7OkC, Status::L6Ok, Stat
 const ERROR_STATUSES: &[Status] = &[Status::L7OkC, Status::L7Rsp, Status::L7Sts, Status::L6Rsp, Status::L4Con];
 const TIMEOUT_STATUSES: &[Status] = &[Status::L7Tout, Status::L6Tout, Status::L4Tout];
 
+/// Where a step connects, the first one that does more than to set a variable has to: else the script would have a connection before its first.
+fn connects_late(step: &Statement, made: &[Step], refuse: &mut Refuse<'_>) -> bool {
+    let first = made.iter().find(|step| !matches!(step, Step::Set(_)));
+    let late = step.keyword.ends_with(" connect") && first.is_some_and(|first| !matches!(first, Step::Connect(_)));
+    if late {
+        let message = format!("'{0}' must not stand here: the first step has to be '{0}', too", step.keyword);
+        refuse.found.alert(step.pos, message);
+    }
+    late
+}
+
 /// A comment is for the next step, and for those behind it up to one that connects or sets a variable.
 fn commented(step: &mut Step, named: &mut Option<Box<str>>) {
     match step {
@@ -542,6 +560,9 @@ fn commented(step: &mut Step, named: &mut Option<Box<str>>) {
 fn tcp_script<'p>(steps: impl Iterator<Item = &'p Statement>, compiler: &mut Compiler<'_>, refuse: &mut Refuse<'_>) -> Script {
     let (mut made, mut named): (Vec<Step>, Option<Box<str>>) = (Vec::new(), None);
     for (number, step) in steps.enumerate() {
+        if connects_late(step, &made, refuse) {
+            continue;
+        }
         let mut words = Words::new(step, compiler, refuse);
         let step = match step.keyword {
             "tcp-check comment" => {
@@ -607,6 +628,9 @@ fn http_script<'p>(
         if let Some(missing) = sequence {
             let message = format!("'{}' must not stand here: an 'http-check {missing}' has to come before it", step.keyword);
             refuse.found.alert(step.pos, message);
+            continue;
+        }
+        if connects_late(step, &made, refuse) {
             continue;
         }
         let mut words = Words::new(step, compiler, refuse);

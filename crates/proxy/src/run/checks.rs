@@ -283,7 +283,8 @@ async fn steps(
                     link.heard |= segment.is_some();
                     run.received(segment);
                 }
-                Ok(Err(error)) => return run.broke(said(&error)),
+                Ok(Err(error)) if !run.cut() => return run.broke(said(&error)),
+                Ok(Err(_)) => {}
                 Err(_) => return run.timed_out(),
             },
             (Ask::Send(_) | Ask::Receive, None) => return Verdict::new(Status::SockErr, "it is not connected"),
