@@ -103,7 +103,7 @@ impl Control {
 }
 
 /// A client's place.
-struct Place(Rc<Control>, #[expect(dead_code)] Client);
+struct Place(Rc<Control>);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -121,10 +121,12 @@ async fn accept(
     let here = io.here();
     loop {
         control.clients.enter().await; // those that are too many wait in the backlog
-        let place = Place(control.clone(), Client::new(control.of_master));
+        let place = Place(control.clone());
         let Ok(incoming) = acceptor.accept().await else { return };
         let connection = incoming.into_connection(&io);
+        let client = Client::new(control.of_master);
         let serving = async move {
+            let _client = client;
             let control = &place.0;
             if session::serve(control, &connection, here, &control.sockets[number]).await.is_ok() {
                 let _ = connection.finish().await; // it may be gone already

@@ -112,7 +112,7 @@ const OPTIONS: &[Row] = &[
         "accepted, without effect: bytes are forwarded in one way, and never copied between both sides",
     ),
     (&["-dM"], "[<byte>][,<word>...]", "accepted, without effect: memory is checked by the compiler"),
-    (&["-dI"], "", "accepted, without effect: nothing forks"),
+    (&["-dI"], "", "accepted, without effect: only checks by programs start any, and need no leave for it"),
     (&["-dG"], "", "accepted, without effect: names are resolved in one way"),
     (&["-W"], "", "a master process watches over the worker, and replaces it on SIGUSR2"),
     (&["-Ws"], "", "the same, and tells the service manager (sd_notify) when it is ready"),

@@ -7,6 +7,7 @@ use crate::process::Facts;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::GateState;
 use manylane_sched::Time;
+use manylane_sync::atomic::Ordering;
 use std::fmt::Write;
 
 macro_rules! fields {
@@ -79,7 +80,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
     61 "TotalBytesOut" "MGP" "Bytes to clients since the start";
     62 "TotalSplicdedBytesOut" "MGP" "Bytes through pipes, uncopied, since the start (HAProxy 2.6 spells it so)";
     63 "BytesOutRate" "MRP" "Bytes to clients in the last second";
-    64 "DebugCommandsIssued" "MGP" "Commands that may harm, since the start (0: there are none here)";
+    64 "DebugCommandsIssued" "MGP" "Streams that 'debug dev panic' has ended, since the start";
     65 "CumRecvLogs" "MCP" "Log lines received to be forwarded (0: none are)";
     66 "Build info" "POS" "The version again";
     67 "Memmax_bytes" "CLP" "Bytes that the process may use (-m; 0: no limit)";
@@ -160,8 +161,8 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str, float:
         | "CompressBpsRateLim"
         | "ActivePeers"
         | "ConnectedPeers"
-        | "CumRecvLogs"
-        | "DebugCommandsIssued" => Number32(0),
+        | "CumRecvLogs" => Number32(0),
+        "DebugCommandsIssued" => Number32(super::sessions::HARMED.load(Ordering::Relaxed)),
         "Maxpipes" => Number32(generation.process.most_pipes.unwrap_or(0) as u64),
         "PipesUsed" => Number32(pipes(|lane| lane.pipes_used)),
         "PipesFree" => Number32(pipes(|lane| lane.pipes_free)),

@@ -14,6 +14,7 @@ use manylane_net::Endpoint;
 use manylane_proxy::{AtWork, Cause, Cursor, end_stream, panic_stream, slice};
 use manylane_sched::Time;
 use manylane_sync::LaneId;
+use manylane_sync::atomic::{AtomicU64, Ordering};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -222,6 +223,9 @@ pub(super) async fn shutdown(call: &mut Call<'_, '_>) {
     call.error("No such session (use 'show sess').");
 }
 
+/// Streams that `debug dev panic` has ended.
+pub(super) static HARMED: AtomicU64 = AtomicU64::new(0);
+
 /// `debug dev panic`: what becomes of a stream that meets a defect can be tried before one is met.
 pub(super) async fn panic(call: &mut Call<'_, '_>) {
     if !call.settings.expert {
@@ -232,6 +236,7 @@ pub(super) async fn panic(call: &mut Call<'_, '_>) {
     };
     for lane in lanes() {
         if panic_stream(lane, number).await {
+            HARMED.fetch_add(1, Ordering::Relaxed);
             return;
         }
     }

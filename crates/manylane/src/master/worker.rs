@@ -45,14 +45,12 @@ impl Told {
         let length = length.parse().unwrap_or(0).min(say::MOST_KEPT as u64);
         let mut said = Vec::new();
         let _ = passage.take(length).read_to_end(&mut said); // what there is of it
+        // Both are shown on terminals.
         let mut said = String::from_utf8_lossy(&said).into_owned();
-        said.retain(|letter| letter == '\n' || !letter.is_control()); // it is shown on terminals
-        Self {
-            accepts: *word == "ready",
-            most_reloads: most.parse().ok(),
-            version: (*version).to_owned(),
-            said,
-        }
+        said.retain(|letter| letter == '\n' || !letter.is_control());
+        let mut version = (*version).to_owned();
+        version.retain(|letter| !letter.is_control());
+        Self { accepts: *word == "ready", most_reloads: most.parse().ok(), version, said }
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) async fn run(local: &Local, backend: &Backend, index: Index, check: &
     };
     let command = command(local, backend, server, index, program);
     let failed = |why: String| Verdict::new(Status::SockErr, why);
-    match programs().run(move || wait(command, time)) {
+    match programs().run(move || wait(command(), time)) {
         Ok(result) => match result.await {
             Ok(ended) => verdict(ended),
             Err(error) => failed(error.to_string()),
@@ -77,15 +77,16 @@ fn wait(mut command: Command, time: Duration) -> io::Result<Option<ExitStatus>> 
         }
         Err(error) => return Err(error),
     };
-    if ends_by(&child, deadline)? {
-        return child.wait().map(Some);
+    let ended = ends_by(&child, deadline);
+    if !matches!(ended, Ok(true)) {
+        let _ = kill_process(Pid::from_child(&child), Signal::TERM); // it may have ended
+        // Without descriptors nobody knows whether it ends.
+        if !ends_by(&child, Instant::now() + GRACE).unwrap_or(false) {
+            let _ = child.kill();
+        }
     }
-    let _ = kill_process(Pid::from_child(&child), Signal::TERM); // it may have ended
-    if !ends_by(&child, Instant::now() + GRACE)? {
-        child.kill()?;
-    }
-    child.wait()?;
-    Ok(None)
+    let status = child.wait()?;
+    Ok(ended?.then_some(status))
 }
 
 /// The exit status of what could not be executed.
@@ -105,46 +106,45 @@ fn ends_by(child: &Child, deadline: Instant) -> io::Result<bool> {
     }
 }
 
-/// The program with its arguments and its environment, which are HAProxy's.
-fn command(local: &Local, backend: &Backend, server: &Server, index: Index, program: &Program) -> Command {
+/// The program with its arguments and its environment, which are HAProxy's; looked for in its folders where it is started.
+fn command(local: &Local, backend: &Backend, server: &Server, index: Index, program: &Program) -> impl FnOnce() -> Command + Send + 'static {
     let (proxy_ip, proxy_port) = listens(local, backend);
     let (ip, port) = match server.site.read().endpoint() {
         Some(Endpoint::Ip(address)) => (address.ip().to_string().into(), Some(OsString::from(address.port().to_string()))),
         Some(Endpoint::Unix(path)) => (path.clone().into_os_string(), None),
         _ => (OsString::new(), None),
     };
-    let unused = || OsString::from("NOT_USED");
-    let mut command = Command::new(resolved(program));
-    {
-        use std::os::unix::process::CommandExt;
-        command.arg0(&program.command);
-    }
-    command.arg(proxy_ip.clone().unwrap_or_else(unused)).arg(proxy_port.clone().unwrap_or_else(unused));
-    command.arg(&ip).arg(port.clone().unwrap_or_else(unused));
-    command.stdin(Stdio::null());
-    if !program.preserves_environment {
-        command.env_clear();
-    }
     let text = |number: u64| OsString::from(number.to_string());
     let load = backend.balancer.load(index).saturating_sub(backend.balancer.waiting(index).into());
-    for (name, value) in [
+    let environment = [
         ("PATH", program.path.clone().unwrap_or_default()),
         ("HAPROXY_PROXY_NAME", OsString::from(&*backend.name)),
         ("HAPROXY_PROXY_ID", text(backend.id.into())),
-        ("HAPROXY_PROXY_ADDR", proxy_ip.unwrap_or_default()),
-        ("HAPROXY_PROXY_PORT", proxy_port.unwrap_or_default()),
+        ("HAPROXY_PROXY_ADDR", proxy_ip.clone().unwrap_or_default()),
+        ("HAPROXY_PROXY_PORT", proxy_port.clone().unwrap_or_default()),
         ("HAPROXY_SERVER_NAME", OsString::from(&*server.name)),
         ("HAPROXY_SERVER_ID", text(server.id.into())),
-        ("HAPROXY_SERVER_ADDR", ip),
-        ("HAPROXY_SERVER_PORT", port.unwrap_or_default()),
+        ("HAPROXY_SERVER_ADDR", ip.clone()),
+        ("HAPROXY_SERVER_PORT", port.clone().unwrap_or_default()),
         ("HAPROXY_SERVER_MAXCONN", text(server.maxconn.into())),
         ("HAPROXY_SERVER_CURCONN", text(load)),
         ("HAPROXY_SERVER_SSL", "0".into()),
         ("HAPROXY_SERVER_PROTO", if backend.mode == manylane_config::tree::Mode::Http { "h1" } else { "tcp" }.into()),
-    ] {
-        command.env(name, value);
+    ];
+    let program = program.clone();
+    move || {
+        use std::os::unix::process::CommandExt;
+        let unused = || OsString::from("NOT_USED");
+        let mut command = Command::new(resolved(&program));
+        command.arg0(&program.command).stdin(Stdio::null());
+        command.arg(proxy_ip.unwrap_or_else(unused)).arg(proxy_port.unwrap_or_else(unused));
+        command.arg(ip).arg(port.unwrap_or_else(unused));
+        if !program.preserves_environment {
+            command.env_clear();
+        }
+        command.envs(environment);
+        command
     }
-    command
 }
 
 /// The file: by its path, or in the folders of `external-check path`.
