@@ -267,6 +267,32 @@ fn answers_to_many_commands_of_a_line_are_not_held_together() {
 }
 
 #[test]
+fn an_answer_of_many_parts_comes_whole_and_is_never_held_whole() {
+    const SERVERS: usize = 1000;
+    let program = Controlled::new(&format!(
+        "level admin\nbackend many\n server-template s {SERVERS} 127.0.0.1:9 disabled\nglobal"
+    ));
+    let names = |answer: &str, before: &str, behind: char| -> Vec<usize> {
+        let numbers = answer.lines().filter_map(|line| line.split_once(before)?.1.split(behind).next());
+        numbers.map(|number| number.parse().unwrap()).collect()
+    };
+    let all: Vec<usize> = (1..=SERVERS).collect();
+    let table = program.ask("show stat");
+    assert_eq!(names(&table, "many,s", ','), all);
+    assert!(table.ends_with(",\n\n"), "{}", &table[table.len() - 40..]);
+    assert_eq!(program.ask("show stat many 4 17").lines().count(), 3, "the header, one server and the end");
+    assert_eq!(program.ask("show stat no-maint").matches("many,").count(), 1, "the backend");
+    let before = most_memory(&program);
+    let typed = program.ask("show stat typed");
+    assert_eq!(names(&typed, "svname.1:KNS:str:s", '\n'), all);
+    let more = (most_memory(&program) - before) as usize * 1024;
+    assert!(more < typed.len() / 2, "{more} bytes more for {}", typed.len());
+    let json = program.ask("show stat many 4 -1 json");
+    assert!(json.starts_with('[') && json.ends_with("]\n\n"));
+    assert_eq!(json.matches("\"value\":\"127.0.0.1:9\"").count(), SERVERS);
+}
+
+#[test]
 fn a_line_that_comes_byte_by_byte_holds_no_buffer_for_each() {
     let program = Controlled::new("level admin");
     let mut client = program.client();

@@ -137,6 +137,21 @@ impl Running {
         self.said().matches(what).count()
     }
 
+    /// Kinds of tasks that took a lane for `limit` of processor time, as its watchdog tells when `limit` is what it is told to warn after. It tells of those, too,
+    /// whose lane only waited for a processor, once that has been ten times as long: these are the load's, or another process's.
+    pub(super) fn slices(&self, limit: Duration) -> Vec<String> {
+        let said = self.said();
+        let told = said.lines().filter_map(|line| {
+            let (before, time) = line.split_once("` has been running for ")?;
+            let unit = time.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+            let number: f64 = time.strip_suffix(unit)?.parse().ok()?;
+            let seconds = number * if unit == "s" { 1.0 } else { 0.001 }; // a watchdog's least is a millisecond
+            (seconds < 10.0 * limit.as_secs_f64())
+                .then(|| before.rsplit('`').next().unwrap_or_default().to_owned())
+        });
+        told.collect()
+    }
+
     /// Whether it answers a request for itself.
     pub(super) fn answers(&self) -> Result<(), String> {
         self.get("/ready", 12).and_then(|(text, _)| match text.starts_with("HTTP/1.") {

@@ -24,6 +24,9 @@ const EVERY: Duration = Duration::from_secs(1);
 /// What may be: of the lanes' time for a dump, and of the p99 meanwhile beside that without.
 const MOST: (f64, f64) = (50.0, 1.10);
 
+/// How long a task may take.
+const SLICE: Duration = Duration::from_millis(1);
+
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     Stat,
@@ -53,7 +56,8 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for kind in bench.kinds() {
         let port = free_port()?;
-        let slices = if kind.is_ours() { "    warn-blocked-traffic-after 1ms\n" } else { "" };
+        let watched = format!("    warn-blocked-traffic-after {}ms\n", SLICE.as_millis());
+        let slices = if kind.is_ours() { &*watched } else { "" };
         let text = format!(
             "global\n    nbthread 2\n    maxconn 2000\n{slices}    stats socket {} level admin\n{DEFAULTS}\
              frontend outside\n    bind 127.0.0.1:{port}\n    http-request return status 200 if {{ path /ready }}\n\
@@ -66,7 +70,7 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
         let running = bench.serve(kind, port, &text, &[])?;
         for what in [What::Stat, What::Scrape] {
             let length = what.once(&running)?; // what the first one makes is there for the others
-            let said = running.times("has been running");
+            let said = running.slices(SLICE).len();
             let (before, began) = (time_of_lanes(running.pid(), !kind.is_ours()), Instant::now());
             for _ in 0..DUMPS {
                 what.once(&running)?;
@@ -74,7 +78,7 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
             let each = began.elapsed() / DUMPS;
             let lanes = (time_of_lanes(running.pid(), !kind.is_ours()) - before) / DUMPS;
             let (without, with) = latencies(load, &running, what)?;
-            let slices = running.times("has been running") - said;
+            let slices = running.slices(SLICE).split_off(said);
             let ratio = f64::from(with) / f64::from(without);
             let name = if what == What::Stat { "`show stat`" } else { "a scrape" };
             println!(
@@ -83,7 +87,11 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
                 ms(each),
                 ms(lanes),
                 verdict(ms(lanes) <= MOST.0),
-                if kind.is_ours() { slices.to_string() } else { "not told".into() },
+                if kind.is_ours() {
+                    format!("{} {}", slices.len(), slices.join(" "))
+                } else {
+                    "not told".into()
+                },
                 verdict(ratio <= MOST.1),
             );
         }

@@ -12,6 +12,7 @@ mod process;
 mod reply;
 mod serve;
 mod session;
+mod walk;
 
 pub use level::Level;
 #[doc(hidden)]

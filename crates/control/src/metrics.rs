@@ -5,6 +5,7 @@ use crate::commands::info;
 use crate::commands::stat::{self, Line};
 use crate::commands::values::{Form, Value};
 use crate::process::Facts;
+use crate::walk::Turns;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::StatsPage;
 use manylane_proxy::pages::{PART, Page, Pages, Parts};
@@ -395,9 +396,17 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
+impl Drop for Rows {
+    fn drop(&mut self) {
+        let mut turns = Turns::default();
+        self.servers.drain(..).for_each(|_| turns.pass());
+    }
+}
+
 impl Making {
     fn read(&self) -> Rows {
         let generation = &self.generation;
+        let mut turns = Turns::default();
         let mut rows =
             Rows { frontends: Vec::new(), listeners: Vec::new(), backends: Vec::new(), servers: Vec::new() };
         for frontend in &generation.frontends {
@@ -411,6 +420,7 @@ impl Making {
         for backend in &generation.backends {
             let mut own = Row::new(&stat::backend(backend, Form::default()), None);
             for server in backend.listed() {
+                turns.pass();
                 let Some(index) = backend.balancer.servers().index(server.index) else { continue };
                 let row = Row::new(&stat::server(generation, backend, index, server), Some("server"));
                 if let Some(state) = row.state {

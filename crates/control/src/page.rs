@@ -2,12 +2,12 @@
 
 use crate::commands::columns::{COLUMNS, Column, header};
 use crate::commands::info;
-use crate::commands::stat::{self, Line, proxies};
+use crate::commands::stat::{self, Line};
 use crate::commands::values::Form;
 use crate::process::Facts;
-use manylane_balance::Admin;
+use crate::walk::{Step, Walk};
 use manylane_proxy::Generation;
-use manylane_proxy::generation::StatsPage;
+use manylane_proxy::generation::{Backend, StatsPage};
 use manylane_proxy::pages::{PART, Page, Parts};
 use manylane_sync::Arc;
 use std::fmt::Write;
@@ -144,7 +144,7 @@ pub(crate) fn page(
         formed: asked.formed.map(outcome),
         first: true,
         begun: false,
-        at: (0, 0),
+        walk: Walk::new(generation),
     };
     let content_type = match (asked.json, asked.csv) {
         (true, _) => "application/json",
@@ -171,8 +171,7 @@ struct Making {
     /// No line was written yet.
     first: bool,
     begun: bool,
-    /// The proxy, and the line of it: 0 for its frontend, then its servers, and last the backend.
-    at: (usize, usize),
+    walk: Walk,
 }
 
 /// As text stands in a page.
@@ -254,6 +253,26 @@ impl Making {
         let _ = writeln!(text, "</tr>");
     }
 
+    fn foot_of_table(&self, text: &mut String, back: Option<&Backend>) {
+        if self.as_page {
+            text.push_str("</table>\n");
+        }
+        if self.admin {
+            if let Some(back) = back.filter(|back| back.listed().next().is_some()) {
+                let _ = write!(text, "<p>With the chosen servers: <select name=\"action\">");
+                for (value, shown) in ACTIONS {
+                    let _ = write!(text, "<option value=\"{value}\">{shown}</option>");
+                }
+                let _ = writeln!(
+                    text,
+                    "</select> <input type=\"hidden\" name=\"b\" value=\"#{}\"><input type=\"submit\" value=\"Apply\"></p>",
+                    back.id
+                );
+            }
+            text.push_str("</form>\n");
+        }
+    }
+
     fn put(&mut self, text: &mut String, line: &Line) {
         if !self.as_page {
             return stat::put(text, self.form, &mut self.first, line);
@@ -296,74 +315,34 @@ impl Parts for Making {
         if !std::mem::replace(&mut self.begun, true) {
             self.begin(text);
         }
-        let all = proxies(&generation);
-        while let Some((_, front, back)) = all.get(self.at.0) {
-            if text.len() >= PART {
-                return true;
-            }
-            let name = front.map(|front| &front.name).or(back.map(|back| &back.name));
-            if !name.is_some_and(|name| self.shows(name)) {
-                self.at.0 += 1;
-                continue;
-            }
-            let place = self.at.1;
-            self.at.1 += 1;
-            if place == 0 {
-                if let (true, Some(name)) = (self.as_page, name) {
-                    self.head_of_table(text, name);
-                }
-                if let Some(front) = front {
-                    self.put(text, &stat::frontend(front, generation.places.most()));
-                }
-                continue;
-            }
-            let listeners = front.map_or(&[][..], |front| &front.listeners);
-            if let (Some(front), Some(own)) = (front, listeners.get(place - 1)) {
-                if own.reported {
-                    self.put(text, &stat::listener(front, own));
-                }
-                continue;
-            }
-            let server = back.and_then(|back| back.listed_at(place - 1 - listeners.len()));
-            if let (Some(back), Some(server)) = (back, server) {
-                if let Some(index) = back.balancer.servers().index(server.index) {
-                    let state = back.balancer.servers()[index].state();
-                    let hidden = self.form.up && !state.serves_its_own()
-                        || self.form.no_maintenance && state.admin() == Admin::Maintenance;
-                    if !hidden {
-                        self.put(text, &stat::server(&generation, back, index, server));
+        while text.len() < PART {
+            let Some(step) = self.walk.next(&generation) else {
+                text.push_str(match (self.form.json, self.as_page) {
+                    (true, _) => "]\n",
+                    (_, true) => "</body></html>\n",
+                    _ => "",
+                });
+                return false;
+            };
+            match step {
+                Step::Begin(sides) if !self.shows(sides.name()) => self.walk.skip(),
+                Step::Begin(sides) => {
+                    if self.as_page {
+                        self.head_of_table(text, sides.name());
                     }
                 }
-                continue;
-            }
-            if let Some(back) = back {
-                self.put(text, &stat::backend(back, self.form));
-            }
-            if self.as_page {
-                text.push_str("</table>\n");
-            }
-            if self.admin {
-                if let Some(back) = back.filter(|back| back.listed().next().is_some()) {
-                    let _ = write!(text, "<p>With the chosen servers: <select name=\"action\">");
-                    for (value, shown) in ACTIONS {
-                        let _ = write!(text, "<option value=\"{value}\">{shown}</option>");
+                Step::Frontend(front) => self.put(text, &stat::frontend(front, generation.places.most())),
+                Step::Listener(front, own) => self.put(text, &stat::listener(front, own)),
+                Step::Server(back, index, own) => {
+                    if self.form.shows(back, index) {
+                        self.put(text, &stat::server(&generation, back, index, own));
                     }
-                    let _ = writeln!(
-                        text,
-                        "</select> <input type=\"hidden\" name=\"b\" value=\"#{}\"><input type=\"submit\" value=\"Apply\"></p>",
-                        back.id
-                    );
                 }
-                text.push_str("</form>\n");
+                Step::Backend(back) => self.put(text, &stat::backend(back, self.form)),
+                Step::End(sides) => self.foot_of_table(text, sides.back),
             }
-            self.at = (self.at.0 + 1, 0);
         }
-        text.push_str(match (self.form.json, self.as_page) {
-            (true, _) => "]\n",
-            (_, true) => "</body></html>\n",
-            _ => "",
-        });
-        false
+        true
     }
 }
 

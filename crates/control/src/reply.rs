@@ -1,8 +1,10 @@
 //! What is on its way to a client.
 
-use manylane_buf::Chain;
+use crate::serve::Control;
+use manylane_buf::{Chain, External};
 use manylane_net::Connection;
-use manylane_sched::Here;
+use manylane_proxy::pages::{Parts, make};
+use manylane_sched::{Here, Refused};
 use std::fmt;
 use std::time::Duration;
 
@@ -58,6 +60,38 @@ impl<'a> Reply<'a> {
         Ok(())
     }
 
+    /// Sends what `parts` makes, on a thread for what takes long: one part at a time, so that no more is held for a client that reads slowly.
+    /// What is refused is refused at the beginning.
+    pub(crate) async fn make(
+        &mut self,
+        mut parts: impl Parts + 'static,
+    ) -> Result<Result<(), Refused>, Gone> {
+        let mut begun = false;
+        loop {
+            let (left, text) = match Control::aside().run(move || make(parts)) {
+                Ok(making) => making.await,
+                // Half an answer would look like a whole one.
+                Err(_) if begun => return Err(Gone),
+                Err(refused) => return Ok(Err(refused)),
+            };
+            if left.is_none() && text.len() < SLICE {
+                self.put(&String::from_utf8_lossy(&text));
+                self.breathe().await?;
+                return Ok(Ok(()));
+            }
+            self.flush().await?;
+            let mut chain = Chain::new();
+            // The text is sent from where it was made.
+            let segment = External::from_vec(text).map_err(|_| Gone)?;
+            chain.push_back(segment).map_err(|_| Gone)?;
+            self.send(&mut chain).await?;
+            match left {
+                Some(left) => (parts, begun) = (left, true),
+                None => return Ok(Ok(())),
+            }
+        }
+    }
+
     /// Sends what was gathered.
     pub(crate) async fn flush(&mut self) -> Result<(), Gone> {
         if self.text.is_empty() {
@@ -66,7 +100,11 @@ impl<'a> Reply<'a> {
         let mut chain = Chain::new();
         chain.append(self.text.as_bytes()).map_err(|_| Gone)?;
         self.text.clear();
-        match self.here.timeout(self.patience, self.connection.send(&mut chain)).await {
+        self.send(&mut chain).await
+    }
+
+    async fn send(&self, chain: &mut Chain) -> Result<(), Gone> {
+        match self.here.timeout(self.patience, self.connection.send(chain)).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(Gone), // it holds one of few places (rule 3)
         }

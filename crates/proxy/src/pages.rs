@@ -4,8 +4,8 @@ use crate::generation::{Generation, StatsPage};
 use manylane_sync::Arc;
 use std::fmt;
 
-/// Bytes of a part of a page, about.
-pub const PART: usize = 16_384;
+/// Bytes of a part of a page, about: for each, a lane asks a thread, is woken and calls the system once.
+pub const PART: usize = 65_536;
 
 /// Makes pages.
 pub trait Pages: Send + Sync + fmt::Debug {
@@ -36,8 +36,22 @@ impl fmt::Debug for Page {
     }
 }
 
+impl<P: Parts + ?Sized> Parts for Box<P> {
+    fn next(&mut self, text: &mut String) -> bool {
+        (**self).next(text)
+    }
+}
+
 /// Makes the parts of a page, one after another, on a thread for what takes long.
 pub trait Parts: Send {
     /// Appends the next part, of about [`PART`] bytes. Whether there are more.
     fn next(&mut self, text: &mut String) -> bool;
+}
+
+/// Has `parts` make the next one: what makes the others, if there are any, and the text. At the end what made them is freed here, on the thread that
+/// this runs on: it may hold a row for each of many thousands of servers, which takes longer than a lane has.
+pub fn make<P: Parts>(mut parts: P) -> (Option<P>, Vec<u8>) {
+    let mut text = String::with_capacity(PART + PART / 4);
+    let more = parts.next(&mut text);
+    (more.then_some(parts), text.into_bytes())
 }

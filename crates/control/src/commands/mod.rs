@@ -33,6 +33,7 @@ use manylane_net::Endpoint;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::GateState;
 use manylane_sched::Here;
+use manylane_sync::Arc;
 use patterns::Kind;
 use std::fmt::Write;
 use std::time::Duration;
@@ -41,7 +42,7 @@ use std::time::Duration;
 pub(crate) struct Call<'c, 'r> {
     pub(crate) control: &'c Control,
     /// What serves when the command begins.
-    pub(crate) generation: &'c Generation,
+    pub(crate) generation: &'c Arc<Generation>,
     pub(crate) settings: &'c mut Settings,
     pub(crate) words: &'c [String],
     /// What follows `<<`.

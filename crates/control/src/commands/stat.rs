@@ -4,6 +4,7 @@ use super::Call;
 use super::columns::{COLUMNS, Column, begins_protocols, header};
 use super::values::{Field, Form, Value};
 use crate::reply::Gone;
+use crate::walk::{Sides, Step, Walk};
 use manylane_balance::{Admin, Index, Operation, Standing, WEIGHT_SCALE};
 use manylane_check::{Health, Report, Status, Verdict};
 use manylane_config::tree::Mode;
@@ -11,8 +12,9 @@ use manylane_net::Endpoint;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, Frontend, GateState, Listener, Server, ServerPlace};
 use manylane_proxy::pace::{Counted, Figures, Paced};
+use manylane_proxy::pages::{PART, Parts};
 use manylane_sched::Time;
-use std::collections::{HashMap, HashSet};
+use manylane_sync::Arc;
 use std::fmt::Write;
 
 use Value::{Number32, Number64, Text};
@@ -588,30 +590,36 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
 
 /// Which lines are wanted: `show stat [<proxy> <types> <server>]`. -1, or nothing, for all. The number of a server chooses among servers
 /// only; it hides neither frontends nor backends.
-struct Wanted<'a> {
-    proxy: Option<&'a str>,
+struct Wanted {
+    proxy: Option<String>,
     kinds: i64,
     server: i64,
 }
 
-impl<'a> Wanted<'a> {
+impl Wanted {
     /// Takes the words that say it off the front.
-    fn read(words: &'a [String]) -> (Self, &'a [String]) {
+    fn read(words: &[String]) -> (Self, &[String]) {
         if let [proxy, kinds, server, rest @ ..] = words
             && let (Ok(kinds), Ok(server)) = (kinds.parse(), server.parse())
         {
-            return (Self { proxy: (proxy != "-1").then_some(proxy), kinds, server }, rest);
+            return (Self { proxy: (proxy != "-1").then(|| proxy.clone()), kinds, server }, rest);
         }
         (Self { proxy: None, kinds: -1, server: -1 }, words)
     }
 
-    fn proxy(&self, id: u32, name: &str) -> bool {
-        self.proxy.is_none_or(|wanted| wanted == name || wanted.parse() == Ok(id))
+    fn proxy(&self, sides: Sides<'_>) -> bool {
+        self.proxy.as_deref().is_none_or(|wanted| wanted == sides.name() || wanted.parse() == Ok(sides.id()))
+    }
+
+    /// A server's or a listener's number.
+    fn number(&self, id: u32) -> bool {
+        self.server < 0 || self.server == i64::from(id)
     }
 
     /// A name that no proxy has; a number may have none.
     fn is_unknown(&self, generation: &Generation) -> bool {
-        let named = self.proxy.filter(|wanted| wanted.parse::<i64>().map_or(true, |number| number == 0));
+        let named =
+            self.proxy.as_deref().filter(|wanted| wanted.parse::<i64>().map_or(true, |number| number == 0));
         named.is_some_and(|wanted| {
             !generation.frontends.iter().any(|own| *own.name == *wanted)
                 && !generation.backends.iter().any(|own| *own.name == *wanted)
@@ -645,71 +653,70 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         call.error("No such proxy.");
         return Ok(());
     }
-    if form.json {
-        call.reply.put("[");
-    } else if !form.typed {
-        let _ = writeln!(call.reply, "{}", header());
-    }
-    let mut first = true;
-    for (_, front, back) in proxies(generation) {
-        if let Some(front) = front.filter(|front| wanted.proxy(front.id, &front.name)) {
-            if wanted.kind(Kind::Frontend) {
-                put(call.reply, form, &mut first, &frontend(front, generation.places.most()));
-                call.reply.breathe().await?;
-            }
-            let reported = front
-                .listeners
-                .iter()
-                .filter(|own| own.reported && (wanted.server < 0 || wanted.server == i64::from(own.id)));
-            for own in reported.filter(|_| wanted.kind(Kind::Listener)) {
-                put(call.reply, form, &mut first, &listener(front, own));
-                call.reply.breathe().await?;
-            }
-        }
-        let Some(back) = back else { continue };
-        if !wanted.proxy(back.id, &back.name) {
-            continue;
-        }
-        for own in back.listed() {
-            let Some(index) = back.balancer.servers().index(own.index) else { continue };
-            let state = back.balancer.servers()[index].state();
-            let hidden = form.up && !state.serves_its_own()
-                || form.no_maintenance && state.admin() == Admin::Maintenance
-                || wanted.server >= 0 && wanted.server != i64::from(own.id);
-            if !hidden && wanted.kind(Kind::Server) {
-                put(call.reply, form, &mut first, &server(generation, back, index, own));
-                call.reply.breathe().await?;
-            }
-        }
-        if wanted.kind(Kind::Backend) {
-            put(call.reply, form, &mut first, &backend(back, form));
-            call.reply.breathe().await?;
-        }
-    }
-    if form.json {
-        call.reply.put("]\n");
+    let making = Making {
+        generation: generation.clone(),
+        wanted,
+        form,
+        walk: Walk::new(generation),
+        begun: false,
+        first: true,
+    };
+    if let Err(refused) = call.reply.make(making).await? {
+        call.error(&format!("Nothing is shown: {refused}."));
     }
     Ok(())
 }
 
-/// A proxy's place in the file, and its sides.
-type Sides<'g> = (usize, Option<&'g Frontend>, Option<&'g Backend>);
+/// The lines at work, on a thread for what takes long: tens of thousands of servers are more than a lane can pass by.
+struct Making {
+    generation: Arc<Generation>,
+    wanted: Wanted,
+    form: Form,
+    walk: Walk,
+    begun: bool,
+    /// No line was written yet.
+    first: bool,
+}
 
-/// All proxies in the order of the file, the halves of a `listen` together.
-pub(crate) fn proxies(generation: &Generation) -> Vec<Sides<'_>> {
-    let other: HashMap<u32, &Backend> =
-        generation.backends.iter().map(|backend| (backend.id, &**backend)).collect();
-    let mut proxies: Vec<Sides<'_>> = Vec::new();
-    let mut fronts = HashSet::new();
-    for frontend in &generation.frontends {
-        fronts.insert(frontend.id);
-        proxies.push((frontend.place, Some(frontend), other.get(&frontend.id).copied()));
+impl Parts for Making {
+    fn next(&mut self, text: &mut String) -> bool {
+        let Self { generation, wanted, form, walk, begun, first } = self;
+        if !std::mem::replace(begun, true) {
+            if form.json {
+                text.push('[');
+            } else if !form.typed {
+                let _ = writeln!(text, "{}", header());
+            }
+        }
+        while text.len() < PART {
+            let Some(step) = walk.next(generation) else {
+                if form.json {
+                    text.push_str("]\n");
+                }
+                return false;
+            };
+            match step {
+                // A proxy's sides are of one name and one number.
+                Step::Begin(sides) if !wanted.proxy(sides) => walk.skip(),
+                Step::Frontend(front) if wanted.kind(Kind::Frontend) => {
+                    put(text, *form, first, &frontend(front, generation.places.most()));
+                }
+                Step::Listener(front, own) if wanted.kind(Kind::Listener) && wanted.number(own.id) => {
+                    put(text, *form, first, &listener(front, own));
+                }
+                Step::Server(back, index, own)
+                    if wanted.kind(Kind::Server) && wanted.number(own.id) && form.shows(back, index) =>
+                {
+                    put(text, *form, first, &server(generation, back, index, own));
+                }
+                Step::Backend(back) if wanted.kind(Kind::Backend) => {
+                    put(text, *form, first, &backend(back, *form));
+                }
+                _ => {}
+            }
+        }
+        true
     }
-    for backend in generation.backends.iter().filter(|backend| !fronts.contains(&backend.id)) {
-        proxies.push((backend.place, None, Some(backend)));
-    }
-    proxies.sort_by_key(|proxy| proxy.0);
-    proxies
 }
 
 /// Writes a line in that form; the first of all has no comma before it.
@@ -755,13 +762,18 @@ pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Lin
         if begins_protocols(place) {
             let _ = out.write_str("-,");
         }
-        if let Some(value) = value {
-            let text = value.text();
+        match value {
+            None => {}
+            // Most are 0.
+            Some(Number32(n) | Number64(n)) if *n < 10 => {
+                let _ = out.write_char(char::from(b'0' + *n as u8));
+            }
             // RFC 4180: quotes around what would end a column.
-            if text.contains([',', '"', '\n']) {
+            Some(Text(text)) if text.contains([',', '"', '\n']) => {
                 let _ = write!(out, "\"{}\"", text.replace('"', "\"\""));
-            } else {
-                let _ = out.write_str(&text);
+            }
+            Some(value) => {
+                let _ = write!(out, "{value}");
             }
         }
         let _ = out.write_str(",");

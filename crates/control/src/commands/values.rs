@@ -1,8 +1,10 @@
 //! Values with their tags, and the three forms they are written in: plain, typed, JSON.
 
 use super::Call;
+use manylane_balance::{Admin, Index};
+use manylane_proxy::generation::Backend;
 use serde_json::json;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,12 +28,7 @@ impl Value {
     }
 
     pub(crate) fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Number32(n) | Self::Number64(n) => n.to_string(),
-            Self::Signed(n) => n.to_string(),
-            Self::Float(n) => trimmed(*n),
-        }
+        self.to_string()
     }
 
     fn json(&self) -> serde_json::Value {
@@ -43,6 +40,18 @@ impl Value {
             Self::Float(n) => trimmed(*n)
                 .parse::<serde_json::Number>()
                 .map_or(serde_json::Value::Null, serde_json::Value::Number),
+        }
+    }
+}
+
+/// As it stands in tables.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number32(n) | Self::Number64(n) => n.fmt(f),
+            Self::Signed(n) => n.fmt(f),
+            Self::Float(n) => f.write_str(&trimmed(*n)),
         }
     }
 }
@@ -140,6 +149,12 @@ pub(crate) struct Form {
 }
 
 impl Form {
+    /// Whether a server is among those that it asks for.
+    pub(crate) fn shows(self, backend: &Backend, index: Index) -> bool {
+        let state = backend.balancer.servers()[index].state();
+        !(self.up && !state.serves_its_own() || self.no_maintenance && state.admin() == Admin::Maintenance)
+    }
+
     /// Reads `words`; one that is none of them is told.
     pub(crate) fn read(call: &mut Call<'_, '_>, words: &[String], known: &[&str]) -> Option<Self> {
         let mut form = Self::default();

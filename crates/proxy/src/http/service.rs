@@ -6,11 +6,11 @@ use super::{Session, count_status, edit};
 use super::administer::Formed;
 use super::pump::Pump;
 use crate::generation::{Backend, PageAction, StatsPage};
-use crate::pages::{PART, Page};
+use crate::pages::{Page, make};
 use crate::run::PageServed;
 use crate::rules::{Answer, End, Moment, any_holds, challenge, see_other};
 use crate::termination::{Cause, Phase, Termination};
-use manylane_buf::Chain;
+use manylane_buf::{Chain, External};
 use manylane_expr::basic;
 use manylane_h1::{
     Body, BodyWriter, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
@@ -140,33 +140,32 @@ impl Session<'_> {
         (_served, page): (PageServed, Page),
         bodyless: bool,
     ) -> After {
-        let Page { content_type, refresh, mut parts } = page;
+        let Page { content_type, refresh, parts } = page;
         let persist = if self.keeps(asking) && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
         let Ok((mut out, body)) = self.page_head(asking, about.backend, (content_type, refresh), body, persist) else { return After::Close };
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
         let mut writer = BodyWriter::new(body);
-        let mut more = body != Body::None;
-        while more {
+        let mut left = (body != Body::None).then_some(parts);
+        while let Some(parts) = left {
             // Made before what there is is sent, since most pages have one part only.
-            let Ok(making) = self.local.aside().run(move || {
-                let mut text = String::with_capacity(PART + PART / 4);
-                let more = parts.next(&mut text);
-                (parts, text, more)
-            }) else {
+            let Ok(making) = self.local.aside().run(move || make(parts)) else {
                 return After::Close; // there is no thread: the system gave none
             };
             let text;
-            (parts, text, more) = making.await;
+            (left, text) = making.await;
             if !std::mem::replace(&mut counted, true) {
                 self.count_page(about.backend); // what is told does not count itself
             }
             let mut data = Chain::new();
-            let written = data.append(text.as_bytes()).is_ok()
+            // The text is sent from where it was made.
+            let written = External::from_vec(text).is_ok_and(|segment| data.push_back(segment).is_ok())
                 && writer.write(&mut data, &mut out).is_ok()
-                && (more || writer.end(None, &mut out).is_ok());
+                && (left.is_some() || writer.end(None, &mut out).is_ok());
             if !written || !self.send_part(&mut out).await {
+                // What is left may take long to free. If nobody takes it, it is freed by that.
+                drop(left.map(|parts| self.local.aside().run(move || drop(parts))));
                 return After::Close;
             }
         }

@@ -1,0 +1,148 @@
+//! All that has a line in `show stat`, one after another, on any thread and with pauses between.
+
+use manylane_balance::Index;
+use manylane_proxy::Generation;
+use manylane_proxy::generation::{Backend, Frontend, Listener, Server};
+use std::collections::HashMap;
+
+/// What comes next.
+pub(crate) enum Step<'g> {
+    /// A proxy begins, with its sides; [`Walk::skip`] leaves it out.
+    Begin(Sides<'g>),
+    Frontend(&'g Frontend),
+    Listener(&'g Frontend, &'g Listener),
+    Server(&'g Backend, Index, &'g Server),
+    Backend(&'g Backend),
+    /// The proxy has no more lines.
+    End(Sides<'g>),
+}
+
+/// The sides of a proxy: both of a `listen`.
+#[derive(Clone, Copy)]
+pub(crate) struct Sides<'g> {
+    pub(crate) front: Option<&'g Frontend>,
+    pub(crate) back: Option<&'g Backend>,
+}
+
+impl<'g> Sides<'g> {
+    pub(crate) fn name(self) -> &'g str {
+        self.front.map(|front| &*front.name).or(self.back.map(|back| &*back.name)).unwrap_or_default()
+    }
+
+    pub(crate) fn id(self) -> u32 {
+        self.front.map(|front| front.id).or(self.back.map(|back| back.id)).unwrap_or_default()
+    }
+}
+
+/// A way through all proxies of a generation, in the order of the file.
+pub(crate) struct Walk {
+    /// Places of the sides among the generation's frontends and backends.
+    proxies: Box<[(Option<usize>, Option<usize>)]>,
+    proxy: usize,
+    at: At,
+    turns: Turns,
+}
+
+/// Lines after which a thread lets others go first: some ten microseconds.
+const AT_ONCE: usize = 16;
+
+/// A thread's manners beside lanes. A lane that is woken on the processor of a thread that computes waits until the system takes that from it, which is
+/// milliseconds; so it gives way by itself, ever so often.
+#[derive(Default)]
+pub(crate) struct Turns(usize);
+
+impl Turns {
+    /// Called for each line.
+    pub(crate) fn pass(&mut self) {
+        self.0 += 1;
+        if self.0.is_multiple_of(AT_ONCE) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Where in a proxy.
+#[derive(Clone, Copy)]
+enum At {
+    Begin,
+    Frontend,
+    Listener(usize),
+    Server(usize),
+    Backend,
+    End,
+}
+
+impl Walk {
+    pub(crate) fn new(generation: &Generation) -> Self {
+        let mut backends: HashMap<u32, usize> =
+            generation.backends.iter().enumerate().map(|(place, backend)| (backend.id, place)).collect();
+        let mut proxies = Vec::new();
+        for (place, frontend) in generation.frontends.iter().enumerate() {
+            proxies.push((frontend.place, (Some(place), backends.remove(&frontend.id))));
+        }
+        let alone = backends.into_values();
+        proxies.extend(alone.map(|place| (generation.backends[place].place, (None, Some(place)))));
+        proxies.sort_unstable();
+        Self {
+            proxies: proxies.into_iter().map(|(_, sides)| sides).collect(),
+            proxy: 0,
+            at: At::Begin,
+            turns: Turns::default(),
+        }
+    }
+
+    /// Leaves out the rest of the proxy that has begun.
+    pub(crate) fn skip(&mut self) {
+        (self.proxy, self.at) = (self.proxy + 1, At::Begin);
+    }
+
+    /// The next step through `generation`, which is the one that the walk was made for.
+    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<Step<'g>> {
+        self.turns.pass();
+        loop {
+            let (front, back) = *self.proxies.get(self.proxy)?;
+            let sides = Sides {
+                front: front.map(|place| &generation.frontends[place]),
+                back: back.map(|place| &*generation.backends[place]),
+            };
+            match self.at {
+                At::Begin => {
+                    self.at = At::Frontend;
+                    return Some(Step::Begin(sides));
+                }
+                At::Frontend => {
+                    self.at = At::Listener(0);
+                    if let Some(front) = sides.front {
+                        return Some(Step::Frontend(front));
+                    }
+                }
+                At::Listener(place) => {
+                    let own = sides.front.and_then(|front| Some((front, front.listeners.get(place)?)));
+                    self.at = if own.is_some() { At::Listener(place + 1) } else { At::Server(0) };
+                    if let Some((front, own)) = own.filter(|(_, own)| own.reported) {
+                        return Some(Step::Listener(front, own));
+                    }
+                }
+                At::Server(place) => {
+                    let own = sides.back.and_then(|back| Some((back, back.listed_at(place)?)));
+                    self.at = if own.is_some() { At::Server(place + 1) } else { At::Backend };
+                    if let Some((back, own)) = own
+                        && let Some(index) = back.balancer.servers().index(own.index)
+                    {
+                        return Some(Step::Server(back, index, own));
+                    }
+                }
+                At::Backend => {
+                    self.at = At::End;
+                    if let Some(back) = sides.back {
+                        return Some(Step::Backend(back));
+                    }
+                }
+                At::End => {
+                    self.skip();
+                    return Some(Step::End(sides));
+                }
+            }
+        }
+    }
+}
