@@ -393,6 +393,152 @@ fn what_an_operator_did_to_servers_stays_unless_the_file_says_otherwise() {
     assert_ne!(program.column("l", "b", "status"), "MAINT");
 }
 
+/// What decides whether a server is the same is the file's address in both, wherever it was sent meanwhile.
+#[test]
+fn a_server_that_an_operator_sent_elsewhere_stays_there_and_what_it_is() {
+    let ((a, _), (b, of_b), (c, of_c)) = (counted(), counted(), counted());
+    let file = |version, address: SocketAddr| {
+        format!(
+            "listen l\n bind WEB\n http-response set-header X-Version {version}\n option httpchk\n server s {address} weight 10 check inter 1h\n"
+        )
+    };
+    let program = Changing::start(&file(1, a));
+    program.ask(&format!(
+        "disable health l/s; set server l/s weight 7; set server l/s addr {} port {}",
+        b.ip(),
+        b.port()
+    ));
+    let mut client = connect(program.address);
+    let asked = |client: &mut TcpStream, version| {
+        let answer = get(client, "").unwrap();
+        assert!(answer.contains(&format!("X-Version: {version}\r\n")), "{answer}");
+    };
+    asked(&mut client, 1);
+    let known = || {
+        let columns = ["status", "weight", "stot", "check_status", "chkfail", "addr"];
+        columns.map(|name| program.column("l", "s", name))
+    };
+    let before = known();
+    assert_eq!((&*before[1], &*before[2], &*before[5]), ("7", "1", &*b.to_string()));
+    for version in 2..4 {
+        program.change(&file(version, a));
+        assert_eq!(known()[..2], before[..2]);
+        assert_eq!(known()[3..], before[3..]);
+        asked(&mut client, version);
+        assert_eq!(program.column("l", "s", "stot"), version.to_string());
+    }
+    assert_eq!(of_b.load(Ordering::SeqCst), 1, "idle connections stay, too");
+    // An operator's word behind the reload is one to both generations.
+    program.ask(&format!("set server l/s addr {} port {}", c.ip(), c.port()));
+    asked(&mut client, 3);
+    assert_eq!(of_c.load(Ordering::SeqCst), 1);
+    // The file follows: it is the same server. Another address in the file: it is another one.
+    program.change(&file(4, c));
+    assert_eq!(
+        (program.column("l", "s", "stot"), program.column("l", "s", "weight")),
+        ("4".into(), "7".into())
+    );
+    program.change(&file(5, b));
+    assert_eq!(
+        (program.column("l", "s", "stot"), program.column("l", "s", "weight")),
+        ("0".into(), "10".into())
+    );
+    assert_eq!(program.column("l", "s", "addr"), b.to_string());
+}
+
+/// One that a command added and sent elsewhere is what the file has at the address that it was added with.
+#[test]
+fn a_server_that_was_added_and_sent_elsewhere_stays_if_the_file_has_it() {
+    let ((a, _), (b, _)) = (counted(), counted());
+    let program = Changing::start(&front(1, a));
+    let answer = program.ask(&format!("add server l/x {a} weight 3"));
+    assert!(answer.contains("New server registered."), "{answer}");
+    program.ask(&format!(
+        "enable server l/x; set server l/x weight 2; set server l/x addr {} port {}",
+        b.ip(),
+        b.port()
+    ));
+    program.change(&format!("{} server x {a} weight 3\n", front(2, a)));
+    assert_eq!(
+        (program.column("l", "x", "weight"), program.column("l", "x", "addr")),
+        ("2".into(), b.to_string())
+    );
+}
+
+#[test]
+fn limits_that_an_operator_set_stay_unless_the_file_says_otherwise() {
+    let (server, _) = counted();
+    let file = |most: u32| format!("{} maxconn {most}\n", front(1, server));
+    let mut program = Changing::start(&file(50));
+    program.ask("set maxconn frontend l 77; set maxconn global 88; set rate-limit sessions global 1000; set rate-limit connections global 2000");
+    let known = |program: &Changing| {
+        let info = program.ask("show info");
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        [
+            program.column("l", "FRONTEND", "slim"),
+            field("Maxconn: "),
+            field("SessRateLimit: "),
+            field("ConnRateLimit: "),
+        ]
+    };
+    let set = ["77", "88", "1000", "2000"];
+    assert_eq!(known(&program), set);
+    for _ in 0..2 {
+        program.change(&file(50));
+        assert_eq!(known(&program), set);
+    }
+    program.change(&file(51));
+    assert_eq!(known(&program), ["51", "88", "1000", "2000"]);
+    program.global = program.global.replacen("global\n", "global\n maxconn 60\n maxsessrate 5\n", 1);
+    program.change(&file(51));
+    assert_eq!(known(&program), ["51", "60", "5", "2000"]);
+}
+
+#[test]
+fn variables_of_the_process_stay_unless_the_file_gives_them_another_value() {
+    let file = |more: &str| {
+        format!(
+            "listen l\n bind WEB\n http-request set-var(proc.count) var(proc.count),add(1)\n http-request set-var(proc.written) str(rule) if {{ path /set }}\n \
+             http-request return status 200 hdr X-Variables \"%[var(proc.count)] %[var(proc.written)] %[var(proc.other){more}]\"\n"
+        )
+    };
+    let mut program = Changing::start(&file(""));
+    let global = program.global.clone();
+    let write = |program: &mut Changing, written: &str| {
+        program.global =
+            global.replacen("global\n", &format!("global\n set-var proc.count int(0)\n{written}"), 1);
+    };
+    let ask = |program: &Changing, path: &str| {
+        let mut client = connect(program.address);
+        client
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        let answer = read_all(&mut client).to_lowercase();
+        answer.split("x-variables: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned()
+    };
+    let first = " set-var proc.written str(file)\n";
+    write(&mut program, first);
+    program.change(&file(""));
+    assert_eq!(ask(&program, "/"), "1 file");
+    assert_eq!(ask(&program, "/set"), "2 rule");
+    program.ask("experimental-mode on; set var proc.other str(command); set var proc.mark int(5)");
+    assert_eq!(ask(&program, "/"), "3 rule command");
+    // Another order of names: their numbers are others.
+    write(&mut program, &format!(" set-var proc.new bool(true)\n{first}"));
+    program.change(&file(",upper"));
+    assert_eq!(ask(&program, "/"), "4 rule command");
+    program.change(&file(",upper"));
+    assert_eq!(program.ask("get var proc.mark"), "proc.mark: type=sint value=<5>\n\n");
+    // The file gives another value, and none at all.
+    write(&mut program, " set-var proc.written str(anew)\n");
+    program.change(&file(""));
+    assert_eq!(ask(&program, "/"), "5 anew command");
+    write(&mut program, "");
+    program.change(&file(""));
+    assert_eq!(ask(&program, "/"), "6  command");
+    assert_eq!(program.ask("get var proc.mark"), "proc.mark: type=sint value=<5>\n\n");
+}
+
 #[test]
 fn listeners_come_and_go_with_the_file() {
     let (server, _) = counted();

@@ -4,7 +4,7 @@
 //! 1. A name belongs to a scope and has a dense number in it ([`VariableId`]). Evaluation never looks at names.
 //! 2. Values of `sess`, `txn`, `req`, `res` and `check` are in a [`Variables`] of one lane each, which its owner clears and uses again:
 //!    in steady state it allocates nothing. Text is kept in one run of bytes that is bounded by [`MAX_SCOPE_BYTES`].
-//! 3. Values of `proc` are shared by the lanes: each is published as a whole ([`ProcessVariables`]), reading is one plain load. Setting
+//! 3. Values of `proc` are shared by the lanes: each is published as a whole ([`ProcessVariables`]), reading is two plain loads. Setting
 //!    one allocates and takes a lock, so it is for rules that run now and then; of two that set one at the same time either wins.
 
 use crate::error::Error;
@@ -12,7 +12,7 @@ use crate::sample::Value;
 use crate::scratch::Scratch;
 use crate::show::Shown;
 use manylane_sync::atomic::{AtomicUsize, Ordering};
-use manylane_sync::{LockClass, Mutex, Published, Reader};
+use manylane_sync::{Arc, LockClass, Mutex, Published, Reader};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -397,17 +397,37 @@ enum Owned {
     Text(TextKind, Box<[u8]>),
 }
 
-/// The values of `proc` variables, for all lanes.
+/// The values of `proc` variables, for all lanes, and for generations that follow each other.
 #[derive(Debug)]
 pub struct ProcessVariables {
-    values: Box<[Published<Option<Owned>>]>,
-    /// What each counts for.
-    sizes: Mutex<Box<[usize]>>,
-    /// Their sum; stored under the lock, read without.
+    values: Box<[Arc<Global>]>,
+    purse: Arc<Purse>,
+}
+
+/// A variable of the process.
+#[derive(Debug)]
+struct Global {
+    value: Published<Option<Owned>>,
+    /// What it counts for; changed under the purse's lock.
+    size: AtomicUsize,
+    purse: Arc<Purse>,
+}
+
+/// What all of them count for.
+#[derive(Debug)]
+struct Purse {
+    setting: Mutex<()>,
+    /// Grows under the lock; read without.
     used: AtomicUsize,
 }
 
 static SIZES: LockClass = LockClass::new("variables of the process", 71);
+
+impl Drop for Global {
+    fn drop(&mut self) {
+        self.purse.used.fetch_sub(self.size.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
 
 impl ProcessVariables {
     /// For the names of a generation, all unset.
@@ -418,16 +438,35 @@ impl ProcessVariables {
     /// The same, with room for so many more names of that scope, which are resolved later.
     pub fn with_room(names: &VariableNames, more: usize) -> Self {
         let count = names.count(Scope::Process) + more;
-        Self {
-            values: (0..count).map(|_| Published::new(None)).collect(),
-            sizes: Mutex::new(&SIZES, vec![0; count].into()),
-            used: AtomicUsize::new(0),
+        let purse = Arc::new(Purse { setting: Mutex::new(&SIZES, ()), used: AtomicUsize::new(0) });
+        let global = || {
+            Arc::new(Global { value: Published::new(None), size: AtomicUsize::new(0), purse: purse.clone() })
+        };
+        Self { values: (0..count).map(|_| global()).collect(), purse: purse.clone() }
+    }
+
+    /// Takes over from `before` each variable of `shared`, by its number here and there: to set one sets both. Those that it has alone count with all
+    /// others from then on. Before anybody uses `self`.
+    pub fn follow(&mut self, before: &Self, shared: impl IntoIterator<Item = (VariableId, VariableId)>) {
+        for (own, then) in shared {
+            if let (Some(own), Some(then)) =
+                (self.values.get_mut(usize::from(own.index)), before.values.get(usize::from(then.index)))
+            {
+                *own = then.clone();
+            }
         }
+        for alone in self.values.iter_mut().filter_map(Arc::get_mut) {
+            let size = alone.size.load(Ordering::Relaxed);
+            alone.purse.used.fetch_sub(size, Ordering::Relaxed);
+            alone.purse = before.purse.clone();
+            before.purse.used.fetch_add(size, Ordering::Relaxed);
+        }
+        self.purse = before.purse.clone();
     }
 
     /// The value.
     pub fn get<'a>(&'a self, id: VariableId, reader: &'a Reader) -> Option<Value<'a>> {
-        match self.values.get(usize::from(id.index))?.load(reader).as_ref()? {
+        match self.values.get(usize::from(id.index))?.value.load(reader).as_ref()? {
             Owned::Plain(value) => Some(*value),
             Owned::Text(kind, bytes) => Some(kind.value(bytes)),
         }
@@ -451,15 +490,16 @@ impl ProcessVariables {
             Value::Ipv4(addr) => Owned::Plain(Value::Ipv4(addr)),
             Value::Ipv6(addr) => Owned::Plain(Value::Ipv6(addr)),
         });
-        let mut sizes = self.sizes.lock();
-        let others = self.used.load(Ordering::Relaxed) - sizes[usize::from(id.index)];
+        let setting = slot.purse.setting.lock();
+        let before = slot.size.load(Ordering::Relaxed);
+        let others = slot.purse.used.load(Ordering::Relaxed) - before;
         let fits = size <= most.saturating_sub(others);
         let counted = if fits { size } else { 0 };
-        sizes[usize::from(id.index)] = counted;
-        self.used.store(others + counted, Ordering::Relaxed);
+        slot.size.store(counted, Ordering::Relaxed);
+        slot.purse.used.fetch_add(counted.wrapping_sub(before), Ordering::Relaxed); // it may shrink meanwhile, with a generation that goes
         // Under the lock: else the value of one lane could stand beside the size of another's.
-        slot.replace(owned.filter(|_| fits));
-        drop(sizes);
+        slot.value.replace(owned.filter(|_| fits));
+        drop(setting);
         fits
     }
 }
@@ -535,7 +575,7 @@ impl<'a> Scopes<'a> {
         let message = used(self.request) + used(self.response);
         let transaction = message + used(self.transaction);
         let session = transaction + used(self.session);
-        let of_process = self.process.map_or(0, |process| process.used.load(Ordering::Relaxed));
+        let of_process = self.process.map_or(0, |process| process.purse.used.load(Ordering::Relaxed));
         let share = self.limits.global.saturating_sub(of_process) / self.limits.lanes.max(1);
         let inner = match id.scope {
             Scope::Request | Scope::Response => {
@@ -598,8 +638,35 @@ mod tests {
                 Some(Value::Str(bytes)) => bytes.len(),
                 other => panic!("{other:?}"),
             };
-            assert_eq!(process.used.load(Ordering::Relaxed), VARIABLE_BYTES + length);
+            assert_eq!(process.purse.used.load(Ordering::Relaxed), VARIABLE_BYTES + length);
         }
+    }
+
+    #[test]
+    fn what_two_generations_share_is_one_variable_and_all_of_them_count_together() {
+        let (mut before, mut names) = (VariableNames::default(), VariableNames::default());
+        let (old, gone) = (before.resolve(b"proc.a").unwrap(), before.resolve(b"proc.gone").unwrap());
+        let (new, own) = (names.resolve(b"proc.new").unwrap(), names.resolve(b"proc.a").unwrap());
+        let (first, mut second) = (ProcessVariables::new(&before), ProcessVariables::new(&names));
+        let reader = Reader::new();
+        first.set(old, Some(Value::Int(7)));
+        first.set(gone, Some(Value::Str(b"four")));
+        second.set(own, Some(Value::Str(b"of the file")));
+        second.set(new, Some(Value::Int(1)));
+        second.follow(&first, [(own, old)]);
+        assert_eq!(
+            (second.get(own, &reader), second.get(new, &reader)),
+            (Some(Value::Int(7)), Some(Value::Int(1)))
+        );
+        first.set(old, Some(Value::Int(8)));
+        assert_eq!(second.get(own, &reader), Some(Value::Int(8)));
+        let used = |of: &ProcessVariables| of.purse.used.load(Ordering::Relaxed);
+        assert_eq!((used(&first), used(&second)), (3 * VARIABLE_BYTES + 4, 3 * VARIABLE_BYTES + 4));
+        drop(first);
+        assert_eq!(used(&second), 2 * VARIABLE_BYTES);
+        assert!(second.set_within(new, Some(Value::Int(2)), 2 * VARIABLE_BYTES));
+        assert!(!second.set_within(new, Some(Value::Str(b"x")), 2 * VARIABLE_BYTES));
+        assert_eq!((second.get(own, &reader), used(&second)), (Some(Value::Int(8)), VARIABLE_BYTES));
     }
 
     #[test]

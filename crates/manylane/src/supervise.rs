@@ -499,6 +499,9 @@ impl Supervisor {
         if what == What::Files {
             // Once more: the run-time interface worked on the one before until now.
             self.serving.generation.inherit_servers(&before.generation, self.here.now());
+            if let Some(local) = Local::of(&self.serving.generation) {
+                local.inherit_variables(&before.generation);
+            }
         }
         if let Some(Reloads { current, .. }) = &self.reloads {
             current.replace(self.serving.generation.clone());

@@ -26,6 +26,8 @@ static WAITERS: LockClass = LockClass::new("places", LockClass::LEAF);
 pub struct Places {
     /// 0 for no bound.
     most: AtomicU64,
+    /// What the file says it is, which an operator may change.
+    given: AtomicU64,
     taken: CachePadded<AtomicU64>,
     waiting: AtomicU64,
     waiters: Mutex<Waiters>,
@@ -53,6 +55,7 @@ impl Places {
     pub fn new(most: u32) -> Self {
         Self {
             most: AtomicU64::new(most.into()),
+            given: AtomicU64::new(most.into()),
             taken: CachePadded::new(AtomicU64::new(0)),
             waiting: AtomicU64::new(0),
             waiters: Mutex::new(&WAITERS, Waiters::default()),
@@ -62,6 +65,19 @@ impl Places {
     /// How many there are; 0 for no bound.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
+    }
+
+    /// How many there are by the file.
+    pub fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// The bound by the file is that. What an operator made of it stays, if that has not changed.
+    pub fn give(&self, most: u64) {
+        // Of one thread, the one that builds generations or has them serve.
+        if self.given.swap(most, Ordering::Relaxed) != most {
+            self.set_most(most);
+        }
     }
 
     /// Changes the bound. Where places are in use, neither the old nor the new one may be 0: without a bound nobody counts.

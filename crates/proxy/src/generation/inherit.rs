@@ -1,8 +1,9 @@
 //! What a generation takes over from the one that it replaces: what was counted, the places that are taken, and how servers were found.
 //!
-//! Things are the same when the file names them so: a proxy by its name and mode, a listener by its address too, a server by its name and address.
+//! Things are the same when the file names them so: a proxy by its name and mode, a listener by its address too, a server by its name and address, wherever
+//! an operator sent it since.
 
-use super::{Backend, Frontend, Generation, Listener, Server};
+use super::{Backend, Frontend, Generation, Listener, Server, ServerPlace, variables};
 use crate::places::Places;
 use manylane_balance::Standing;
 use manylane_sched::Time;
@@ -28,6 +29,14 @@ impl Generation {
             }
         }
         share(&mut parts.places, &before.places, &mut self.bounds);
+        // Who was let in a moment ago counts, and what an operator set stays.
+        if parts.process.connection_rate == before.process.connection_rate {
+            parts.connection_rate = before.connection_rate.clone();
+        }
+        if parts.process.session_rate == before.process.session_rate {
+            parts.session_rate = before.session_rate.clone();
+        }
+        variables::inherit(&mut parts.expressions, &before.expressions, [parts.soil.variables(), before.soil.variables()]);
         for frontend in &mut parts.frontends {
             let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode) else { continue };
             frontend.counts = was.counts.clone();
@@ -51,6 +60,7 @@ impl Generation {
                 if let Some(was) = was.server_like(server) {
                     server.counts = was.counts.clone();
                     server.past = was.past.clone();
+                    server.share_site(was);
                 }
             }
             let limits = backend.limits_of(was);
@@ -75,7 +85,7 @@ impl Generation {
     /// The generation serves: `maxconn`, sizes of rings and times of their servers are what it says.
     pub fn take_effect(&self) {
         for (places, most) in &self.bounds {
-            places.set_most(*most);
+            places.give(*most);
         }
         self.backends.iter().for_each(|backend| backend.settle_past(Time::now()));
         self.logs.rings.iter().for_each(|ring| ring.take_effect());
@@ -95,10 +105,10 @@ impl Generation {
     }
 }
 
-/// The same places, where both are bounded: without a bound nobody counts. A bound that changes is noted.
+/// The same places, where both are bounded: without a bound nobody counts. The bound that is to be is noted.
 fn share(own: &mut Arc<Places>, before: &Arc<Places>, bounds: &mut Vec<(Arc<Places>, u64)>) {
     if own.most() > 0 && before.most() > 0 {
-        bounds.push((before.clone(), own.most())); // also if it is the same: an operator may change it meanwhile
+        bounds.push((before.clone(), own.given()));
         *own = before.clone();
     }
 }
@@ -179,19 +189,36 @@ impl Backend {
 impl Server {
     /// Whether a connection to one is as good for the other.
     pub(crate) fn has_connections_of(&self, other: &Self) -> bool {
-        let unmoved = self.site.word() | other.site.word() == 0; // else they lie under another key
-        unmoved && self.site.read().place == other.site.read().place && (&self.connect, self.header) == (&other.connect, other.header)
+        // Those of one that has moved lie under another key, unless both have moved together.
+        let together = Arc::ptr_eq(&self.site, &other.site) || self.site.word() | other.site.word() == 0;
+        together && self.site.read().place == other.site.read().place && (&self.connect, self.header) == (&other.connect, other.header)
     }
 
     /// Whether it is the same server, as the file names it.
     fn is_like(&self, other: &Self) -> bool {
-        let (own, was) = (self.site.read(), other.site.read());
+        let (own, was) = (&self.written, &other.written);
         match (&self.resolution, &other.resolution) {
             (Some(now), Some(then)) => match (&now.service, &then.service) {
-                (None, None) => own.port == was.port && (own.name == was.name || was.renamed),
+                (None, None) => own.port == was.port && own.name == was.name,
                 (now, then) => now == then,
             },
-            _ => own.place == was.place,
+            (None, None) if own.place == was.place => own.place != ServerPlace::Nowhere || (&own.name, own.port) == (&was.name, was.port),
+            // What name servers have said of it lately, and what the system says now; or the file has followed the operator.
+            _ => self.site.read().place == other.site.read().place,
+        }
+    }
+
+    /// It is where the same server of another generation is, and goes with it when an operator sends that elsewhere.
+    fn share_site(&mut self, was: &Self) {
+        let resolves = self.resolution.is_some() || was.resolution.is_some();
+        if resolves || self.stays.is_some() || self.written.place != was.written.place {
+            return;
+        }
+        self.site = was.site.clone();
+        for check in [&mut self.check, &mut self.agent].into_iter().flatten() {
+            if let Some(follows) = &mut check.follows {
+                follows.site = was.site.clone();
+            }
         }
     }
 

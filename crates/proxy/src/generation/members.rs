@@ -101,6 +101,11 @@ impl Effect {
 pub(super) struct Soil(Config);
 
 impl Soil {
+    /// `set-var` and `set-var-fmt` of `global`.
+    pub(super) fn variables(&self) -> &[tree::Statement] {
+        &self.0.global.variables
+    }
+
     pub(super) fn of(config: &Config) -> Self {
         let backends = config.proxies.iter().filter(|proxy| proxy.kind.is_backend());
         let bare = |proxy: &Proxy| Proxy::bare(proxy.kind, proxy.name.clone(), proxy.pos, proxy.settings.clone());

@@ -49,7 +49,7 @@ pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 pub use observe::{Observed, OnError};
 pub use process::{Owner, Process, RuntimeSocket};
 pub use stats_page::{Credentials, StatsPage};
-pub(crate) use variables::set_now;
+pub(crate) use variables::{inherit_late, set_now};
 pub use members::{Change, Changed, Effect, MOST_BEHIND, Stays};
 pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};
@@ -151,9 +151,9 @@ pub struct Parts {
     /// `maxconn` of `global`.
     pub places: Arc<Places>,
     /// `maxconnrate`
-    pub connection_rate: Rate,
+    pub connection_rate: Arc<Rate>,
     /// `maxsessrate`
-    pub session_rate: Rate,
+    pub session_rate: Arc<Rate>,
     /// `maxconn` as it was at the start.
     pub hard_maxconn: u64,
     /// The environment as its files left it.
@@ -224,7 +224,7 @@ impl Generation {
         }
         let places = Arc::new(Places::new(process.maxconn.unwrap_or(0)));
         let hard_maxconn = places.most();
-        let (connection_rate, session_rate) = (Rate::new(process.connection_rate), Rate::new(process.session_rate));
+        let (connection_rate, session_rate) = (Arc::new(Rate::new(process.connection_rate)), Arc::new(Rate::new(process.session_rate)));
         let (expressions, looks) = proxies.expressions.take().expect("the proxies were read");
         let named = |namespace: &Option<Box<str>>| namespace.as_deref().map(Arc::from);
         let of_binds = proxies.frontends.iter().flat_map(|own| &own.listeners).filter_map(|listener| named(&listener.options.namespace));
@@ -295,11 +295,11 @@ impl Generation {
 
     /// Bounds the connections of the process, where the file does not.
     pub fn set_maxconn(&mut self, most: u64) {
-        self.places.set_most(most);
+        self.places.give(most);
         self.hard_maxconn = most;
         for frontend in &self.parts.frontends {
             let own = if frontend.places.most() == 0 { most } else { frontend.places.most().min(most) };
-            frontend.places.set_most(own);
+            frontend.places.give(own);
         }
         self.set_fullconn();
     }

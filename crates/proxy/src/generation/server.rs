@@ -35,6 +35,8 @@ pub struct Server {
     pub name: Box<str>,
     /// Where it is.
     pub site: Arc<Site>,
+    /// Where the file has it, wherever it was sent since.
+    pub written: Box<Whereabouts>,
     /// Who keeps its address up to date.
     pub resolution: Option<Resolution>,
     /// Why it cannot be elsewhere than the file says.
@@ -321,6 +323,7 @@ pub(super) fn server(
             Some(set) => Some(set.value.bytes().into()),
             None => dynamic_cookie(settings, place),
         },
+        written: Box::new(known.clone()),
         site: Arc::new(Site::new(known)),
         resolution,
         stays,

@@ -1,6 +1,6 @@
 //! `set-var` and `set-var-fmt` of `global`: variables of the process, set once before anything is served.
 
-use super::Generation;
+use super::{Expressions, Generation};
 use super::refuse::Refuse;
 use super::rules::Made;
 use manylane_config::lex::Word;
@@ -126,6 +126,43 @@ impl Commanded {
         }
         names.resolve(name).map_err(|error| error.to_string())
     }
+}
+
+/// Variables of the process stay with it, but those that the file gives another value to, or none any more.
+pub(super) fn inherit(own: &mut Expressions, before: &Expressions, written: [&[Statement]; 2]) {
+    for (name, _) in made(before) {
+        let _ = own.commanded.get_or_make(&name); // there is room for as many as before
+    }
+    let names = own.commanded.names.lock().clone();
+    let older = before.commanded.names.lock().clone();
+    let shared = names.iter().filter_map(|(name, id)| {
+        let same = id.scope == Scope::Process && lines_of(name, written[0]).eq(lines_of(name, written[1]));
+        Some((id, older.get(name).filter(|_| same)?))
+    });
+    own.process.follow(&before.process, shared);
+}
+
+/// What commands made of `before` since, for who has taken over from it already.
+pub(crate) fn inherit_late(own: &Expressions, before: &Expressions, reader: &Reader) {
+    for (name, id) in made(before) {
+        if own.commanded.get(&name).is_none()
+            && let Ok(new) = own.commanded.get_or_make(&name)
+        {
+            own.process.set(new, before.process.get(id, reader));
+        }
+    }
+}
+
+/// Those that commands have made.
+fn made(of: &Expressions) -> Vec<(Vec<u8>, VariableId)> {
+    let names = of.commanded.names.lock();
+    names.iter().filter(|(name, _)| of.names.get(name).is_none()).map(|(name, id)| (name.to_vec(), id)).collect()
+}
+
+/// What the file says of a variable.
+fn lines_of<'a>(name: &'a [u8], statements: &'a [Statement]) -> impl Iterator<Item = (&'static str, Vec<&'a [u8]>)> {
+    let own = statements.iter().filter(move |statement| statement.words.first().is_some_and(|word| word.bytes() == name));
+    own.map(|statement| (statement.keyword, statement.words.iter().map(Word::bytes).collect()))
 }
 
 /// Sets a variable of the process while `generation` serves; one that no expression names is made. The error is a sentence.

@@ -89,12 +89,20 @@ impl Local {
         let index = server.index as u64;
         let name = server.pool_name.and_then(|number| names[number]);
         let namespace = client.namespace_for(server);
-        if from.is_none() && to.is_none() && site == 0 && name.is_none() && namespace.is_none() && packets == Packets::default() {
-            return Some(index);
+        if from.is_none() && to.is_none() && name.is_none() && namespace.is_none() && packets == Packets::default() {
+            return Some(Self::key_for_all(server.index, site));
         }
         let mut hash = hasher().build_hasher();
         (index, site, from, to, name, namespace, packets).hash(&mut hash);
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
+    }
+
+    /// What a connection is good for that is for any client: the server's number, as long as it has not moved.
+    fn key_for_all(index: usize, site: u32) -> u64 {
+        match (index as u64, site) {
+            (index, 0) => index,
+            moved => hasher().hash_one(moved) | 1 << 63,
+        }
     }
 
     /// A number for what idle connections are told apart by.
@@ -205,11 +213,12 @@ impl Local {
                 let same = heir.server_like(server).filter(|own| own.has_connections_of(server));
                 let Some(index) = same.and_then(|own| heir.balancer.servers().index(own.index)) else { continue };
                 let mut kept = Vec::new();
-                while let Some(idle) = shelf.borrow_mut().take(server.index as u64) {
+                let site = server.site.word() >> 1; // once: it may move meanwhile
+                while let Some(idle) = shelf.borrow_mut().take(Self::key_for_all(server.index, site)) {
                     kept.push(idle);
                 }
                 for idle in kept.into_iter().rev() {
-                    next.keep(heir, index, index.get() as u64, idle); // so the one that was used last is again
+                    next.keep(heir, index, Self::key_for_all(index.get(), site), idle); // so the one that was used last is again
                 }
             }
         }

@@ -250,7 +250,7 @@ impl Ticket {
     async fn enter(here: Here, generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
         let ticket = Self { generation, frontend, listener, is_session: false };
         let generation = &ticket.generation;
-        for rate in [&ticket.counted().0.rate, &generation.connection_rate, &generation.session_rate] {
+        for rate in [&ticket.counted().0.rate, &*generation.connection_rate, &*generation.session_rate] {
             // The lane's clock is the machine's, the same on all lanes.
             while let Err(wait) = rate.enter(here.now().since(Time::ZERO)) {
                 here.sleep(wait).await;

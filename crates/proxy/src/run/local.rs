@@ -6,7 +6,7 @@ use super::listen::BoundListener;
 use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::places::Places;
-use crate::generation::{Backend, Frontend, Generation, set_now};
+use crate::generation::{Backend, Frontend, Generation, inherit_late, set_now};
 use crate::log::Room;
 use crate::rules::Spare;
 use crate::termination::Cause;
@@ -305,6 +305,11 @@ impl Local {
     /// A sentence: the text does not compile, the name is none, or commands have made too many.
     pub fn set_process_variable(&self, name: &[u8], text: &[u8], is_format: bool) -> Result<(), String> {
         set_now(&self.generation, &self.reader(), name, text, is_format)
+    }
+
+    /// Has the variables of the process that commands have made of `before` while this generation began.
+    pub fn inherit_variables(&self, before: &Generation) {
+        inherit_late(&self.generation.expressions, &before.expressions, &self.reader());
     }
 
     /// Lets go of what was replaced: once in a while, between two sessions.
