@@ -234,6 +234,16 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     assert!(has_ended(&mut client));
 }
 
+/// The master tells how much memory it has in use, and all goes on.
+#[test]
+fn a_master_lives_through_sigquit() {
+    let master = Master::start(&answering(own_address(), 200, ""), with_master);
+    let worker = master.worker();
+    master.signal(Signal::SIGQUIT);
+    master.hears("Total: ");
+    assert_eq!(master.worker(), worker);
+}
+
 #[test]
 fn a_worker_that_survives_too_many_reloads_is_ended() {
     let address = own_address();

@@ -32,7 +32,7 @@ use channel::{Receiver, Sender, channel};
 use client::{Question, Target};
 use manylane_proxy::Generation;
 use nix::sys::signal::Signal;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -150,13 +150,16 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     Ok(ExitCode::from(master.code))
 }
 
-/// A thread that waits for signals and tells them. Those that HAProxy's master leaves alone are no end of this one.
+/// A thread that waits for signals and tells them. Those that HAProxy's master leaves alone are no end of this one; of what SIGQUIT asks for, the use of
+/// memory, each process tells its own.
 fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
-    let all = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN];
+    let all = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN, SIGQUIT];
     let mut signals = Signals::new(all)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
-            if events.send(Event::Signal(signal)).is_err() {
+            if signal == SIGQUIT {
+                eprint!("{}", manylane_control::pools());
+            } else if events.send(Event::Signal(signal)).is_err() {
                 return;
             }
         }
