@@ -129,6 +129,11 @@ impl Board {
         (report.note(verdict, false) && !neutral, None)
     }
 
+    /// From now on only failures that come are told.
+    pub fn clear(&self) {
+        self.0.lock().failed = 0;
+    }
+
     /// Live traffic failed too often. The same.
     pub fn observe(&self, verdict: Verdict, counted: Counted) -> (bool, Option<Change>) {
         let mut report = self.0.lock();

@@ -51,6 +51,11 @@ impl Past {
         past.is_down = !serves;
     }
 
+    /// From now on only the times are counted that come.
+    pub fn clear(&self) {
+        self.0.lock().downs = 0;
+    }
+
     /// What it was until now.
     pub fn read(&self) -> Since {
         *self.0.lock()
@@ -71,5 +76,10 @@ mod tests {
         past.change(true, second(20));
         assert_eq!(past.read().downtime(second(99)), second(8));
         assert_eq!((past.read().changed, past.read().downs), (second(20), 1));
+        past.clear();
+        assert_eq!(
+            (past.read().changed, past.read().downtime(second(99)), past.read().downs),
+            (second(20), second(8), 0)
+        );
     }
 }

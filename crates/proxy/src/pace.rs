@@ -69,6 +69,8 @@ struct Looks {
     figures: Figures,
     /// What the counters had when they were cleared.
     cleared: Vec<u64>,
+    /// What was counted for each of [`Paced::RATES`] when the most of a second was forgotten: only what came since can be the most.
+    forgotten: [u64; 2],
 }
 
 /// Counters with their pace.
@@ -107,12 +109,13 @@ impl<C: Paced> Counted<C> {
     /// What the last look found, and the rates of now.
     pub fn figures(&self, now: Time) -> Figures {
         let looks = self.looks.lock();
-        let mut figures = looks.figures.clone();
+        let (mut figures, forgotten) = (looks.figures.clone(), looks.forgotten);
         let cleared = looks.cleared.get(place::<C>(C::RATES[0])).copied().unwrap_or(0);
         drop(looks);
-        for which in 0..C::RATES.len() {
+        for (which, forgotten) in forgotten.into_iter().enumerate() {
             figures.rates[which] = self.rate(which, now);
-            figures.most[which] = figures.most[which].max(self.since_beat(which, now).1);
+            let since = self.counts.read_cheap_one(|counts| counts.rated(which)).saturating_sub(forgotten);
+            figures.most[which] = figures.most[which].max(self.since_beat(which, now).1.min(since));
         }
         // Since the last look there was one, and not before they were cleared.
         if self.since_beat(0, now).1 > 0 && self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
@@ -183,23 +186,26 @@ impl<C: Paced> Counted<C> {
 
     /// The most of a second is forgotten.
     pub fn forget_most(&self) {
-        let figures = &mut self.looks.lock().figures;
-        figures.most = figures.rates;
+        let mut looks = self.looks.lock();
+        looks.forgotten = std::array::from_fn(|which| self.counts.read_cheap_one(|counts| counts.rated(which)));
+        looks.figures.most = [0; 2];
     }
 
     /// Looks at the counters, about a second after the last look. The first of [`Paced::RATES`].
     pub fn look(&self, now: Time) -> u64 {
         let mut looks = self.looks.lock();
-        let Looks { before, was, sums, figures, .. } = &mut *looks;
+        let Looks { before, was, sums, figures, forgotten, .. } = &mut *looks;
         self.counts.read_cheap_into(sums);
         let seconds = before.map_or(1.0, |then| now.since(then).as_secs_f64().max(0.001));
         let grown = |name| {
             let place = place::<C>(name);
             sums[place].wrapping_sub(was[place])
         };
-        for ((name, rate), most) in C::RATES.iter().zip(&mut figures.rates).zip(&mut figures.most) {
-            *rate = (grown(name) as f64 / seconds).round() as u64;
-            *most = (*most).max(*rate);
+        for (which, name) in C::RATES.into_iter().enumerate() {
+            let rate = (grown(name) as f64 / seconds).round() as u64;
+            let since = sums[place::<C>(name)].saturating_sub(forgotten[which]);
+            figures.rates[which] = rate;
+            figures.most[which] = figures.most[which].max(rate.min(since));
         }
         self.beat(C::RATES.map(|name| sums[place::<C>(name)]), now);
         if grown(C::RATES[0]) > 0 {
@@ -261,9 +267,14 @@ mod tests {
         assert_eq!((third.rates, third.most, third.usual), ([2, 6], [10, 6], 3));
         assert_eq!(third.means, [22.0], "4 of 10 and 12 of 26");
         counted.forget_most();
-        assert_eq!(counted.figures(at(14)).most, [2, 6]);
+        assert_eq!((counted.figures(at(14)).rates, counted.figures(at(14)).most), ([2, 6], [0, 0]));
+        counted.own().begun.add(9);
+        counted.forget_most();
+        counted.own().begun.add(3);
+        assert_eq!(counted.figures(at(14)).most, [3, 0]);
         counted.own().ended.add(2048);
         counted.look(at(15));
+        assert_eq!((counted.figures(at(15)).rates, counted.figures(at(15)).most), ([12, 2048], [3, 2048]));
         assert_eq!(counted.figures(at(15)).means, [0.0], "older ones do not count any more");
     }
 

@@ -85,6 +85,11 @@ impl Vitals {
         current + (looks.grown as f64 * (SECOND - passed).as_secs_f64()) as u64
     }
 
+    /// The most of a second is forgotten.
+    pub fn forget_most(&self) {
+        self.looks.lock().most_connections = 0;
+    }
+
     /// The most connections that came in a second; `current` are those of the last.
     pub fn most_connections(&self, current: u64) -> u64 {
         self.looks.lock().most_connections.max(current)

@@ -159,6 +159,29 @@ pub struct Counters {
     pub outdated: u64,
 }
 
+impl Counters {
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            sent: self.sent - before.sent,
+            snd_error: self.snd_error - before.snd_error,
+            valid: self.valid - before.valid,
+            update: self.update - before.update,
+            cname: self.cname - before.cname,
+            cname_error: self.cname_error - before.cname_error,
+            any_err: self.any_err - before.any_err,
+            nx: self.nx - before.nx,
+            timeout: self.timeout - before.timeout,
+            refused: self.refused - before.refused,
+            other: self.other - before.other,
+            invalid: self.invalid - before.invalid,
+            too_big: self.too_big - before.too_big,
+            truncated: self.truncated - before.truncated,
+            outdated: self.outdated - before.outdated,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Asking {
     round: u64,

@@ -79,6 +79,10 @@ const AT_ONCE: usize = 64;
 /// `clear counters`: peaks; with `all` everything that was counted.
 pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
     let (generation, here) = (call.generation, call.here);
+    generation.vitals.forget_most();
+    if all {
+        generation.resolvers.iter().for_each(|section| section.clear());
+    }
     for frontend in &generation.frontends {
         frontend.counts.forget_most();
         if all {
@@ -96,6 +100,8 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
                 server.counts.forget_most();
                 if all {
                     server.counts.clear();
+                    server.past.clear();
+                    server.check.iter().chain(&server.agent).for_each(|check| check.board.clear());
                 }
             }
             here.yield_now().await;

@@ -55,6 +55,8 @@ struct Desk {
     /// Nobody asks any more.
     closed: bool,
     counters: Vec<Counters>,
+    /// What they were when they were cleared.
+    cleared: Vec<Counters>,
 }
 
 /// What another lane wants.
@@ -148,11 +150,17 @@ impl Resolvers {
         desk.counters.extend_from_slice(counters);
     }
 
-    /// What came of questions to each name server.
+    /// What came of questions to each name server, since the counters were cleared.
     pub fn counters(&self) -> Vec<Counters> {
-        let mut counters = self.desk.lock().counters.clone();
-        counters.resize(self.servers.len(), Counters::default());
-        counters
+        let desk = self.desk.lock();
+        let of = |all: &[Counters], server: usize| all.get(server).copied().unwrap_or_default();
+        (0..self.servers.len()).map(|server| of(&desk.counters, server).since(&of(&desk.cleared, server))).collect()
+    }
+
+    /// From now on only what comes is told.
+    pub fn clear(&self) {
+        let mut desk = self.desk.lock();
+        desk.cleared = desk.counters.clone();
     }
 }
 
