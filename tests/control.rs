@@ -404,6 +404,19 @@ fn peaks_are_forgotten_when_the_answer_is_there() {
 }
 
 #[test]
+fn a_file_may_have_nothing_but_a_socket_for_commands() {
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let _program = Manylane::start_ready(&format!("global\n stats socket {}\n", socket.display()));
+    let mut client = UnixStream::connect(&socket).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"show info\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("CurrConns: "), "{answer}");
+}
+
+#[test]
 fn what_was_said_of_the_files_can_be_asked_for() {
     let folder = Folder::new();
     let socket = folder.file("unused", "").with_file_name("control");

@@ -44,6 +44,14 @@ fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
     assert_eq!(page.matches("<form").count(), 2, "one for each proxy");
     assert_eq!(page.matches("</form>").count(), 2);
     assert!(!ask(address, "GET /stats;csv HTTP/1.1", "").contains("form"));
+    // As HAProxy has it, also by the absolute form of a target.
+    let typed = ask(address, "GET http://x/stats;typed HTTP/1.1", "");
+    assert!(typed.contains(":str:back\n") && !typed.contains("svname,"), "{typed}");
+    assert!(ask(address, "GET http://x/stats HTTP/1.1", "").contains("<form"));
+    assert!(
+        ask(address, "GET /stats;json-schema HTTP/1.1", "")
+            .contains("http://json-schema.org/draft-04/schema#")
+    );
     // Who may only read has no form, and cannot send one.
     let read = ask(address, "GET /stats HTTP/1.1\r\nX-Reader: 1", "");
     assert!(!read.contains("<form") && !read.contains("checkbox"), "{read}");

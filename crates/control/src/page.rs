@@ -2,6 +2,7 @@
 
 use crate::commands::columns::{COLUMNS, Column, header};
 use crate::commands::info;
+use crate::commands::schema;
 use crate::commands::stat::{self, Line};
 use crate::commands::values::Form;
 use crate::process::Facts;
@@ -56,11 +57,13 @@ const GROUPS: &[(&str, &[(&str, Column)])] = &[
     ),
 ];
 
-/// What is asked for behind the page's place: `;csv`, `;json`, `;up`, `;no-maint`, `;norefresh`, `;st=word`, `?scope=text`.
+/// What is asked for behind the page's place: `;csv`, `;json`, `;typed`, `;json-schema`, `;up`, `;no-maint`, `;norefresh`, `;st=word`, `?scope=text`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Asked<'a> {
     csv: bool,
     json: bool,
+    typed: bool,
+    schema: bool,
     up: bool,
     no_maintenance: bool,
     no_refresh: bool,
@@ -76,6 +79,8 @@ impl<'a> Asked<'a> {
             match word {
                 "csv" => asked.csv = true,
                 "json" => asked.json = true,
+                "typed" => asked.typed = true,
+                "json-schema" => asked.schema = true,
                 "up" => asked.up = true,
                 "no-maint" => asked.no_maintenance = true,
                 "norefresh" => asked.no_refresh = true,
@@ -129,9 +134,18 @@ pub(crate) fn page(
     admin: bool,
 ) -> Page {
     let asked = Asked::read(asked);
-    let form =
-        Form { json: asked.json, up: asked.up, no_maintenance: asked.no_maintenance, ..Form::default() };
-    let as_page = !asked.csv && !asked.json;
+    if asked.schema {
+        return Page { content_type: "application/json", refresh: None, parts: Box::new(Schema) };
+    }
+    let typed = asked.typed && !asked.json;
+    let form = Form {
+        json: asked.json,
+        typed,
+        up: asked.up,
+        no_maintenance: asked.no_maintenance,
+        ..Form::default()
+    };
+    let as_page = !asked.csv && !asked.json && !typed;
     let refresh = page.refresh.map(|time| time.as_secs().max(1)).filter(|_| !asked.no_refresh);
     let making = Making {
         facts: facts.clone(),
@@ -146,12 +160,22 @@ pub(crate) fn page(
         begun: false,
         walk: Walk::new(generation),
     };
-    let content_type = match (asked.json, asked.csv) {
+    let content_type = match (asked.json, asked.csv || typed) {
         (true, _) => "application/json",
         (_, true) => "text/plain",
         _ => "text/html",
     };
     Page { content_type, refresh, parts: Box::new(making) }
+}
+
+/// `show schema json`
+struct Schema;
+
+impl Parts for Schema {
+    fn next(&mut self, text: &mut String) -> bool {
+        text.push_str(&schema::text());
+        false
+    }
 }
 
 /// A page at work.
@@ -192,7 +216,9 @@ impl Making {
             return;
         }
         if !self.as_page {
-            let _ = writeln!(text, "{}", header());
+            if !self.form.typed {
+                let _ = writeln!(text, "{}", header());
+            }
             return;
         }
         let Self { page, generation, facts, .. } = self;

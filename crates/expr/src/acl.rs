@@ -560,8 +560,10 @@ impl Condition {
                 }
                 continue;
             }
-            let acl = if name == b"{" {
+            let mut criterion = name;
+            let mut acl = if name == b"{" {
                 let open = at;
+                criterion = words.get(at + 1).copied().unwrap_or(name);
                 let close = words[at..].iter().position(|word| *word == b"}");
                 let Some(close) = close.map(|offset| at + offset) else {
                     return Err(Error::new(bangs, "this brace is not closed: '}' must be a word of its own")
@@ -586,13 +588,15 @@ impl Condition {
                         bangs,
                         format!(
                             "'{}' never matches in {}: what it looks at is there in {}",
-                            Shown(name),
+                            Shown(criterion),
                             place.names(),
                             acl.places().names()
                         ),
                     )
                     .in_word(at),
                 );
+                // What a rule keeps in reach for others is none of its business.
+                acl = Arc::new(Acl { tests: Vec::new() });
             }
             all_of.push(Term { acl, negated });
             negated = false;

@@ -14,7 +14,7 @@ mod patterns;
 pub(crate) mod pools;
 mod profiling;
 mod resolvers;
-mod schema;
+pub(crate) mod schema;
 mod server;
 mod sessions;
 pub(crate) mod stat;

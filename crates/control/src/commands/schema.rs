@@ -27,7 +27,7 @@ fn typed(name: &str, value: &Value) -> Value {
     })
 }
 
-pub(super) fn text() -> String {
+pub(crate) fn text() -> String {
     let integer = |least: i64, most: i64| json!({ "type": "integer", "minimum": least, "maximum": most });
     let count = json!({ "type": "integer", "minimum": 0 });
     let tags = json!({

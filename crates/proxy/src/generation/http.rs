@@ -101,7 +101,7 @@ impl Http {
     #[inline]
     pub fn stats_at(&self, head: &Head) -> Option<&Arc<StatsPage>> {
         let asks = |page: &&Arc<StatsPage>| {
-            head.target().starts_with(&page.uri) && matches!(head.method_kind(), Method::Get | Method::Head | Method::Post)
+            page.asked(head).is_some() && matches!(head.method_kind(), Method::Get | Method::Head | Method::Post)
         };
         self.stats.as_ref().filter(asks)
     }

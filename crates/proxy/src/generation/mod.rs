@@ -288,9 +288,9 @@ impl Generation {
         self.process.node.as_deref().unwrap_or(&self.logs.hostname)
     }
 
-    /// Whether anything listens.
+    /// Whether anything listens, be it for commands.
     pub fn listens(&self) -> bool {
-        self.frontends.iter().any(|frontend| !frontend.listeners.is_empty())
+        !self.process.stats_sockets.is_empty() || self.frontends.iter().any(|frontend| !frontend.listeners.is_empty())
     }
 
     /// Bounds the connections of the process, where the file does not.

@@ -214,6 +214,13 @@ pub struct RuntimeSocket {
 const LEVEL: &str = "operator";
 const STATS_TIMEOUT: Duration = Duration::from_secs(10);
 
+fn positive(time: Set<Duration>, refuse: &mut Refuse<'_>) -> bool {
+    if time.value.is_zero() {
+        refuse.found.alert(time.pos, "'stats timeout' expects a positive value");
+    }
+    !time.value.is_zero()
+}
+
 fn stats_sockets(lines: &[Bind], global: &Global, groups: &Groups, refuse: &mut Refuse<'_>) -> Arc<[RuntimeSocket]> {
     let mut all = Vec::new();
     for line in lines {
@@ -404,7 +411,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         },
         stats_sockets,
         stats_maxconn: stats_maxconn.map(|set| set.value),
-        stats_timeout: stats_timeout.map_or(STATS_TIMEOUT, |set| set.value),
+        stats_timeout: stats_timeout.filter(|set| positive(*set, refuse)).map_or(STATS_TIMEOUT, |set| set.value),
         node: node.as_ref().map(|set| text(&set.value)),
         description: description.as_ref().map(|set| text(&set.value)),
         ..tune

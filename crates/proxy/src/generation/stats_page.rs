@@ -3,6 +3,7 @@
 use manylane_config::lex::Word;
 use manylane_config::tree::{Mode, Proxy};
 use manylane_config::value::{self, Unit};
+use manylane_http::{Head, Target};
 use std::time::Duration;
 
 /// Where the page is without `stats uri`.
@@ -34,6 +35,25 @@ pub struct StatsPage {
     pub description: Option<Option<Box<str>>>,
     /// `stats show-legends`
     pub legends: bool,
+}
+
+impl StatsPage {
+    /// What follows the page's place in a request's target; nothing, if it asks for something else.
+    #[inline]
+    pub fn asked<'a>(&self, head: &'a Head) -> Option<&'a [u8]> {
+        let target = head.target();
+        let target = if target.starts_with(b"/") || !self.uri.starts_with(b"/") { target } else { behind_authority(head, target) };
+        target.strip_prefix(&*self.uri)
+    }
+}
+
+/// A target without its `scheme://authority`.
+#[cold]
+fn behind_authority<'a>(head: &Head, target: &'a [u8]) -> &'a [u8] {
+    match Target::of(target, head.method_kind()) {
+        Target { scheme: Some(scheme), authority: Some(authority), .. } => target.get(scheme.len() + 3 + authority.len()..).unwrap_or_default(),
+        _ => target,
+    }
 }
 
 /// What a proxy's lines say; nothing without any, and outside of HTTP mode.

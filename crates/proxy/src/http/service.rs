@@ -75,7 +75,7 @@ impl Session<'_> {
         let (Some(pages), Some(served)) = (&generation.pages, self.local.begin_page()) else {
             return self.answer(asking, about, 503, bodyless).await;
         };
-        let asked = about.head.target().strip_prefix(&*page.uri).unwrap_or_default();
+        let asked = page.asked(about.head).unwrap_or_default();
         let made = pages.statistics(&generation, page, asked, admin);
         self.serve_page(asking, about, (served, made), bodyless).await
     }
@@ -111,7 +111,7 @@ impl Session<'_> {
         let mut location = page.uri.to_vec();
         location.extend_from_slice(b";st=");
         location.extend_from_slice(formed.word().as_bytes());
-        let asked = request.head.target().strip_prefix(&*page.uri).unwrap_or_default();
+        let asked = page.asked(&request.head).unwrap_or_default();
         for word in [&b";up"[..], b";no-maint", b";norefresh"] {
             if asked.windows(word.len()).any(|part| part == word) {
                 location.extend_from_slice(word);
