@@ -19,7 +19,7 @@ fn section(servers: &[SocketAddr]) -> String {
     let servers: String =
         servers.iter().enumerate().map(|(n, at)| format!(" nameserver dns{} {at}\n", n + 1)).collect();
     format!(
-        "resolvers names\n{servers} resolve_retries 1\n timeout retry 1s\n timeout resolve 50ms\n hold valid 50ms\n \
+        "resolvers names\n{servers} resolve_retries 2\n timeout retry 1s\n timeout resolve 50ms\n hold valid 50ms\n \
          hold nx 0s\n hold refused 0s\n hold other 0s\n hold timeout 60s\n"
     )
 }
@@ -28,6 +28,7 @@ fn section(servers: &[SocketAddr]) -> String {
 fn patient(servers: &[SocketAddr]) -> String {
     section(servers)
         .replace("timeout resolve 50ms", "timeout resolve 10s")
+        .replace("resolve_retries 2", "resolve_retries 1")
         .replace("timeout retry 1s", "timeout retry 2s")
 }
 
@@ -169,6 +170,195 @@ fn servers_of_a_backend_do_not_share_an_address_unless_they_may() {
     compare(&ours, theirs);
 }
 
+/// Servers at two ports of one address are two servers.
+#[test]
+fn servers_at_other_ports_do_not_take_each_others_addresses() {
+    let dns = Dns::new();
+    let config = |log: &Syslog, socket: &Path| {
+        dns.addresses("a.test", &["127.0.0.41"]);
+        let options = "resolvers names init-addr none resolve-prefer ipv4";
+        format!(
+            "{}{}backend b\n server-template s 2 a.test:81 {options}\n server x a.test:82 {options} resolve-opts allow-dup-ip\n",
+            global(log, socket),
+            section(&[dns.address()])
+        )
+    };
+    let (ours, theirs) = both(config, |played| {
+        let addresses = || {
+            let mut templates = ["s1", "s2"].map(|server| played.columns("b", server, &["addr"]).concat());
+            templates.sort();
+            [&templates[..], &played.columns("b", "x", &["addr"])].concat()
+        };
+        until(|| addresses() == ["", "127.0.0.41:81", "127.0.0.41:82"]);
+        dns.is_dealt_with("a.test");
+        let mut seen = addresses();
+        dns.addresses("a.test", &["127.0.0.41", "127.0.0.42"]);
+        until(|| addresses()[..2] == ["127.0.0.41:81", "127.0.0.42:81"]);
+        dns.is_dealt_with("a.test");
+        seen.extend(addresses());
+        seen
+    });
+    assert_eq!(ours[3..], ["127.0.0.41:81", "127.0.0.42:81", "127.0.0.41:82"]);
+    compare(&ours, theirs);
+}
+
+#[test]
+fn an_address_that_an_operator_gave_stays_until_the_answer_is_another_one() {
+    let dns = Dns::new();
+    let config = |log: &Syslog, socket: &Path| {
+        dns.addresses("a.test", &["127.0.0.31", "127.0.0.32"]);
+        format!(
+            "{}{}backend b\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n",
+            global(log, socket),
+            section(&[dns.address()])
+        )
+    };
+    let (ours, theirs) = both(config, |played| {
+        let address = || played.columns("b", "n", &["addr"]).concat();
+        until(|| ["127.0.0.31:81", "127.0.0.32:81"].contains(&&*address()));
+        dns.is_dealt_with("a.test");
+        played.ask("set server b/n addr 127.0.0.99");
+        dns.is_dealt_with("a.test");
+        let mut seen = vec![address()];
+        dns.addresses("a.test", &["127.0.0.32", "127.0.0.31"]);
+        dns.is_dealt_with("a.test");
+        seen.push(address());
+        dns.addresses("a.test", &["127.0.0.33"]);
+        until(|| address() == "127.0.0.33:81");
+        seen
+    });
+    assert_eq!(ours, ["127.0.0.99:81", "127.0.0.99:81"]);
+    compare(&ours, theirs);
+}
+
+#[test]
+fn counters_of_name_servers_begin_anew_when_they_are_cleared() {
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.31"]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let socket = folder.0.join("cli");
+    let section = section(&[dns.address()]).replace("timeout resolve 50ms", "timeout resolve 1h");
+    let servers = "backend b\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n";
+    let _program = Manylane::start_ready(&format!("{}{section}{servers}", global(&log, &socket)));
+    let valid = |count: u8| {
+        ask(&socket, "show resolvers")
+            .lines()
+            .any(|line| line.split_whitespace().eq(["valid:", &count.to_string()]))
+    };
+    until(|| valid(1));
+    ask(&socket, "clear counters all");
+    assert!(valid(0), "{}", ask(&socket, "show resolvers"));
+}
+
+/// A server that is added and a reload make another generation: it goes on asking where the one before was.
+#[test]
+fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() {
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.31"]);
+    dns.addresses("rule.test", &["127.0.0.32"]);
+    dns.service("_s._tcp.test", &[(1, 8001, "s.test", Some("127.0.0.51"))]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
+    let section = section(&[dns.address()])
+        .replace("resolve_retries 2", "resolve_retries 20")
+        .replace("timeout resolve 50ms", "timeout resolve 1h")
+        .replace("hold valid 50ms", "hold valid 1h");
+    let _program = Manylane::start_ready(&format!(
+        "{}{section}listen l\n bind {}\n http-request do-resolve(txn.a,names,ipv4) hdr(host)\n \
+         http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)]\"\n\
+         backend b\n balance roundrobin\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n \
+         server-template t 1 _s._tcp.test resolvers names\n",
+        global(&log, &socket),
+        web.display()
+    ));
+    let played = Played { log, socket };
+    let addresses = || [played.columns("b", "n", &["addr"]), played.columns("b", "t1", &["addr"])].concat();
+    until(|| addresses() == ["127.0.0.31:81", "127.0.0.51:8001"]);
+    assert_eq!(get(&web, "rule.test"), "127.0.0.32");
+    let asked = || ["a.test", "_s._tcp.test", "rule.test"].map(|name| dns.asked(name));
+    let before = asked();
+    for (command, answer) in
+        [("add server b/new 127.0.0.9:80", "New server registered"), ("reload", "Reloaded")]
+    {
+        // A rule that waits meanwhile is answered all the same.
+        let name = if command == "reload" { "late2.test" } else { "late1.test" };
+        dns.addresses(name, &["127.0.0.33"]);
+        dns.lie(Lie::Silent);
+        let waits = std::thread::spawn({
+            let web = web.clone();
+            move || get(&web, name)
+        });
+        until(|| dns.asked(name) > 0);
+        let said = played.ask(command);
+        assert!(said.contains(answer), "{said}");
+        dns.lie(Lie::None);
+        assert_eq!(waits.join().unwrap(), "127.0.0.33", "{command}");
+        // Another one, by the generation that serves now.
+        let next = format!("next-{name}");
+        dns.addresses(&next, &["127.0.0.34"]);
+        assert_eq!(get(&web, &next), "127.0.0.34", "{command}");
+        assert_eq!(get(&web, "rule.test"), "127.0.0.32", "{command}");
+        assert_eq!(asked(), before, "{command}");
+        assert_eq!(addresses(), ["127.0.0.31:81", "127.0.0.51:8001"]);
+    }
+}
+
+/// R-G8: names that an operator or a service gave are in a state file of either program, and hold for both before any name server has answered.
+#[test]
+fn servers_have_the_names_of_a_state_file_of_either_program() {
+    let dns = Dns::new();
+    let folder = Folder::new();
+    let config = |file: Option<&Path>, log: &Syslog, socket: &Path| {
+        dns.addresses("a.test", &["127.0.0.31"]);
+        dns.addresses("b.test", &["127.0.0.32"]);
+        dns.service("_s._tcp.test", &[(1, 8001, "s.test", Some("127.0.0.51"))]);
+        let (own, load) = match file {
+            Some(file) => (
+                format!("global\n server-state-file {}\n", file.display()),
+                " load-server-state-from-file global\n",
+            ),
+            None => (String::new(), ""),
+        };
+        format!(
+            "{own}{}{}backend b\n{load} server n a.test:81 resolvers names init-addr last,none resolve-prefer ipv4\n \
+             server-template t 2 _s._tcp.test resolvers names resolve-prefer ipv4\n",
+            global(log, socket),
+            section(&[dns.address()])
+        )
+    };
+    let all = [("b", "n"), ("b", "t1"), ("b", "t2")];
+    let (ours, theirs) = both(
+        |log, socket| config(None, log, socket),
+        |played| {
+            until(|| played.columns("b", "n", &["addr"]) == ["127.0.0.31:81"]);
+            played.ask("set server b/n fqdn b.test");
+            until(|| played.columns("b", "n", &["addr"]) == ["127.0.0.32:81"]);
+            until(|| played.columns("b", "t1", &["status", "addr"]) == ["no check", "127.0.0.51:8001"]);
+            played.ask("show servers state")
+        },
+    );
+    // HAProxy does not write that the name of `n` is an operator's, so nobody goes on with it.
+    for (dumped, name) in [(Some(ours), "b.test"), (theirs, "a.test")] {
+        let Some(dumped) = dumped else { continue };
+        let file = folder.file("states", &dumped);
+        dns.lie(Lie::Silent);
+        let (ours, theirs) =
+            both(|log, socket| config(Some(&file), log, socket), |played| shown(&played, &all));
+        dns.lie(Lie::None);
+        let n: Vec<&str> = ours[0].split(' ').collect();
+        assert_eq!((n[1], n[5]), ("127.0.0.32", name), "{ours:#?} {dumped}");
+        assert!(
+            ours[1].starts_with("b/t1 127.0.0.51 2 64 1 s.test 8001 _s._tcp.test "),
+            "{ours:#?} {dumped}"
+        );
+        // HAProxy forgets with the next start that the name is an operator's.
+        let same = |lines: Vec<String>| {
+            lines.iter().map(|line| line.replacen(" 2 64 1 ", " 2 0 1 ", 1)).collect::<Vec<_>>()
+        };
+        compare(&same(ours), theirs.map(same));
+    }
+}
+
 #[test]
 fn a_template_is_filled_emptied_and_moved_as_the_records_of_its_service_change() {
     let dns = Dns::new();
@@ -233,10 +423,10 @@ fn servers_of_a_service_that_is_gone_are_gone_and_come_back() {
     let _program =
         Manylane::start_ready(&format!("{}{}{servers}", global(&log, &socket), section(&[dns.address()])));
     let played = Played { log, socket };
-    for (code, why) in [(3, "DNS NX status"), (5, "DNS refused status"), (2, "unspecified DNS error")] {
+    for code in [3, 5, 2] {
         until(|| played.columns("b", "s1", &["addr"]) == ["127.0.0.51:8001"]);
         dns.code(code);
-        played.log.wait(&format!("Server b/s1 is going DOWN for maintenance ({why})"));
+        played.log.wait("Server b/s1 is going DOWN for maintenance (entry removed from SRV record)");
         until(|| played.columns("b", "s1", &["status", "addr"]) == ["MAINT (resolution)", ""]);
         dns.code(0);
     }
@@ -255,7 +445,7 @@ fn servers_whose_name_servers_are_silent_are_gone_after_their_time() {
     let _program = Manylane::start_ready(&format!("{}{section}{servers}", global(&log, &socket)));
     log.wait("b/s1 changed its IP from (none) to 127.0.0.51");
     dns.lie(Lie::Silent);
-    log.wait("Server b/s1 is going DOWN for maintenance (DNS timeout status)");
+    log.wait("Server b/s1 is going DOWN for maintenance (entry removed from SRV record)");
 }
 
 #[test]
@@ -567,6 +757,16 @@ fn what_cannot_be_asked_for_is_said_with_its_place() {
             "server s a.test:80 resolvers names init-addr none hash-key addr",
             "the server's address cannot change, since its 'hash-key'",
         ),
+        (
+            "server s 127.0.0.1:80 init-addr bogus",
+            "'init-addr' expects last, libc, none or an address and got 'bogus'",
+        ),
+        (
+            "server s a.test:80 init-addr none,bogus",
+            "'init-addr' expects last, libc, none or an address and got 'bogus'",
+        ),
+        ("server s 127.0.0.1:80 resolvers names resolve-net bogus", "'resolve-net' expects networks"),
+        ("server s 127.0.0.1:80 resolve-opts bogus", "'resolve-opts' expects allow-dup-ip"),
         ("http-request do-resolve(txn.a,nobody) str(a)", "expects the name of a resolvers section"),
         ("http-request do-resolve(txn.a,names,ipv5) str(a)", "expects ipv4 or ipv6"),
     ] {

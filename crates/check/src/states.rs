@@ -2,7 +2,8 @@
 //!
 //! The first line that is not empty is the version, 1. Lines that begin with `#` say nothing. All others are of one server each: between
 //! [`LEAST_FIELDS`] and any number of fields, one blank or more between two; what comes behind [`FIELDS`] is of a later version and is not read.
-//! Each line is read by itself: one that is wrong is told and left out, and the others hold.
+//! Each line is read by itself: one that is wrong is told and left out, and the others hold. So is a last one that has no end, since the number where
+//! it was cut may be the half of one.
 
 use crate::status::Status;
 use std::collections::HashMap;
@@ -32,6 +33,8 @@ pub mod admin {
     pub const DRAIN: u32 = 0x08;
     /// Its name has no address.
     pub const UNRESOLVED: u32 = 0x20;
+    /// Its name is not that of the file: an operator or a service gave it.
+    pub const RENAMED: u32 = 0x40;
 }
 
 /// Bits of `srv_check_state` and `srv_agent_state`.
@@ -45,6 +48,10 @@ mod checks {
 pub struct State {
     /// Its address, where it had one.
     pub address: Option<IpAddr>,
+    /// Its name, where it had one.
+    pub name: Option<Box<str>>,
+    /// The service whose servers it stands for.
+    pub service: Option<Box<str>>,
     /// Its port; 0 without.
     pub port: u16,
     /// `srv_op_state`: 0 down, 1 up and warming, 2 up, 3 up and wanting no new clients.
@@ -94,13 +101,30 @@ impl States {
     /// Reads a file. What is wrong is added to `wrong`, [`MOST_WRONG`] lines of it and how many more there are.
     pub fn read(bytes: &[u8], wrong: &mut Vec<Wrong>) -> Self {
         let mut states = Self::default();
+        let ended = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let (whole, cut) = bytes.split_at(ended);
+        Self::whole(whole, !cut.trim_ascii().is_empty(), &mut states, wrong);
+        if !cut.trim_ascii().is_empty() {
+            let line = whole.iter().filter(|byte| **byte == b'\n').count() + 1;
+            let why = "it has no end: the file was cut there, and this line is left out".to_owned();
+            wrong.push(Wrong { line, why });
+        }
+        states
+    }
+
+    /// Reads lines that have their ends.
+    fn whole(bytes: &[u8], goes_on: bool, states: &mut Self, wrong: &mut Vec<Wrong>) {
         let mut lines = bytes
             .split(|byte| *byte == b'\n')
             .enumerate()
             .map(|(number, line)| (number + 1, line.trim_ascii()));
         let first = lines.find(|(_, line)| !line.is_empty());
         match first {
-            None => return states,
+            None if goes_on => return, // what there is was cut, which is told
+            None => {
+                let why = "the file is empty: its version is expected, 1; make it by 'show servers state'";
+                return wrong.push(Wrong { line: 1, why: why.to_owned() });
+            }
             Some((_, b"1")) => {}
             Some((line, version)) => {
                 let shown = String::from_utf8_lossy(&version[..version.len().min(20)]);
@@ -108,12 +132,16 @@ impl States {
                     "the version of the file is expected, 1, and not '{}'; make it by 'show servers state'",
                     shown.escape_debug()
                 );
-                wrong.push(Wrong { line, why });
-                return states;
+                return wrong.push(Wrong { line, why });
             }
         }
+        let mut lines = lines.filter(|(_, line)| !line.is_empty()).peekable();
+        if lines.peek().is_none() && !goes_on {
+            let why = "nothing follows the version of the file, which may have been cut there";
+            return wrong.push(Wrong { line: 1, why: why.to_owned() });
+        }
         let mut more = 0_usize;
-        for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#")) {
+        for (number, line) in lines.filter(|(_, line)| !line.starts_with(b"#")) {
             let outcome =
                 Self::line(line).and_then(|(backend, server, state)| states.add(backend, server, state));
             match outcome {
@@ -125,7 +153,6 @@ impl States {
         if let (Some(last), true) = (wrong.last_mut(), more > 0) {
             last.why += &format!(" (and {more} more lines are wrong)");
         }
-        states
     }
 
     /// How a server was.
@@ -185,9 +212,9 @@ impl States {
             agent,
             _,
             _,
-            _,
+            name,
             port,
-            _,
+            service,
             _,
             check_port,
             check_addr,
@@ -196,6 +223,8 @@ impl States {
         ] = fields;
         let state = State {
             address: ip("srv_addr", address)?,
+            name: word(name),
+            service: word(service),
             port: number("srv_port", port, u16::MAX)?,
             operation: number("srv_op_state", operation, 3)?,
             admin: number("srv_admin_state", admin, 0x7f)?,
@@ -235,6 +264,11 @@ fn age(name: &str, field: &str) -> Result<u64, String> {
     }
 }
 
+/// A field that may be empty.
+fn word(field: &str) -> Option<Box<str>> {
+    (!field.is_empty() && field != "-").then(|| field.into())
+}
+
 fn ip(name: &str, field: &str) -> Result<Option<IpAddr>, String> {
     match field {
         "" | "-" => Ok(None),
@@ -270,6 +304,8 @@ mod tests {
         let local = |last| Some(IpAddr::from([127, 0, 0, last]));
         let expected = State {
             address: local(1),
+            name: None,
+            service: None,
             port: 18095,
             operation: 0,
             admin: admin::DRAIN,
@@ -290,7 +326,7 @@ mod tests {
     #[test]
     fn fewer_fields_are_those_of_an_older_version() {
         let older: Vec<&str> = LINE.split(' ').take(LEAST_FIELDS).collect();
-        let (states, wrong) = read(&format!("1\n{}", older.join(" ")));
+        let (states, wrong) = read(&format!("1\n{}\n", older.join(" ")));
         assert!(wrong.is_empty(), "{wrong:?}");
         assert_eq!(
             states.get("b", "g").map(|state| (state.port, state.check, state.agent)),
@@ -300,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_change_that_haproxy_has_in_the_future_is_now() {
-        let (states, wrong) = read(&format!("1\n{}", LINE.replace(" 3 5 12 ", " 3 5 -1 ")));
+        let (states, wrong) = read(&format!("1\n{}\n", LINE.replace(" 3 5 12 ", " 3 5 -1 ")));
         assert!(wrong.is_empty(), "{wrong:?}");
         assert_eq!(states.get("b", "g").map(|state| state.since), Some(0));
     }
@@ -311,7 +347,10 @@ mod tests {
         for (text, said) in [
             ("2\n", "line 1: the version of the file is expected, 1, and not '2'"),
             ("\n\x01x", "line 2: the version of the file is expected, 1, and not '\\u{1}x'"),
-            ("1\n2 b 6 g 127.0.0.1 0 8 3", "line 2: it has 8 fields of 20: the file may have been cut there"),
+            (
+                "1\n2 b 6 g 127.0.0.1 0 8 3\n",
+                "line 2: it has 8 fields of 20: the file may have been cut there",
+            ),
             (
                 &format!("1\n{}", LINE.replace(" 0 8 3 ", " 4 8 3 ")),
                 "line 2: srv_op_state is '4', where a number from 0 to 3 is expected",
@@ -327,17 +366,53 @@ mod tests {
             ),
             (&format!("1\n\n{LINE}\n{LINE}"), "line 4: server 'b/g' has a line already"),
         ] {
+            let text = &format!("{}\n", text.trim_end());
             let (_, wrong) = read(text);
             assert!(wrong.len() == 1 && wrong[0].starts_with(said), "{text}: {wrong:?}");
             if text.starts_with('1') {
-                let (states, _) = read(&format!("{text}\n{other}"));
+                let (states, _) = read(&format!("{text}{other}\n"));
                 assert!(states.get("b", "h").is_some(), "{text}");
             }
         }
-        let (states, wrong) = read(&format!("1\n{}{LINE}", "x\n".repeat(100)));
+        let (states, wrong) = read(&format!("1\n{}{LINE}\n", "x\n".repeat(100)));
         assert_eq!((states.len(), wrong.len()), (1, MOST_WRONG));
         assert!(wrong[MOST_WRONG - 1].ends_with("(and 84 more lines are wrong)"), "{wrong:?}");
-        assert!(read("").0.is_empty());
+    }
+
+    /// Wherever a file is cut, one line says so, and no server goes on by half of its line.
+    #[test]
+    fn a_file_that_was_cut_is_told_of_and_the_line_of_the_cut_is_left_out() {
+        let header = "1\n# be_id be_name srv_id\n";
+        let file = format!("{header}{LINE}\n{}\n", LINE.replace(" g ", " h "));
+        for cut in 0..file.len() {
+            let (states, wrong) = read(&file[..cut]);
+            let ended = file[..cut].ends_with('\n');
+            let silent = ended && cut >= header.len(); // as if there were no more servers
+            assert_eq!(wrong.len(), usize::from(!silent), "{cut}: {wrong:?}");
+            let whole = file[..cut].matches('\n').count();
+            assert_eq!(states.len(), whole.saturating_sub(2), "{cut}");
+        }
+        let (_, wrong) = read(&file[..file.len() - 1]);
+        assert_eq!(wrong, ["line 4: it has no end: the file was cut there, and this line is left out"]);
+        assert_eq!(
+            read(&file[..1]).1,
+            ["line 1: it has no end: the file was cut there, and this line is left out"]
+        );
+        assert_eq!(
+            read("").1,
+            ["line 1: the file is empty: its version is expected, 1; make it by 'show servers state'"]
+        );
+    }
+
+    #[test]
+    fn a_line_has_the_name_of_its_server_and_the_service_that_gave_it() {
+        let line =
+            LINE.replace(" 0 0 - 18095 - ", " 0 0 a.test 18095 _s._tcp.test ").replace(" 0 8 3 ", " 0 72 3 ");
+        let (states, wrong) = read(&format!("1\n{line}\n"));
+        assert!(wrong.is_empty(), "{wrong:?}");
+        let state = states.get("b", "g").unwrap();
+        assert_eq!((state.name.as_deref(), state.service.as_deref()), (Some("a.test"), Some("_s._tcp.test")));
+        assert_eq!(state.admin, admin::DRAIN | admin::RENAMED);
     }
 
     proptest! {
@@ -346,7 +421,7 @@ mod tests {
             let mut wrong = Vec::new();
             States::read(&junk, &mut wrong);
             let junk: Vec<u8> = junk.into_iter().filter(|byte| *byte != b'\n').collect();
-            let file = [b"1\n", &junk[..], b"\n", LINE.as_bytes()].concat();
+            let file = [b"1\n", &junk[..], b"\n", LINE.as_bytes(), b"\n"].concat();
             let states = States::read(&file, &mut wrong);
             prop_assert!(states.get("b", "g").is_some());
         }

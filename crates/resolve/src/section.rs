@@ -46,7 +46,7 @@ pub struct Settings {
     pub servers: usize,
     /// `hold`
     pub holds: Holds,
-    /// `resolve_retries`
+    /// `resolve_retries`: tries in all, each of which may ask for both families.
     pub retries: u32,
     /// `timeout resolve`
     pub resolve: Duration,
@@ -160,24 +160,25 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was counted since `before`.
-    pub fn since(&self, before: &Self) -> Self {
+    /// What was counted since these.
+    #[must_use]
+    pub fn since(&self, then: &Self) -> Self {
         Self {
-            sent: self.sent - before.sent,
-            snd_error: self.snd_error - before.snd_error,
-            valid: self.valid - before.valid,
-            update: self.update - before.update,
-            cname: self.cname - before.cname,
-            cname_error: self.cname_error - before.cname_error,
-            any_err: self.any_err - before.any_err,
-            nx: self.nx - before.nx,
-            timeout: self.timeout - before.timeout,
-            refused: self.refused - before.refused,
-            other: self.other - before.other,
-            invalid: self.invalid - before.invalid,
-            too_big: self.too_big - before.too_big,
-            truncated: self.truncated - before.truncated,
-            outdated: self.outdated - before.outdated,
+            sent: self.sent.saturating_sub(then.sent),
+            snd_error: self.snd_error.saturating_sub(then.snd_error),
+            valid: self.valid.saturating_sub(then.valid),
+            update: self.update.saturating_sub(then.update),
+            cname: self.cname.saturating_sub(then.cname),
+            cname_error: self.cname_error.saturating_sub(then.cname_error),
+            any_err: self.any_err.saturating_sub(then.any_err),
+            nx: self.nx.saturating_sub(then.nx),
+            timeout: self.timeout.saturating_sub(then.timeout),
+            refused: self.refused.saturating_sub(then.refused),
+            other: self.other.saturating_sub(then.other),
+            invalid: self.invalid.saturating_sub(then.invalid),
+            too_big: self.too_big.saturating_sub(then.too_big),
+            truncated: self.truncated.saturating_sub(then.truncated),
+            outdated: self.outdated.saturating_sub(then.outdated),
         }
     }
 }
@@ -226,15 +227,41 @@ pub struct Section {
     asks: VecDeque<Ask>,
     news: VecDeque<Settled>,
     counters: Vec<Counters>,
+    /// What a section before this one has left.
+    past: Past,
+    /// Whoever wanted to know there is still to say so here.
+    resumes: bool,
+    /// Names that nobody wants any more.
+    gone: VecDeque<(Name, Kind)>,
+}
+
+/// What is known of names by who wants to know: left by a section to the one that follows it.
+pub type Past = HashMap<(Name, Kind), Memo>;
+
+/// What is known of a name that was asked for.
+#[derive(Clone, Debug)]
+pub struct Memo {
+    status: Status,
+    last_valid: Duration,
+    settled: Duration,
+    records: Records,
 }
 
 impl Section {
     /// Nothing is asked yet.
-    pub fn new(mut settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
+        Self::resume(settings, Past::new(), Vec::new())
+    }
+
+    /// Goes on where a section of the same name servers was: whoever wants to know what it knew asks again when that one would have.
+    pub fn resume(mut settings: Settings, past: Past, mut counters: Vec<Counters>) -> Self {
         settings.resolve = settings.resolve.max(SHORTEST_TIMEOUT);
         settings.retry = settings.retry.max(SHORTEST_TIMEOUT);
         Self {
-            counters: vec![Counters::default(); settings.servers],
+            counters: {
+                counters.resize(settings.servers, Counters::default());
+                counters
+            },
             settings,
             names: Vec::new(),
             free: Vec::new(),
@@ -244,7 +271,36 @@ impl Section {
             kept: 0,
             asks: VecDeque::new(),
             news: VecDeque::new(),
+            resumes: !past.is_empty(),
+            past,
+            gone: VecDeque::new(),
         }
+    }
+
+    /// All who wanted to know in the section before have said so here: of what it knew, what is still good is kept for others.
+    pub fn resumed(&mut self, now: Duration) {
+        let good = self.settings.holds.valid;
+        self.past.retain(|_, memo| memo.status == Status::Valid && now < memo.settled + good);
+        self.resumes = false;
+    }
+
+    /// What is known of a name that was asked for, for a section that follows this one.
+    pub fn memo(&self, name: Id) -> Option<((Name, Kind), Memo)> {
+        let known = self.known(name)?;
+        let Known { status, last_valid, .. } = *known;
+        let memo = Memo { status, last_valid, settled: known.settled?, records: known.records.clone() };
+        Some(((known.name.clone(), known.preferred), memo))
+    }
+
+    /// The next name that nobody wants any more.
+    pub fn poll_gone(&mut self) -> Option<(Name, Kind)> {
+        self.gone.pop_front()
+    }
+
+    /// What the section before knew of a name.
+    fn left(&mut self, name: &Name, kind: Kind, now: Duration) -> Option<Memo> {
+        let memo = self.past.remove(&(name.clone(), kind))?;
+        Some(memo).filter(|memo| self.resumes || now < memo.settled + self.settings.holds.valid)
     }
 
     /// Somebody wants to know about a name; it is asked for from now on, once for all who want the same. None when there are
@@ -263,7 +319,7 @@ impl Section {
         if self.by_name.len() == MOST_NAMES {
             return None;
         }
-        let known = Known {
+        let mut known = Known {
             name: name.clone(),
             preferred: kind,
             kind,
@@ -275,13 +331,18 @@ impl Section {
             due: now,
             records: Records::default(),
         };
+        if let Some(Memo { status, last_valid, settled, records }) = self.left(&name, kind, now) {
+            let due = now.max(settled + self.settings.resolve);
+            known = Known { status, last_valid, settled: Some(settled), due, records, ..known };
+        }
+        let due = known.due;
         let at = self.free.pop().unwrap_or_else(|| {
             self.names.push(None);
             self.names.len() - 1
         });
         self.names[at] = Some(known);
         self.by_name.insert((name, kind), at);
-        self.due.insert((now, at));
+        self.due.insert((due, at));
         Some(Id(at))
     }
 
@@ -311,6 +372,7 @@ impl Section {
         self.due.remove(&(due, name.0));
         self.names[name.0] = None;
         self.free.push(name.0);
+        self.gone.push_back(key);
     }
 
     /// Asks at once, unless it is asking, or what is known is still good.
@@ -461,21 +523,21 @@ impl Section {
         }
         let Some(asking) = &known.asking else {
             known.kind = known.preferred;
-            return self.ask(at, now, retries);
+            return self.ask(at, now, retries.saturating_sub(1)); // this one is the first
         };
         for (answered, counters) in asking.answered.iter().zip(&mut self.counters) {
             counters.timeout += u64::from(!answered);
         }
         let (left, silent, failure) = (asking.left, !asking.answered.contains(&true), asking.failure);
         match known.kind.other_family() {
+            _ if left == 0 => {
+                let status = if silent { Status::Timeout } else { failure };
+                self.settle(at, now, None, status);
+            }
             // Some have none of the first family, and others said nothing: so what they say of the other one counts.
             Some(other) if !silent && known.kind == known.preferred => {
                 known.kind = other;
                 self.ask(at, now, left);
-            }
-            _ if left == 0 => {
-                let status = if silent { Status::Timeout } else { failure };
-                self.settle(at, now, None, status);
             }
             _ => {
                 known.kind = known.preferred;

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Message, a, id_of, srv};
-use manylane_resolve::{Ask, Entry, Heard, Holds, Id, Item, Kind, Name, Section, Settings, Settled, Status};
+use manylane_resolve::{
+    Ask, Entry, Heard, Holds, Id, Item, Kind, Name, Past, Section, Settings, Settled, Status,
+};
 use std::time::Duration;
 
 const NAME: &str = "www.example.test";
@@ -23,7 +25,7 @@ fn section(servers: usize) -> Section {
         valid: ms(3000),
         obsolete: ms(0),
     };
-    Section::new(Settings { servers, holds, retries: 1, resolve: ms(10_000), retry: ms(1000), payload: 512 })
+    Section::new(Settings { servers, holds, retries: 2, resolve: ms(10_000), retry: ms(1000), payload: 512 })
 }
 
 fn want(section: &mut Section, kind: Kind) -> Id {
@@ -118,6 +120,61 @@ fn silence_is_tried_again_in_the_first_family_and_then_given_up() {
         (Some(Settled { name, server: None }), Status::Timeout)
     );
     assert_eq!(section.counters()[1].timeout, 2);
+}
+
+/// `resolve_retries` says how many tries there are, as HAProxy counts them: with one, whoever is silent is not asked again.
+#[test]
+fn one_try_is_one_question_in_each_family() {
+    for (retries, tries) in [(0, 1), (1, 1), (3, 3)] {
+        for nx in [false, true] {
+            let mut section =
+                Section::new(Settings { servers: 1, retries, retry: ms(1000), ..Settings::USUAL });
+            want(&mut section, Kind::Aaaa);
+            let (mut seen, mut now) = (Vec::new(), 0);
+            while section.poll_news().is_none() {
+                section.handle_timeout(ms(now));
+                while let Some(ask) = section.poll_ask() {
+                    seen.push(kind(&ask));
+                    if nx {
+                        answer(&mut section, now, &ask, |message| message.code(3));
+                    }
+                }
+                now += 1000;
+            }
+            let one = if nx { vec![Kind::Aaaa, Kind::A] } else { vec![Kind::Aaaa] };
+            assert_eq!(seen, one.repeat(tries), "{retries} {nx}");
+        }
+    }
+}
+
+#[test]
+fn a_section_goes_on_where_the_one_before_was() {
+    let mut before = section(1);
+    let name = want(&mut before, Kind::A);
+    let rule = before.want(Name::parse("rule.test").unwrap(), Kind::A, ms(0)).unwrap();
+    let lost = before.want(Name::parse("lost.test").unwrap(), Kind::A, ms(0)).unwrap();
+    before.handle_timeout(ms(0));
+    for (ask, of) in asks(&mut before).iter().zip([NAME, "rule.test"]) {
+        let whole = Message::to(id_of(&ask.bytes), of, Kind::A, vec![a(of, "192.0.2.1")]);
+        before.handle_answer(ms(5), &ask.ticket, false, &whole.bytes());
+    }
+    assert!(before.memo(lost).is_none(), "nothing is known of it");
+    let past: Past = [name, rule].iter().filter_map(|id| before.memo(*id)).collect();
+    assert_eq!(past.len(), 2);
+    let counters = before.counters().to_vec();
+    let settings = Settings { servers: 1, resolve: ms(10_000), ..Settings::USUAL };
+    let mut after = Section::resume(settings, past, counters.clone());
+    let name = want(&mut after, Kind::A);
+    after.resumed(ms(20));
+    assert_eq!((after.status(name), known(&after, name)), (Status::Valid, vec!["192.0.2.1".into()]));
+    after.handle_timeout(ms(20));
+    assert!(asks(&mut after).is_empty(), "it is not time yet");
+    assert_eq!((after.next_timeout(), after.counters()), (Some(ms(10_005)), &counters[..]));
+    // What a rule asked for is known as long as it is good.
+    let again = after.want(Name::parse("rule.test").unwrap(), Kind::A, ms(30)).unwrap();
+    assert!(after.is_fresh(again, ms(30)));
+    after.forget(again, ms(40_000));
+    assert_eq!(after.poll_gone().map(|(name, _)| name.as_str().to_owned()).as_deref(), Some("rule.test"));
 }
 
 #[test]

@@ -28,6 +28,11 @@ impl Generation {
                 *server = was.clone();
             }
         }
+        for section in &mut parts.resolvers {
+            if let Some(was) = before.resolvers.iter().find(|was| was.is_like(section)) {
+                *section = was.clone();
+            }
+        }
         share(&mut parts.places, &before.places, &mut self.bounds);
         // Who was let in a moment ago counts, and what an operator set stays.
         if parts.process.connection_rate == before.process.connection_rate {

@@ -127,7 +127,7 @@ pub struct Parts {
     /// What expressions share.
     pub expressions: Expressions,
     /// `resolvers`, in the file's order.
-    pub resolvers: Vec<Resolvers>,
+    pub resolvers: Vec<Arc<Resolvers>>,
     /// Users, by the file's order of lists.
     pub userlists: Vec<Userlist>,
     /// Some of them have passwords that are hashed.

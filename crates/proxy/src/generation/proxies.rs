@@ -441,8 +441,7 @@ fn one<'c>(
         let states = all.files.of(proxy, refuse);
         for line in servers {
             let state = states.as_deref().zip(proxy.name.text().zip(line.name.text())).and_then(|(states, (backend, own))| states.get(backend, own));
-            let last = state.and_then(|state| state.address);
-            built.push(server::server(line, settings, process, all.servers, built.len(), last, refuse));
+            built.push(server::server(line, settings, process, all.servers, built.len(), state, refuse));
             all.servers += 1;
         }
         let mut ids = Ids::new(1, built.iter().map(|server| server.id));

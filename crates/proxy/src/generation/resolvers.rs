@@ -8,7 +8,7 @@ use manylane_config::lex::Word;
 use manylane_config::table::ServerOptions;
 use manylane_config::tree::{self, Set};
 use manylane_net::address::{Host, Place, Port, Transport};
-use manylane_resolve::{Counters, Kind, Name, Network, Settings, Wish, system_servers};
+use manylane_resolve::{Counters, Kind, Memo, Name, Network, Past, Section, Settings, Wish, system_servers};
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::net::{IpAddr, SocketAddr};
 use std::task::Waker;
@@ -33,8 +33,6 @@ pub struct Resolvers {
     pub settings: Settings,
     /// What others want of it.
     desk: Mutex<Desk>,
-    /// Wakes the lane that asks.
-    pub(crate) bell: Bell,
 }
 
 /// A name server.
@@ -48,15 +46,23 @@ pub struct NameServer {
     pub tcp: bool,
 }
 
-/// What lies between the lane that asks and the others.
+/// What lies between the lane that asks and the others. Generations whose sections are the same have one; the lane of the last of them asks.
 #[derive(Debug, Default)]
 struct Desk {
     orders: Vec<Order>,
-    /// Nobody asks any more.
-    closed: bool,
+    /// Wakes the lane that asks, the last one; those before it still have what was asked of them, and ask again when it goes.
+    clerks: Vec<Arc<Bell>>,
+    /// What has been found out, for whoever asks next.
+    past: Past,
     counters: Vec<Counters>,
-    /// What they were when they were cleared.
+    /// What was counted when an operator cleared the counters.
     cleared: Vec<Counters>,
+}
+
+impl Desk {
+    fn is_of(&self, clerk: &Arc<Bell>) -> bool {
+        self.clerks.last().is_some_and(|own| Arc::ptr_eq(own, clerk))
+    }
 }
 
 /// What another lane wants.
@@ -119,33 +125,64 @@ impl Question {
 }
 
 impl Resolvers {
+    /// Whether it is the same section, as the file has it.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (&self.name, &self.servers, &self.settings) == (&other.name, &other.servers, &other.settings)
+    }
+
+    /// A lane begins to ask, in the place of whoever did. It goes on where that one was.
+    pub(crate) fn begin(&self, clerk: &Arc<Bell>) -> Section {
+        let (past, counters) = {
+            let mut desk = self.desk.lock();
+            desk.clerks.push(clerk.clone());
+            (desk.past.clone(), desk.counters.clone())
+        };
+        clerk.ring(); // orders may have come for the one before
+        Section::resume(self.settings, past, counters)
+    }
+
     /// Another lane wants something. Whether there is room for it.
     pub(crate) fn order(&self, order: Order) -> bool {
-        let mut desk = self.desk.lock();
-        if desk.closed || desk.orders.len() >= MOST_ORDERS {
-            return false;
-        }
-        desk.orders.push(order);
-        drop(desk);
-        self.bell.ring();
+        let clerk = {
+            let mut desk = self.desk.lock();
+            let Some(clerk) = desk.clerks.last().cloned().filter(|_| desk.orders.len() < MOST_ORDERS) else { return false };
+            desk.orders.push(order);
+            clerk
+        };
+        clerk.ring();
         true
     }
 
     /// What is wanted, for the lane that asks.
-    pub(crate) fn orders(&self) -> Vec<Order> {
-        std::mem::take(&mut self.desk.lock().orders)
+    pub(crate) fn orders(&self, clerk: &Arc<Bell>) -> Vec<Order> {
+        let mut desk = self.desk.lock();
+        if desk.is_of(clerk) { std::mem::take(&mut desk.orders) } else { Vec::new() }
     }
 
-    /// Nobody asks any more. What was still wanted.
-    pub(crate) fn close(&self) -> Vec<Order> {
-        let mut desk = self.desk.lock();
-        desk.closed = true;
-        std::mem::take(&mut desk.orders)
+    /// That one asks no more. What is still wanted and nobody is left for.
+    pub(crate) fn close(&self, clerk: &Arc<Bell>) -> Vec<Order> {
+        let heir = {
+            let mut desk = self.desk.lock();
+            desk.clerks.retain(|own| !Arc::ptr_eq(own, clerk));
+            match desk.clerks.last() {
+                Some(heir) => heir.clone(),
+                None => return std::mem::take(&mut desk.orders),
+            }
+        };
+        heir.ring();
+        Vec::new()
     }
 
-    /// What came of questions, for reports.
-    pub(crate) fn show(&self, counters: &[Counters]) {
+    /// What was found out, for whoever asks next, and what came of questions, for reports.
+    pub(crate) fn note(&self, clerk: &Arc<Bell>, found: Vec<((Name, Kind), Memo)>, gone: Vec<(Name, Kind)>, counters: &[Counters]) {
         let mut desk = self.desk.lock();
+        if !desk.is_of(clerk) {
+            return;
+        }
+        desk.past.extend(found);
+        for name in gone {
+            desk.past.remove(&name);
+        }
         desk.counters.clear();
         desk.counters.extend_from_slice(counters);
     }
@@ -178,8 +215,8 @@ pub struct Resolution {
 }
 
 /// All sections.
-pub(super) fn sections(config: &tree::Config, refuse: &mut Refuse<'_>) -> Vec<Resolvers> {
-    config.resolvers.iter().map(|section| one(section, refuse)).collect()
+pub(super) fn sections(config: &tree::Config, refuse: &mut Refuse<'_>) -> Vec<Arc<Resolvers>> {
+    config.resolvers.iter().map(|section| Arc::new(one(section, refuse))).collect()
 }
 
 fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
@@ -238,13 +275,16 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
     settings.retries = retries.map_or(settings.retries, |set| set.value);
     settings.resolve = timeout_resolve.map_or(settings.resolve, |set| set.value);
     settings.retry = timeout_retry.map_or(settings.retry, |set| set.value);
-    Resolvers { name: text(name), servers, settings, desk: Mutex::new(&DESKS, Desk::default()), bell: Bell::default() }
+    Resolvers { name: text(name), servers, settings, desk: Mutex::new(&DESKS, Desk::default()) }
 }
 
 /// What a server wants of its section, if its address is a name and it has one.
-pub(super) fn of_server(host: &str, options: &ServerOptions, at: Set<()>, refuse: &mut Refuse<'_>) -> Option<Resolution> {
+pub(super) fn of_server(host: Option<&str>, options: &ServerOptions, at: Set<()>, refuse: &mut Refuse<'_>) -> Option<Resolution> {
+    // What is wrong is told, also where an address makes it useless.
+    let (wish, ignores_weight) = wish(options, refuse);
     let set = options.resolvers.as_ref()?;
     let section = refuse.config.resolvers.iter().position(|section| section.name.bytes() == set.value.bytes())?;
+    let host = host?;
     let name = match Name::parse(host) {
         Ok(name) => name,
         Err(why) => {
@@ -252,25 +292,24 @@ pub(super) fn of_server(host: &str, options: &ServerOptions, at: Set<()>, refuse
             return None;
         }
     };
-    let mut made = Resolution {
-        section,
-        service: name.is_service().then_some(name),
-        wish: Wish { family: Kind::Aaaa, networks: Vec::new(), shares: false },
-        ignores_weight: false,
-    };
-    if options.resolve_prefer.is_some_and(|set| set.value == "ipv4") {
-        made.wish.family = Kind::A;
-    }
+    Some(Resolution { section, service: name.is_service().then_some(name), wish, ignores_weight })
+}
+
+/// Which address a server wants, and whether weights of records are none of its business.
+fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (Wish, bool) {
+    let prefers_v4 = options.resolve_prefer.is_some_and(|set| set.value == "ipv4");
+    let mut wish = Wish { family: if prefers_v4 { Kind::A } else { Kind::Aaaa }, networks: Vec::new(), shares: false };
+    let mut ignores_weight = false;
     each(&options.resolve_opts, |word| {
         match word {
-            "allow-dup-ip" => made.wish.shares = true,
-            "prevent-dup-ip" => made.wish.shares = false,
-            "ignore-weight" => made.ignores_weight = true,
+            "allow-dup-ip" => wish.shares = true,
+            "prevent-dup-ip" => wish.shares = false,
+            "ignore-weight" => ignores_weight = true,
             _ => return Err(format!("'resolve-opts' expects allow-dup-ip, ignore-weight or prevent-dup-ip and got '{word}'")),
         }
         Ok(())
     }, refuse);
-    let networks = &mut made.wish.networks;
+    let networks = &mut wish.networks;
     each(&options.resolve_net, |word| match Network::parse(word) {
         Some(_) if networks.len() == MOST_NETWORKS => Err(format!("'resolve-net' takes at most {MOST_NETWORKS} networks")),
         Some(network) => {
@@ -279,7 +318,7 @@ pub(super) fn of_server(host: &str, options: &ServerOptions, at: Set<()>, refuse
         }
         None => Err(format!("'resolve-net' expects networks, such as 10.0.0.0/8, and got '{word}'")),
     }, refuse);
-    Some(made)
+    (wish, ignores_weight)
 }
 
 /// Networks of one server.

@@ -8,6 +8,7 @@ use super::resolvers::{self, Resolution};
 use super::site::{Site, Whereabouts};
 use super::track::{Followers, ServerNumber};
 use crate::counts::ServerStats;
+use manylane_check::states::{State, admin};
 use manylane_check::{Past, Running};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
@@ -204,14 +205,14 @@ pub struct SendHeader {
 /// What lines say in place of a server's name when there is none.
 const NO_SERVER: &str = "<NOSRV>";
 
-/// `last` is its address in a server state file.
+/// `last` is how a server state file has it.
 pub(super) fn server(
     line: &tree::Server,
     settings: &Settings,
     process: &Process,
     number: usize,
     index: usize,
-    last: Option<IpAddr>,
+    last: Option<&State>,
     refuse: &mut Refuse<'_>,
 ) -> Server {
     let tree::Server { name, address, options, pos: _, template: _ } = line;
@@ -480,12 +481,12 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
     Some(Source { address: ip, ports, present })
 }
 
-/// Where it is at the start, and who tells where it is later.
+/// Where it is at the start, and who tells where it is later. `last` is how a server state file has it.
 fn whereabouts(
     address: &Set<Address>,
     init_addr: &Option<Set<Word>>,
     options: &ServerOptions,
-    last: Option<IpAddr>,
+    last: Option<&State>,
     refuse: &mut Refuse<'_>,
 ) -> (Whereabouts, Option<Resolution>) {
     let (host, port) = match &address.value.place {
@@ -493,17 +494,67 @@ fn whereabouts(
         Place::Ip { port, .. } => (None, *port),
         _ => (None, Port::Unset),
     };
-    let resolution = host.and_then(|host| resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse));
-    let is_service = resolution.as_ref().is_some_and(|made| made.service.is_some());
-    let place = if is_service { ServerPlace::Nowhere } else { place(address, init_addr, last, refuse) };
-    let name = host.filter(|_| !is_service).map(Box::from);
-    (Whereabouts { place, port, name, renamed: false }, resolution)
+    let methods = methods(init_addr, refuse);
+    let resolution = resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse);
+    let mut known =
+        Whereabouts { place: ServerPlace::Nowhere, port, name: None, renamed: false, by_hand: false, answer: None };
+    let Some(Resolution { service: Some(service), .. }) = &resolution else {
+        // A name that an operator has given stays, as long as somebody asks for it.
+        let given = last.filter(|last| resolution.is_some() && last.admin & admin::RENAMED != 0);
+        let given = given.and_then(|last| last.name.clone()).filter(|given| Some(&**given) != host);
+        known.renamed = given.is_some();
+        known.name = given.or(host.map(Box::from));
+        known.place = place(address, &methods, last.and_then(|last| last.address), refuse);
+        return (known, resolution);
+    };
+    // It stands for whom it stood for, until the service's records say something else.
+    match last.filter(|last| last.service.as_deref() == Some(service.as_str())) {
+        Some(State { name: Some(name), port, address: ip, .. }) if *port != 0 => {
+            known.port = Port::One(*port);
+            known.name = Some(name.clone());
+            known.renamed = true;
+            known.settle(ip.filter(|_| methods.contains(&Method::Last)));
+        }
+        _ => {}
+    }
+    (known, resolution)
+}
+
+/// How a name is resolved at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Last,
+    Libc,
+    None,
+    At(IpAddr),
+}
+
+/// `init-addr`; what is wrong there is told, also where an address makes it useless.
+fn methods(init_addr: &Option<Set<Word>>, refuse: &mut Refuse<'_>) -> Vec<Method> {
+    let Some(set) = init_addr else { return vec![Method::Last, Method::Libc] };
+    let mut methods = Vec::new();
+    for word in set.value.bytes().split(|byte| *byte == b',') {
+        methods.push(match word {
+            b"last" => Method::Last,
+            b"libc" => Method::Libc,
+            b"none" => Method::None,
+            other => match std::str::from_utf8(other).ok().and_then(|text| text.parse().ok()) {
+                Some(ip) => Method::At(ip),
+                None => {
+                    let text = String::from_utf8_lossy(other);
+                    refuse.found.alert(set.pos, format!("'init-addr' expects last, libc, none or an address and got '{text}'"));
+                    Method::None
+                }
+            },
+        });
+    }
+    methods
 }
 
 /// Where it is: its name is resolved by the first method of `init-addr` that can. `last` is the address of a server state file.
 fn place(
     address: &Set<Address>,
-    init_addr: &Option<Set<Word>>,
+    methods: &[Method],
     last: Option<IpAddr>,
     refuse: &mut Refuse<'_>,
 ) -> ServerPlace {
@@ -537,29 +588,20 @@ fn place(
         };
         Address { transport: address.value.transport, place: Place::Ip { host, port: *port } }
     };
-    let methods = init_addr.as_ref().map_or(&b"last,libc"[..], |set| set.value.bytes());
     let mut failure = None;
-    for method in methods.split(|byte| *byte == b',') {
+    for method in methods {
         match method {
-            b"last" => {
+            Method::Last => {
                 if let Some(ip) = last {
                     return settled(at(ip));
                 }
             }
-            b"libc" => match address.value.resolve() {
+            Method::Libc => match address.value.resolve() {
                 Ok(resolved) => return settled(resolved),
                 Err(error) => failure = Some(error.to_string()),
             },
-            b"none" => return ServerPlace::Nowhere,
-            other => {
-                let Some(ip) = std::str::from_utf8(other).ok().and_then(|text| text.parse().ok()) else {
-                    let text = String::from_utf8_lossy(other);
-                    let message = format!("'init-addr' expects last, libc, none or an address and got '{text}'");
-                    refuse.found.alert(init_addr.as_ref().map_or(address.pos, |set| set.pos), message);
-                    return ServerPlace::Nowhere;
-                };
-                return settled(at(ip));
-            }
+            Method::None => return ServerPlace::Nowhere,
+            Method::At(ip) => return settled(at(*ip)),
         }
     }
     if refuse.ignore_unresolved {
@@ -569,6 +611,7 @@ fn place(
     refuse.found.alert(address.pos, format!("'server' : {why}"));
     ServerPlace::Nowhere
 }
+
 /// `cookie dynamic`: the cookie of a server that has none of its own, as HAProxy makes it, so that a client keeps to its server whichever of
 /// several proxies it comes by. XXH64 of the secret, the address and the port, four bytes of it, in network order.
 fn dynamic_cookie(settings: &Settings, place: &ServerPlace) -> Option<Box<[u8]>> {

@@ -26,6 +26,10 @@ pub struct Whereabouts {
     pub name: Option<Box<str>>,
     /// It is not the name of the file.
     pub renamed: bool,
+    /// An operator has said where: so it is until the answer of name servers is another one than `answer`.
+    pub by_hand: bool,
+    /// What tells the answer apart that was looked at last.
+    pub answer: Option<u64>,
 }
 
 impl Whereabouts {
@@ -48,6 +52,17 @@ impl Whereabouts {
             ServerPlace::At(endpoint) => Some(endpoint),
             _ => None,
         }
+    }
+
+    /// Whether that answer leaves it where an operator has put it.
+    pub(crate) fn stays_by_hand(&self, answer: u64) -> bool {
+        self.by_hand && self.answer == Some(answer)
+    }
+
+    /// An answer says where it is from now on.
+    pub(crate) fn heard(&mut self, answer: u64) {
+        self.by_hand = false;
+        self.answer = Some(answer);
     }
 
     /// It is at that address, at its port; nowhere without one.
@@ -135,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_place_is_published_with_its_change_and_has_another_number_then() {
-        let mut known = Whereabouts { place: ServerPlace::Nowhere, port: Port::One(80), name: None, renamed: false };
+        let mut known = Whereabouts { place: ServerPlace::Nowhere, port: Port::One(80), name: None, renamed: false, by_hand: false, answer: None };
         known.settle(Some([192, 0, 2, 1].into()));
         let site = Site::new(known);
         let reader = Reader::new();

@@ -2,7 +2,7 @@
 //!
 //! What an operator did goes on as long as the configuration does not say something else about the same thing: the weight where the file's is what it
 //! was, maintenance where `disabled` is as it was. Addresses and ports of servers are those of the configuration, which may have changed since; that of a
-//! name is here for `init-addr last`.
+//! name is here for `init-addr last`, and so is the name that an operator or a service gave to a server of a `resolvers` section.
 
 use super::files;
 use super::refuse::Refuse;
@@ -122,6 +122,9 @@ fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
         _ => Running::Up,
     };
     let maintained = has(admin::MAINTENANCE | admin::INHERITED_MAINTENANCE | admin::UNRESOLVED);
+    if balancer.servers()[index].state().standing().is_in_maintenance() {
+        server.paused(true);
+    }
     if !maintained && server.tracks.is_none() {
         balancer.set_operation(index, super::track::operation(running), now);
         if let Some(check) = &server.check {

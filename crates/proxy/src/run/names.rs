@@ -11,6 +11,7 @@ use super::Local;
 use super::changes::{change, say};
 use super::checks::{Place, unless_stopped};
 use super::older::set_weight;
+use crate::generation::bell::Bell;
 use crate::generation::{Backend, Order, Question, Resolvers, Server, ServerNumber, Whereabouts};
 use crate::places::Places;
 use manylane_balance::{Index, Standing};
@@ -26,6 +27,7 @@ use manylane_sched::{Class, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,8 +45,14 @@ const MOST_QUESTIONS: u32 = 256;
 pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     for number in (0..local.generation.resolvers.len()).filter(|number| number % lanes.len() == own) {
-        let task = look_after(local.clone(), number);
-        local.here().spawn(&NAMES, Class::Normal, task).map_err(|error| error.to_string())?;
+        // Whoever asks now stops after that: rules are never without somebody who asks.
+        let bell: Arc<Bell> = Arc::default();
+        let section = local.generation.resolvers[number].begin(&bell);
+        let task = look_after(local.clone(), number, bell.clone(), section);
+        if let Err(error) = local.here().spawn(&NAMES, Class::Normal, task) {
+            local.generation.resolvers[number].close(&bell);
+            return Err(error.to_string());
+        }
     }
     Ok(())
 }
@@ -67,7 +75,7 @@ impl Local {
             return None;
         }
         // Each try asks for both families.
-        let tries = section.settings.retry.saturating_mul(2 * section.settings.retries.saturating_add(1));
+        let tries = section.settings.retry.saturating_mul(section.settings.retries.max(1).saturating_mul(2));
         let patience = tries.saturating_add(PATIENCE).min(LONGEST_LOOK_UP);
         self.here().timeout(patience, question.answered()).await.ok().flatten()
     }
@@ -79,30 +87,36 @@ struct Desk {
     number: usize,
     section: RefCell<Section>,
     places: Places,
+    /// Wakes its task.
+    bell: Arc<Bell>,
 }
 
 /// Looks after a section until the lane stops.
-async fn look_after(local: Rc<Local>, number: usize) {
+async fn look_after(local: Rc<Local>, number: usize, bell: Arc<Bell>, section: Section) {
     let generation = local.generation.clone();
     let own = &generation.resolvers[number];
     let desk = Rc::new(Desk {
         local: local.clone(),
         number,
-        section: RefCell::new(Section::new(own.settings)),
+        section: RefCell::new(section),
         places: Places::new(MOST_QUESTIONS),
+        bell: bell.clone(),
     });
     let mut guests = Guests::default();
     guests.begin(&desk, &local);
+    desk.section.borrow_mut().resumed(clock(&local));
     let here = local.here();
     loop {
-        for order in own.orders() {
+        for order in own.orders(&bell) {
             match order {
                 Order::Rename(number) => guests.renamed(&desk, &local, number),
                 Order::Ask(question) => guests.ask(&desk, &local, question),
             }
         }
         desk.section.borrow_mut().handle_timeout(clock(&local));
+        let mut found = Vec::new();
         while let Some(news) = desk.next_news() {
+            found.extend(desk.section.borrow().memo(news.name));
             if desk.section.borrow().status(news.name) != Status::Valid {
                 generation.vitals.failed_resolutions.add(1);
             }
@@ -112,15 +126,17 @@ async fn look_after(local: Rc<Local>, number: usize) {
             // Without memory for the task it is as if nobody had answered.
             let _ = here.spawn(&QUESTION, Class::Normal, exchange(desk.clone(), ask));
         }
-        own.show(desk.section.borrow().counters());
+        let gone = std::iter::from_fn(|| desk.section.borrow_mut().poll_gone()).collect();
+        own.note(&bell, found, gone, desk.section.borrow().counters());
         let due = desk.section.borrow().next_timeout();
         let sleep = here.sleep_until(due.map_or(Time::MAX, |due| Time::ZERO + due));
-        if unless_stopped(&local, own.bell.or(sleep)).await.is_none() {
+        if unless_stopped(&local, bell.or(sleep)).await.is_none() {
             break;
         }
     }
+    let rest = own.close(&bell);
     guests.leave(&desk);
-    own.close().into_iter().for_each(|order| match order {
+    rest.into_iter().for_each(|order| match order {
         Order::Ask(question) => question.answer(None),
         Order::Rename(_) => {}
     });
@@ -142,7 +158,7 @@ impl Desk {
     fn hear(&self, ask: &Ask, over_tcp: bool, bytes: &[u8]) -> Heard {
         let heard = self.section.borrow_mut().handle_answer(clock(&self.local), &ask.ticket, over_tcp, bytes);
         if heard == Heard::Over {
-            self.resolvers().bell.ring();
+            self.bell.ring();
         }
         heard
     }
@@ -249,6 +265,15 @@ fn addresses(entry: &Entry) -> Option<IpAddr> {
     }
 }
 
+/// What tells an answer from others that have other addresses, in whatever order.
+fn mark(addresses: impl Iterator<Item = IpAddr>) -> u64 {
+    let mut addresses: Vec<IpAddr> = addresses.collect();
+    addresses.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    addresses.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl Guests {
     /// The servers of the file.
     fn begin(&mut self, desk: &Desk, local: &Local) {
@@ -269,6 +294,10 @@ impl Guests {
                 }
             }
         }
+        // What the section before knew holds for servers that are new here, too.
+        let known = |id: &Id| desk.section.borrow().status(*id) == Status::Valid;
+        let services: Vec<Id> = self.services.keys().copied().filter(known).collect();
+        services.into_iter().for_each(|id| self.seat(desk, local, id));
     }
 
     /// The server's name is asked for from now on.
@@ -299,6 +328,9 @@ impl Guests {
 
     /// An operator gave the server another name.
     fn renamed(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
+        if local.generation.known(number).is_none() {
+            return; // it was one of the generation before
+        }
         self.follow(desk, local, number);
     }
 
@@ -333,10 +365,13 @@ impl Guests {
         }
     }
 
-    /// Nobody answers any more.
+    /// Nobody answers here any more: rules that wait are answered by the lane that asks in the place of this one, if there is one.
     fn leave(&mut self, desk: &Desk) {
-        let ids: Vec<Id> = self.questions.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.answer(desk, &desk.local, id));
+        for question in self.questions.drain().flat_map(|(_, waiting)| waiting) {
+            if !desk.resolvers().order(Order::Ask(question.clone())) {
+                question.answer(None);
+            }
+        }
     }
 
     /// Something was found out about a name.
@@ -362,16 +397,29 @@ impl Guests {
             }
             return;
         }
+        let known = server.site.read();
+        let answer = desk.section.borrow().records(id).map_or(0, |records| mark(records.iter().filter_map(addresses)));
+        if known.stays_by_hand(answer) {
+            return;
+        }
+        // Two servers may be at two ports of one address.
         let others: Vec<IpAddr> = self.servers.get(&id).into_iter().flatten()
             .filter(|other| other.backend == number.backend && **other != number)
-            .filter_map(|other| local.generation.server(*other).1.site.read().ip())
+            .map(|other| local.generation.server(*other).1.site.read())
+            .filter(|other| other.port == known.port)
+            .filter_map(|other| other.ip())
             .collect();
-        let current = server.site.read().ip();
+        let current = known.ip();
         let choice = desk.section.borrow().records(id).map_or(Choice::None, |records| {
             choose(records.iter().filter_map(addresses), &resolution.wish, current, |address| others.contains(&address))
         });
         match choice {
-            Choice::Stay => have(local, number),
+            Choice::Stay => {
+                if known.by_hand || known.answer != Some(answer) {
+                    server.site.change(|known| known.heard(answer));
+                }
+                have(local, number);
+            }
             Choice::Go(address) => {
                 let teller = match by {
                     Some(by) => {
@@ -383,7 +431,10 @@ impl Guests {
                 if let Some(records) = desk.section.borrow_mut().records_mut(id) {
                     records.took(address);
                 }
-                go(local, backend, server, &teller, |known| known.settle(Some(address)));
+                go(local, backend, server, &teller, |known| {
+                    known.heard(answer);
+                    known.settle(Some(address));
+                });
                 have(local, number);
             }
             Choice::None => lose(local, number, " (No IP for server )"),
@@ -392,12 +443,11 @@ impl Guests {
 
     /// What a service's records say to the templates that stand for it.
     fn seat(&mut self, desk: &Desk, local: &Local, id: Id) {
-        let (status, lost) = {
+        {
             let section = desk.section.borrow();
-            (section.status(id), section.is_lost(id, clock(local)))
-        };
-        if status != Status::Valid && !lost {
-            return;
+            if section.status(id) != Status::Valid && !section.is_lost(id, clock(local)) {
+                return;
+            }
         }
         let services: Vec<Service> = {
             let section = desk.section.borrow();
@@ -408,7 +458,6 @@ impl Guests {
             };
             entries.filter_map(service).collect()
         };
-        let why = if lost { reason(status) } else { " (entry removed from SRV record)" };
         let Some(templates) = self.services.remove(&id) else { return };
         for template in &templates {
             let seat = |number: &ServerNumber| -> Seat {
@@ -425,7 +474,7 @@ impl Guests {
                     Move::Leave(place) => {
                         let number = template.members[place];
                         self.unfollow(desk, local, number);
-                        lose(local, number, why);
+                        lose(local, number, " (entry removed from SRV record)");
                         local.generation.server(number).1.site.change(|known| {
                             known.name = None;
                             known.port = Port::Unset;
@@ -450,11 +499,15 @@ impl Guests {
         }
         if let Some(address) = address {
             self.unfollow(desk, local, number);
-            if server.site.read().ip() != Some(address) || new {
+            let (known, answer) = (server.site.read(), mark(std::iter::once(address)));
+            if new || known.ip() != Some(address) && !known.stays_by_hand(answer) {
                 go(local, backend, server, "DNS additional record", |known| {
+                    known.heard(answer);
                     known.port = Port::One(port);
                     known.settle(Some(address));
                 });
+            } else if known.answer != Some(answer) {
+                server.site.change(|known| known.heard(answer));
             }
         }
         if new {
@@ -519,5 +572,8 @@ fn lose(local: &Local, number: ServerNumber, why: &str) {
     let (backend, server) = local.generation.server(number);
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
     change(local, backend, index, why, |own| Standing { unresolved: true, ..own });
-    server.site.change(|known| known.settle(None));
+    server.site.change(|known| {
+        known.by_hand = false;
+        known.settle(None);
+    });
 }

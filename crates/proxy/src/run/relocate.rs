@@ -28,6 +28,7 @@ pub fn relocate(local: &Local, backend: &Backend, index: Index, ip: IpAddr, port
     }
     let before = server.site.change(|known| {
         known.port = port.map_or(known.port, Port::One);
+        known.by_hand = true;
         known.settle(Some(ip));
     });
     change(local, backend, index, "", |own| Standing { unresolved: false, ..own });
@@ -70,6 +71,7 @@ pub fn rename(local: &Local, backend: &Backend, index: Index, name: &str) -> Res
     let before = server.site.change(|known| {
         known.name = Some(name.as_str().into());
         known.renamed = true;
+        known.by_hand = false; // the new name says where
     });
     if !local.generation.resolvers[resolution.section].order(Order::Rename(backend.number_of(index))) {
         server.site.change(|known| *known = before);
