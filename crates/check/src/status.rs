@@ -178,6 +178,11 @@ impl Status {
         }
     }
 
+    /// Whether the server was silent for too long.
+    pub fn is_late(self) -> bool {
+        matches!(self, Self::L4Tout | Self::L6Tout | Self::L7Tout | Self::ProcTout)
+    }
+
     /// The number of what it came to in `show servers state`: 0 unknown, 2 failed, 3 passed, 4 conditionally passed.
     pub fn result(self) -> u8 {
         match self.outcome() {

@@ -177,7 +177,8 @@ async fn by_connection<'s>(
         let mut link = Link::default();
         let words = CheckWords::new(local, backend, index, check);
         let verdict = steps(local, check, connector, run, words, &mut kept.map(|idle| idle.connection), &mut link).await;
-        if was_kept && !link.heard && verdict.status.result() == 2 {
+        // The server may have closed it meanwhile. One that is silent says so itself: to ask it on all others would take the time of each.
+        if was_kept && !link.heard && verdict.status.result() == 2 && !verdict.status.is_late() {
             *run = script.run(serves);
             continue;
         }
