@@ -377,6 +377,29 @@ fn commands_go_to_the_process_that_they_name() {
     assert_eq!(master.worker().to_string(), worker);
 }
 
+/// More commands and more answers than the sockets between hold: each side would wait for the other to read first.
+#[test]
+fn a_long_script_for_a_worker_is_answered_to_its_end() {
+    const COMMANDS: usize = 40_000;
+    let master = Master::start(&answering(own_address(), 200, ""), |program| {
+        program.arg("-W");
+    });
+    let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut writes = client.try_clone().unwrap();
+    let script = std::thread::spawn(move || {
+        writes.write_all(b"@@1\n").unwrap();
+        for _ in 0..COMMANDS / 100 {
+            writes.write_all("show version\n".repeat(100).as_bytes()).unwrap();
+        }
+        writes.write_all(b"quit\n").unwrap();
+    });
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    script.join().unwrap();
+    assert_eq!(said.matches(env!("CARGO_PKG_VERSION")).count(), COMMANDS);
+}
+
 #[test]
 fn what_a_master_cannot_be_is_told() {
     let refused = |arguments: &[&str], why: &str| {

@@ -14,12 +14,16 @@ const PART: usize = 16 << 10;
 /// What came first.
 struct Ready {
     client: bool,
+    /// It has said something, or has ended.
     worker: bool,
+    /// It takes more.
+    takes: bool,
 }
 
-/// Waits for either, or for the worker alone.
-fn wait(client: Option<&File>, worker: &UnixStream) -> io::Result<Ready> {
-    let mut all = vec![PollFd::new(worker.as_fd(), PollFlags::POLLIN)];
+/// Waits for either, or for the worker alone; for the worker to take something only where there is something for it.
+fn wait(client: Option<&File>, worker: &UnixStream, more: bool) -> io::Result<Ready> {
+    let of_worker = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
+    let mut all = vec![PollFd::new(worker.as_fd(), of_worker)];
     all.extend(client.map(|client| PollFd::new(client.as_fd(), PollFlags::POLLIN)));
     loop {
         match poll(&mut all, PollTimeout::NONE) {
@@ -28,8 +32,12 @@ fn wait(client: Option<&File>, worker: &UnixStream) -> io::Result<Ready> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    let is_ready = |at: usize| all.get(at).and_then(PollFd::any).unwrap_or(false);
-    Ok(Ready { client: is_ready(1), worker: is_ready(0) })
+    let found = |at: usize| all.get(at).and_then(PollFd::revents).unwrap_or(PollFlags::empty());
+    Ok(Ready {
+        client: !found(1).is_empty(),
+        worker: !(found(0) - PollFlags::POLLOUT).is_empty(),
+        takes: found(0).contains(PollFlags::POLLOUT),
+    })
 }
 
 /// Leaves out the empty lines that a worker answers to so many settings.
@@ -55,7 +63,7 @@ pub(super) fn answer(input: &BufReader<File>, output: &mut File, mut worker: Uni
             watched = None;
             worker.shutdown(Shutdown::Write)?;
         }
-        let ready = wait(watched, &worker)?;
+        let ready = wait(watched, &worker, false)?;
         if ready.worker && !pass(&mut worker, output)? {
             return Ok(());
         }
@@ -63,33 +71,35 @@ pub(super) fn answer(input: &BufReader<File>, output: &mut File, mut worker: Uni
     }
 }
 
-/// Both ways, until the worker ends. The client's end goes on to it.
+/// Both ways, until the worker ends. The client's end goes on to it. A worker that is busy answering takes no more: what it says is passed on
+/// meanwhile, so that neither waits for the other.
 pub(super) fn both_ways(
     input: &mut BufReader<File>,
     output: &mut File,
     mut worker: UnixStream,
 ) -> io::Result<()> {
+    worker.set_nonblocking(true)?;
     let mut listens = true;
     loop {
-        let waiting = listens && !input.buffer().is_empty();
-        let ready = match waiting {
-            true => Ready { client: true, worker: false },
-            false => wait(listens.then(|| input.get_ref()), &worker)?,
-        };
+        let more = !input.buffer().is_empty();
+        let ready = wait((listens && !more).then(|| input.get_ref()), &worker, more)?;
         if ready.worker && !pass(&mut worker, output)? {
             return Ok(());
         }
-        if ready.client {
-            let length = {
-                let part = input.fill_buf()?;
-                worker.write_all(part)?;
-                part.len()
-            };
-            input.consume(length);
-            if length == 0 {
-                listens = false;
-                worker.shutdown(Shutdown::Write)?;
+        if ready.takes {
+            match worker.write(input.buffer()) {
+                Ok(length) => input.consume(length),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // It has closed, and what it said before is there still.
+                Err(_) => {
+                    input.consume(input.buffer().len());
+                    listens = false;
+                }
             }
+        }
+        if ready.client && input.fill_buf()?.is_empty() {
+            listens = false;
+            worker.shutdown(Shutdown::Write)?;
         }
     }
 }
