@@ -266,6 +266,38 @@ fn answers_to_many_commands_of_a_line_are_not_held_together() {
     assert!(more < answers.len() / 4 * 3, "{more} bytes more for {}", answers.len());
 }
 
+/// Whatever a client has sent already, others of its lane have their turn between two of its commands.
+#[test]
+fn a_long_script_gives_way_at_each_command() {
+    const COMMANDS: usize = 4000;
+    let program = Controlled::new("level admin");
+    let polls = || -> usize {
+        let rows = program.ask("show lanes");
+        rows.lines()
+            .skip(1)
+            .filter_map(|row| row.split(' ').nth(4))
+            .map(|polls| polls.parse::<usize>().unwrap())
+            .sum()
+    };
+    assert!(program.ask("show lanes").starts_with("# lane live queued rounds polls "));
+    for script in [
+        "show version\n".repeat(COMMANDS),
+        format!("{}\n", "show version;".repeat(1000)).repeat(COMMANDS / 1000),
+    ] {
+        let before = polls();
+        let mut client = program.client();
+        let mut writes = client.try_clone().unwrap();
+        let script = std::thread::spawn(move || {
+            writes.write_all(format!("prompt\n{script}quit\n").as_bytes()).unwrap()
+        });
+        let mut said = String::new();
+        client.read_to_string(&mut said).unwrap();
+        script.join().unwrap();
+        assert_eq!(said.matches(env!("CARGO_PKG_VERSION")).count(), COMMANDS);
+        assert!(polls() - before > COMMANDS, "{} turns", polls() - before);
+    }
+}
+
 #[test]
 fn an_answer_of_many_parts_comes_whole_and_is_never_held_whole() {
     const SERVERS: usize = 1000;

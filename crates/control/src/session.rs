@@ -88,6 +88,7 @@ impl<'a> Lines<'a> {
             self.begin = 0;
             self.searched = self.received.len();
             self.received.extend_from_slice(segment.as_slice());
+            self.here.yield_now().await; // who sends without an end is not waited for without one
         }
     }
 
@@ -237,7 +238,9 @@ pub(crate) async fn serve(
                 prompted = true;
             }
             reply.set_patience(settings.timeout);
-            reply.breathe().await?; // a line may hold thousands of commands
+            // A line may hold thousands of commands, and there may be thousands of lines.
+            reply.breathe().await?;
+            here.yield_now().await;
         }
         if settings.interactive && !prompted {
             reply.put(PROMPT);
