@@ -55,6 +55,11 @@ impl<'a> Reply<'a> {
         if self.text.len() < SLICE {
             return Ok(());
         }
+        self.give_way().await
+    }
+
+    /// Sends what there is, and lets others go first.
+    pub(crate) async fn give_way(&mut self) -> Result<(), Gone> {
         self.flush().await?;
         self.here.yield_now().await;
         Ok(())

@@ -179,6 +179,7 @@ impl RingServer {
             };
             let whole = part.drop_sent(taken.unwrap_or_else(|taken| taken));
             self.counts.own().sent.add(whole as u64);
+            here.yield_now().await; // lines may come faster than they go
             if taken.is_err() {
                 stream = None;
                 if fresh {
@@ -229,12 +230,10 @@ impl RingServer {
 /// Waits for lines. False: the server has closed the connection, of which it is told nothing anyway.
 async fn has_lines(reader: &RingReader, stream: Option<&Stream>) -> bool {
     poll_fn(|context| {
-        while let Some(stream) = stream {
-            match stream.poll_recv(context) {
-                Poll::Ready(Ok(Some(_))) => {} // whatever it says
-                Poll::Ready(_) => return Poll::Ready(false),
-                Poll::Pending => break,
-            }
+        match stream.map(|stream| stream.poll_recv(context)) {
+            Some(Poll::Ready(Ok(Some(_)))) => context.waker().wake_by_ref(), // whatever it says, and for as long as it likes: others first
+            Some(Poll::Ready(_)) => return Poll::Ready(false),
+            Some(Poll::Pending) | None => {}
         }
         reader.poll_lines(context).map(|()| true)
     })

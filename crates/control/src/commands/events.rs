@@ -68,7 +68,7 @@ pub(crate) async fn watch(
     let mut stop = std::pin::pin!(stop);
     loop {
         rest(&mut reader, reply).await?;
-        reply.flush().await?;
+        reply.give_way().await?; // lines may come for as long as they are read
         let more = std::future::poll_fn(|context| {
             if stop.as_mut().poll(context).is_ready() {
                 return std::task::Poll::Ready(false);

@@ -211,6 +211,8 @@ async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
                 heard => return Some(heard),
             }
         }
+        // A server that sends what nobody asked for, and never stops, shares the lane, and the time of the question ends.
+        desk.local.here().yield_now().await;
     }
 }
 
