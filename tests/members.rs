@@ -320,3 +320,51 @@ fn servers_come_and_go_below_traffic_and_nothing_is_lost() {
         common::watch::until(|| program.column("a", "scur").as_deref() == Some("0")); // an answer is there before its stream has ended
     }
 }
+
+/// Checks of servers that stay go on below changes: one that is under way comes to its verdict, and a server that says nothing is found while changes
+/// come more often than `timeout check` is over.
+#[test]
+fn checks_go_on_while_servers_come_and_go() {
+    let (reached, at): (Sender<TcpStream>, Receiver<TcpStream>) = channel();
+    let slow = origin(move |stream| _ = reached.send(stream));
+    let hung = origin(|mut stream| _ = stream.read_to_end(&mut Vec::new()));
+    let (a, _) = named("a");
+    let once = "check inter 1h fall 1";
+    let program = Program::start(&format!(
+        " option httpchk\n timeout check 1h\n server slow {slow} {once}\n server a {a}\n\
+         backend other\n option httpchk\n timeout check 1s\n server hung {hung} {once}\n\
+         global\n max-spread-checks 1ms\n"
+    ));
+    let mut check = at.recv_timeout(PATIENCE).unwrap();
+    let _ = check.read(&mut [0; 4096]).unwrap();
+    let mut changes = 0;
+    let status = |backend: &str, server: &str| {
+        let rows = program.ask("show stat");
+        let row = rows.lines().find(|row| row.starts_with(&format!("{backend},{server},"))).unwrap();
+        row.split(',').nth(17).unwrap().to_owned()
+    };
+    let mut change = || {
+        changes += 1;
+        assert_eq!(program.ask(&format!("add server back/s {a} check inter 1h")), "New server registered.");
+        assert_eq!(program.ask("del server back/s"), "Server deleted.");
+        changes
+    };
+    while status("other", "hung") != "DOWN" {
+        assert!(change() < 10_000, "no verdict below changes");
+    }
+    while change() < 5 {}
+    assert_eq!(status("back", "slow"), "UP", "it is being asked");
+    check.write_all(b"HTTP/1.0 500 No\r\n\r\n").unwrap();
+    drop(check);
+    common::watch::until(|| status("back", "slow") == "DOWN");
+    assert!(at.try_recv().is_err(), "it was asked once");
+    // The checks of one that comes begin when they are asked for.
+    assert_eq!(
+        program.ask(&format!(
+            "add server back/t {slow} check inter 1h fall 1; enable server back/t; enable health back/t"
+        )),
+        "New server registered."
+    );
+    drop(at.recv_timeout(PATIENCE).unwrap());
+    common::watch::until(|| status("back", "t") == "DOWN");
+}

@@ -1,7 +1,7 @@
 //! `agent-check`: programs beside servers that say how these are, and what an operator changes of checks at run time.
 
 use super::bell::Bell;
-use super::checks::{Due, Follows, Patience, ServerCheck};
+use super::checks::{Follows, Patience, ServerCheck};
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use manylane_check::{Board, Health, Init, Pace, agent};
@@ -134,7 +134,6 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             board: Board::new(Health::new(1, 1, Init::FullyUp)),
             aims: Aims::default(),
             bell: Bell::default(),
-            due: Due::default(),
         });
     }
 }

@@ -13,9 +13,7 @@ use manylane_config::table::{ServerOptions, Timeout, Toggle};
 use manylane_config::tree::{Proxy, Set};
 use manylane_net::address::{Host, Place, Port};
 use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
-use manylane_sched::Time;
 use manylane_sync::Arc;
-use manylane_sync::atomic::{AtomicU64, Ordering};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -56,8 +54,6 @@ pub struct ServerCheck {
     pub aims: Aims,
     /// Wakes who checks it: something else is to be done than to wait.
     pub bell: Bell,
-    /// When it is made next.
-    pub due: Due,
 }
 
 /// A program that checks servers.
@@ -120,24 +116,6 @@ pub enum Patience {
         /// `timeout check`
         answer: Duration,
     },
-}
-
-/// When the next check of a server is due: a generation that takes another's place with the same server goes on there.
-#[derive(Debug, Default)]
-pub struct Due(AtomicU64);
-
-impl Due {
-    pub(crate) fn set(&self, at: Time) {
-        self.0.store(at.as_nanos().max(1), Ordering::Relaxed); // one lane checks the server
-    }
-
-    /// How long that is from `now`; nothing when no check was made yet.
-    pub(crate) fn wait(&self, now: Time) -> Option<Duration> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            due => Some(Time::from_nanos(due).since(now)),
-        }
-    }
 }
 
 /// Gives the servers of a backend their checks.
@@ -215,7 +193,6 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], s
             board: Board::new(health),
             aims: Aims::default(),
             bell: Bell::default(),
-            due: Due::default(),
         });
     }
 }

@@ -9,8 +9,12 @@
 //!    one's that comes.
 //! 4. What a server that is added has of its backend is read from [`Soil`], not from the files, which may be others by now.
 //!
+//! 5. Checks of servers that both have go on on the same lanes, those that are under way, too (`run/checks.rs`); idle connections to servers of other
+//!    backends stay where they lie.
+//!
 //! # Cost
-//! Nothing for requests. A change copies pointers to the servers of its backend, on a thread beside the lanes, and each lane takes over once.
+//! Nothing for requests. A change copies pointers to the servers of its backend, on a thread beside the lanes. Each lane takes over once: a look at each
+//! backend, a pointer for each server, and work for the servers of the one that changed.
 
 use super::refuse::Refuse;
 use super::server::{self, Server};
@@ -238,6 +242,17 @@ impl Generation {
         Ok(number)
     }
 
+    /// Whether one of both was made of the other, with other servers.
+    pub(crate) fn is_kin(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
+    /// Its servers that `other`, which is [kin](Self::is_kin), does not have. Backends that both have cost a look each.
+    pub(crate) fn others_than<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (&'a Backend, &'a Arc<Server>)> {
+        let changed = self.backends.iter().zip(&other.backends).filter(|(own, other)| !Arc::ptr_eq(own, other));
+        changed.flat_map(|(own, other)| own.listed().filter(|server| !other.has(server)).map(|server| (&**own, server)))
+    }
+
     /// Servers that were added to `before` and that this one does not have: `backend/server`.
     pub fn misses(&self, before: &Self) -> Vec<String> {
         let added = before.backends.iter().flat_map(|backend| backend.listed().filter(|own| own.added).map(move |own| (backend, own)));
@@ -293,6 +308,13 @@ impl Generation {
 }
 
 impl Backend {
+    /// Whether it is one of its servers.
+    pub(crate) fn has(&self, server: &Arc<Server>) -> bool {
+        let own = self.servers.get(server.index).is_some_and(|own| Arc::ptr_eq(own, server));
+        let servers = self.balancer.servers();
+        own && servers.index(server.index).is_some_and(|index| !servers[index].spec().gone)
+    }
+
     /// The first place that is nobody's, or the one behind the last.
     fn free_place(&self) -> usize {
         let mut taken = vec![false; self.servers.len()];

@@ -1,11 +1,12 @@
 //! Health checks at work: each server is checked by one lane, which tells the balancer what it found.
 
 use super::check_words::CheckWords;
+use super::event::Event;
 use super::idle::Idle;
 use super::local::Local;
 use super::changes::say;
 use crate::places::Places;
-use crate::generation::{Backend, Patience, SendHeader, ServerCheck, operation};
+use crate::generation::{Backend, Patience, SendHeader, Server, ServerCheck, operation};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
 use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Script, Status, Target, Verdict, agent};
@@ -14,7 +15,7 @@ use manylane_io::{Errno, SocketAddrAny, socket};
 use manylane_logs::Level;
 use manylane_net::proxy_protocol::{Emit, Ends, emit_v1, emit_v2};
 use manylane_net::{Connection, Connector, Endpoint, Served, Step, TransferError};
-use manylane_sched::{Class, TaskKind, Time};
+use manylane_sched::{Class, Here, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -37,62 +38,127 @@ pub(super) enum Kind {
     Agent,
 }
 
-/// Has the lane of `local` check its part of the servers, of which each of `lanes` has one.
+/// What checks of a lane have in common, whichever generation serves of those that differ in a few servers only (`generation/members.rs`).
+#[derive(Debug)]
+pub(super) struct Checks {
+    /// Those that it makes at once.
+    places: Places,
+    /// Nobody is checked any more.
+    over: Event,
+}
+
+impl Checks {
+    pub(super) fn new(most: u32) -> Rc<Self> {
+        Rc::new(Self { places: Places::new(most), over: Event::default() })
+    }
+}
+
+impl Local {
+    /// What it has in common with others of the lane, which go on.
+    fn kin<'a>(&'a self, served: &'a [Rc<Self>]) -> impl Iterator<Item = &'a Rc<Self>> {
+        served.iter().filter(|other| Rc::ptr_eq(&other.checks, &self.checks) && !std::ptr::eq(&***other, self) && !other.stopping.has_happened())
+    }
+
+    /// It checks nobody any more. Checks of servers that another generation of the same making has go on there, and need not know; others end.
+    pub(super) fn leave_checks(&self) {
+        let served = Self::all();
+        let Some(heir) = self.kin(&served).next() else { return self.checks.over.happen() };
+        for server in self.generation.others_than(&heir.generation).map(|(_, server)| server) {
+            server.check.iter().chain(&server.agent).for_each(|check| check.bell.ring());
+        }
+    }
+}
+
+/// Has the lane of `local` check its part of the servers, of which each of `lanes` has one. Who is checked already goes on.
 ///
 /// # Errors
 /// A sentence, when there is no memory left.
 pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
-    let process = &local.generation.process;
-    let checked = || {
-        let backends = local.generation.backends.iter();
-        backends.flat_map(|backend| backend.listed().filter_map(move |server| Some((backend, server, server.check.as_ref()?))))
+    let begin = |backend: &Backend, server: &Arc<Server>, kind: Kind, delay: Duration| {
+        let own = Checked { checks: local.checks.clone(), backend: backend.number, server: server.clone(), kind };
+        let what = if kind == Kind::Agent { &AGENT } else { &CHECK };
+        local.here().spawn(what, Class::Normal, checking(local.here(), own, delay)).map_err(|error| error.to_string())
     };
-    let spreading = checked().map(|(.., check)| check.pace.inter).filter(|inter| *inter >= Pace::SPREADS_FROM);
-    let (shortest, count) = (spreading.min().unwrap_or_default(), checked().count());
-    for (place, (backend, server, check)) in checked().enumerate().filter(|(place, _)| place % lanes.len() == own) {
-        let Some(index) = backend.balancer.servers().index(server.index) else { continue };
-        let delay = check.due.wait(local.here().now()).unwrap_or_else(|| Pace::first(shortest, process.max_spread_checks, place, count));
-        let task = checking(local.clone(), backend.number, index, Kind::Health, delay);
-        local.here().spawn(&CHECK, Class::Normal, task).map_err(|error| error.to_string())?;
+    let served = Local::all();
+    if let Some(before) = local.kin(&served).next() {
+        for (backend, server) in local.generation.others_than(&before.generation).filter(|(_, server)| server.number % lanes.len() == own) {
+            for kind in [Kind::Health, Kind::Agent].into_iter().filter(|kind| kind.of(server).is_some()) {
+                begin(backend, server, kind, Duration::ZERO)?;
+            }
+        }
+        return Ok(());
     }
-    let agents = local.generation.backends.iter().flat_map(|backend| backend.listed().map(move |server| (backend, server)));
-    let agents: Vec<_> = agents.filter(|(_, server)| server.agent.is_some()).collect();
-    for (place, (backend, server)) in agents.iter().enumerate().filter(|(place, _)| place % lanes.len() == own) {
-        let (Some(index), Some(agent)) = (backend.balancer.servers().index(server.index), &server.agent) else { continue };
-        let delay = agent.due.wait(local.here().now()).unwrap_or_else(|| Pace::first(agent.pace.inter, process.max_spread_checks, place, agents.len()));
-        let task = checking(local.clone(), backend.number, index, Kind::Agent, delay);
-        local.here().spawn(&AGENT, Class::Normal, task).map_err(|error| error.to_string())?;
+    let process = &local.generation.process;
+    for kind in [Kind::Health, Kind::Agent] {
+        let servers = || local.generation.backends.iter().flat_map(|backend| backend.listed().map(move |server| (backend, server)));
+        let checked = || servers().filter_map(|(backend, server)| Some((backend, server, kind.of(server)?)));
+        let spreading = checked().map(|(.., check)| check.pace.inter).filter(|inter| *inter >= Pace::SPREADS_FROM);
+        let (shortest, count) = (spreading.min().unwrap_or_default(), checked().count());
+        for (place, (backend, server, check)) in checked().enumerate().filter(|(place, _)| place % lanes.len() == own) {
+            let room = if kind == Kind::Agent { check.pace.inter } else { shortest };
+            begin(backend, server, kind, Pace::first(room, process.max_spread_checks, place, count))?;
+        }
     }
     Ok(())
 }
 
-/// Checks one server until the lane stops.
-async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, delay: Duration) {
-    let generation = local.generation.clone();
-    let backend = &generation.backends[backend];
-    let server = &backend.servers[index.get()];
-    let Some(check) = (if kind == Kind::Agent { &server.agent } else { &server.check }) else { return };
+/// A server that is checked.
+struct Checked {
+    checks: Rc<Checks>,
+    backend: usize,
+    server: Arc<Server>,
+    kind: Kind,
+}
+
+impl Kind {
+    fn of(self, server: &Server) -> Option<&ServerCheck> {
+        if self == Self::Agent { server.agent.as_ref() } else { server.check.as_ref() }
+    }
+}
+
+impl Checked {
+    /// The lane's side of a generation that has the server and goes on: of several the oldest, since those after it may come to nothing.
+    fn local(&self) -> Option<Rc<Local>> {
+        let goes_on = |local: &&Rc<Local>| Rc::ptr_eq(&local.checks, &self.checks) && !local.stopping.has_happened();
+        Local::all().iter().filter(goes_on).find(|local| local.generation.backends[self.backend].has(&self.server)).cloned()
+    }
+
+    /// What `work` gives, unless checks end before.
+    async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        unless_happens(&self.checks.over, work).await
+    }
+}
+
+/// Checks one server as long as a generation has it, on the same lane. While it waits for the next check it holds none of them.
+async fn checking(here: Here, own: Checked, delay: Duration) {
+    let server = &*own.server;
+    let Some(check) = own.kind.of(server) else { return };
     let connector = Connector::new(check.connect.clone());
-    let here = local.here();
     let mut wait = delay;
     let mut noise = (server.number as u32).wrapping_mul(0x9e37_79b9) | 1;
     loop {
         let mut until = here.now() + wait;
-        check.due.set(until);
         loop {
             let paused = !check.board.is_looked_after();
             if until <= here.now() && !paused {
                 break;
             }
             let sleep = here.sleep_until(if paused { Time::MAX } else { until });
-            let Some(rung) = unless_stopped(&local, check.bell.or(sleep)).await else { return };
+            let Some(rung) = own.unless_over(check.bell.or(sleep)).await else { return };
+            if rung && own.local().is_none() {
+                return;
+            }
             if rung && !paused {
                 until = until.min(here.now() + check.pace.fast);
             }
         }
         // Those that are too many wait for their turn.
-        let Some(_place) = unless_stopped(&local, Place::enter(&local.checks)).await else { return };
+        let Some(_place) = own.unless_over(Place::enter(&own.checks.places)).await else { return };
+        let Some(local) = own.local() else { return };
+        let generation = local.generation.clone();
+        let backend = &generation.backends[own.backend];
+        let Some(index) = backend.balancer.servers().index(server.index) else { return };
         let begun = here.now();
         let serves = check.board.begin() != Running::Down;
         let script = match check.aims.read().send {
@@ -104,21 +170,24 @@ async fn checking(local: Rc<Local>, backend: usize, index: Index, kind: Kind, de
         let verdict = match &check.program {
             Some(program) => {
                 let made = Box::pin(super::program::run(&local, backend, index, check, program));
-                unless_stopped(&local, made).await
+                own.unless_over(made).await
             }
             None => {
                 let made = Box::pin(by_connection(&local, (backend, index), check, &connector, &script, serves, &mut run));
-                unless_stopped(&local, made).await
+                own.unless_over(made).await
             }
         };
         let Some(verdict) = verdict else { return };
+        // Another generation may serve by now.
+        let Some(local) = own.local() else { return };
+        let backend = &local.generation.backends[own.backend];
         if !check.board.is_looked_after() {
             check.board.cancel(); // since it began
             continue;
         }
         let now = here.now();
         let took = now.since(begun);
-        match kind {
+        match own.kind {
             Kind::Health => {
                 let (news, change) = check.board.end(verdict, took);
                 tell(&local, backend, index, news, change);
@@ -148,9 +217,13 @@ impl Drop for Place<'_> {
 
 /// What `work` gives, unless the lane stops first.
 pub(super) async fn unless_stopped<T>(local: &Local, work: impl Future<Output = T>) -> Option<T> {
+    unless_happens(&local.stopping, work).await
+}
+
+async fn unless_happens<T>(event: &Event, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    let mut stopping = local.stopping.waiter();
-    poll_fn(|context| match stopping.poll(context) {
+    let mut waiter = event.waiter();
+    poll_fn(|context| match waiter.poll(context) {
         Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => work.as_mut().poll(context).map(Some),
     })

@@ -126,6 +126,9 @@ impl Local {
 
     /// Keeps the connection of a check for requests, and for the next check.
     pub(super) fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
+        if let Some(next) = self.successor_with(backend, index) {
+            return next.keep_own(&next.generation.backends[backend.number], index, idle);
+        }
         if let Some(key) = Self::own_key(&backend.servers[index.get()]) {
             self.keep(backend, index, key, idle);
         }
@@ -207,8 +210,13 @@ impl Local {
 
     /// Gives what is good for anybody to the shelves of another generation, where that has the same server.
     pub(super) fn pass_idle(&self, next: &Self) {
-        for (backend, shelf) in self.generation.backends.iter().zip(&self.shelves) {
+        for (backend, shelf) in self.generation.backends.iter().zip(&self.shelves).filter(|(_, shelf)| shelf.borrow().total() > 0) {
             let Some(heir) = next.generation.backend_named(&backend.name) else { continue };
+            if std::ptr::eq(heir, &**backend) && next.shelves[backend.number].borrow().total() == 0 {
+                next.idle.set(next.idle.get() + shelf.borrow().total());
+                shelf.swap(&next.shelves[backend.number]); // all of it means the same there
+                continue;
+            }
             for server in &backend.servers {
                 let same = heir.server_like(server).filter(|own| own.has_connections_of(server));
                 let Some(index) = same.and_then(|own| heir.balancer.servers().index(own.index)) else { continue };

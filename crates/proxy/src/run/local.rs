@@ -1,12 +1,12 @@
 //! What a lane has of a generation.
 
+use super::checks::Checks;
 use super::event::Event;
 use super::idle::Idle;
 use super::listen::BoundListener;
 use super::passwords::Passwords;
 use super::streams::Streams;
-use crate::places::Places;
-use crate::generation::{Backend, Frontend, Generation, inherit_late, set_now};
+use crate::generation::{Backend, Frontend, Generation, Server, inherit_late, set_now};
 use crate::log::Room;
 use crate::rules::Spare;
 use crate::termination::Cause;
@@ -35,7 +35,7 @@ pub struct Local {
     pub(crate) io: Io,
     pub(crate) generation: Arc<Generation>,
     /// By the servers' numbers.
-    pub(crate) connectors: Box<[Connector]>,
+    pub(crate) connectors: Box<[Rc<Connector>]>,
     /// Idle connections to servers, by the backends' numbers.
     pub(super) shelves: Box<[RefCell<Shelf<Idle>>]>,
     /// How many lie there.
@@ -46,8 +46,8 @@ pub struct Local {
     pub(super) lane_ids: RefCell<Box<[LaneId]>>,
     /// What those who accept have, as long as any of them does.
     pub(super) bound: RefCell<Weak<Vec<BoundListener>>>,
-    /// Health checks that it makes at once.
-    pub(super) checks: Places,
+    /// Checks of servers, which others of the lane may have, too.
+    pub(super) checks: Rc<Checks>,
     /// Its streams that are with servers.
     pub(crate) streams: Streams,
     /// The generation takes no more connections, and idle ones are closed.
@@ -183,7 +183,8 @@ impl Local {
     /// [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
         reclaimer(); // before a lane is bound to processors, which the thread would inherit
-        let connectors = connectors(&generation);
+        let kin = SERVED.with_borrow(|served| served.iter().rev().find(|before| before.generation.is_kin(&generation)).cloned());
+        let connectors = connectors(&generation, kin.as_deref());
         let shelves =
             generation.backends.iter().map(|backend| RefCell::new(Shelf::new(backend.depot.clone()))).collect();
         let shared = SERVED.with_borrow(|served| served.first().map(|local| (local.reader.clone(), local.numbers.clone())));
@@ -198,7 +199,7 @@ impl Local {
             logs,
             room: RefCell::new(Room::new(&generation)),
             io,
-            checks: Places::new(generation.process.max_checks),
+            checks: kin.map_or_else(|| Checks::new(generation.process.max_checks), |kin| kin.checks.clone()),
             generation,
             connectors,
             shelves,
@@ -335,6 +336,7 @@ impl Local {
         // Who waits for something with a generation that was replaced may have nothing to wait for now.
         let served = SERVED.with_borrow(Clone::clone);
         served.iter().filter(|local| local.stopping.has_happened()).for_each(|local| local.stopping.happen());
+        self.leave_checks();
         self.close_idle();
         if let Some(next) = Self::newest() {
             let kept = &next.generation.logs.ring_servers;
@@ -520,11 +522,17 @@ impl Drop for Local {
 /// What lanes have of generations, all lanes and generations together: more than there are lanes while one is being replaced, or has streams left.
 static INSTALLED: AtomicUsize = AtomicUsize::new(0);
 
-/// By the servers' numbers.
-fn connectors(generation: &Generation) -> Box<[Connector]> {
-    let mut all: Vec<Option<Connector>> = (0..generation.servers).map(|_| None).collect();
-    for server in generation.backends.iter().flat_map(|backend| &backend.servers) {
-        all[server.number] = Some(Connector::new(server.connect.clone()));
+/// By the servers' numbers. Those of servers that `kin` has, too, are the same.
+fn connectors(generation: &Generation, kin: Option<&Local>) -> Box<[Rc<Connector>]> {
+    let connector = |server: &Server| Some(Rc::new(Connector::new(server.connect.clone())));
+    let mut all: Vec<Option<Rc<Connector>>> = match kin {
+        Some(kin) => kin.connectors.iter().cloned().map(Some).collect(),
+        None => Vec::new(),
+    };
+    all.resize(generation.servers, None);
+    match kin {
+        Some(kin) => generation.others_than(&kin.generation).for_each(|(_, server)| all[server.number] = connector(server)),
+        None => generation.backends.iter().flat_map(|backend| &backend.servers).for_each(|server| all[server.number] = connector(server)),
     }
     all.into_iter().flatten().collect() // each number is a server's, of one that is gone too
 }
