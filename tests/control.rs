@@ -465,6 +465,11 @@ fn what_was_said_of_the_files_can_be_asked_for() {
 
 /// A program whose server never answers, and what tells of each request that this one got.
 fn with_a_silent_server() -> (Controlled, std::sync::mpsc::Receiver<()>) {
+    with_a_silent_server_of("", "")
+}
+
+/// The same; the server has these options, and the backend these lines.
+fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync::mpsc::Receiver<()>) {
     let (asked, is_asked) = std::sync::mpsc::channel();
     let silent = origin(move |mut stream| {
         let mut bytes = [0; 4096];
@@ -477,7 +482,7 @@ fn with_a_silent_server() -> (Controlled, std::sync::mpsc::Receiver<()>) {
     let (web, address) = listener();
     let program = Manylane::start(&format!(
         "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n default_backend back\n\
-         backend back\n retries 0\n server a {silent}\n",
+         backend back\n retries 0\n{lines} server a {silent}{options}\n",
         socket.display(),
         fd(&web),
     ));
@@ -494,6 +499,25 @@ fn an_operator_ends_what_a_server_serves() {
     assert_eq!(program.ask("shutdown sessions server back/a"), "\n");
     let answer = common::read_all(&mut client);
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
+}
+
+/// What leaves the queue without a server has failed to get to one, and what it is told instead is from its backend.
+#[test]
+fn who_leaves_a_queue_is_an_error_of_its_backend() {
+    let (program, is_asked) = with_a_silent_server_of(" maxconn 1", " timeout queue 10ms\n");
+    let mut first = connect(program.address);
+    first.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    is_asked.recv_timeout(PATIENCE).unwrap();
+    let mut second = connect(program.address);
+    second.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let answer = common::read_all(&mut second);
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    let table = program.ask("show stat back 2 -1");
+    let mut rows = table.lines().map(|line| line.trim_start_matches("# ").split(',').collect::<Vec<_>>());
+    let (names, values) = (rows.next().unwrap(), rows.next().unwrap());
+    let column = |name| values[names.iter().position(|column| *column == name).unwrap()];
+    assert_eq!((column("svname"), column("econ"), column("hrsp_5xx")), ("BACKEND", "1", "1"));
+    assert_eq!(column("bout"), answer.len().to_string());
 }
 
 /// A server that the file gives no limit is counted from when an operator gives it one; a reload leaves it so, and 0 takes it away.

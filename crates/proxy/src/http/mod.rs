@@ -127,6 +127,7 @@ impl Session<'_> {
                     }
                 }
                 Err(NoMore::Refused) => {
+                    frontend.counts.own().requests.add(1);
                     count_in_front!(frontend, self.listener, request_errors);
                     self.last = None;
                     self.log();

@@ -112,6 +112,9 @@ impl Session<'_> {
                         self.note(|record| record.down += length);
                         self.frontend.counts.own().bytes_out.add(length);
                         self.listener.counts.own().bytes_out.add(length);
+                        if let Some(backend) = backend {
+                            backend.counts.own().bytes_out.add(length);
+                        }
                     }
                 }
                 Ok(Verdict::Resolve { section, variable, question }) => {
@@ -476,11 +479,12 @@ impl Session<'_> {
             record.status = Some(status);
             record.down += out.len() as u64;
         });
+        let bytes = out.len() as u64;
         count_status!(self.frontend.counts.own(), status);
         if let Some(backend) = backend {
             count_status!(backend.counts.own(), status);
+            backend.counts.own().bytes_out.add(bytes);
         }
-        let bytes = out.len() as u64;
         self.frontend.counts.own().bytes_out.add(bytes);
         self.listener.counts.own().bytes_out.add(bytes);
         self.replied.set(true);

@@ -311,9 +311,21 @@ pub(crate) async fn enter(
     } else {
         entering.await
     };
+    let unreached = |server: Option<Index>| {
+        backend.counts.own().connection_errors.add(1);
+        if let Some(server) = server {
+            backend.servers[server.get()].counts.own().connection_errors.add(1);
+        }
+    };
     outcome.map_err(|why| match why {
-        NoPlace::NoServer => Termination::new(Cause::ServerLeft, Phase::Connect),
-        NoPlace::Time => Termination::new(Cause::ServerSilent, Phase::Queue),
+        NoPlace::NoServer => {
+            unreached(None);
+            Termination::new(Cause::ServerLeft, Phase::Connect)
+        }
+        NoPlace::Time(server) => {
+            unreached(server);
+            Termination::new(Cause::ServerSilent, Phase::Queue)
+        }
         NoPlace::Ended(cause) => Termination::new(cause, Phase::Queue),
     })
 }

@@ -33,8 +33,8 @@ pub(crate) struct Hold {
 pub(crate) enum NoPlace {
     /// None takes requests.
     NoServer,
-    /// It waited for as long as it may.
-    Time,
+    /// It waited for as long as it may, for this server or for any.
+    Time(Option<Index>),
     /// Somebody else ended the stream.
     Ended(Cause),
 }
@@ -147,7 +147,7 @@ impl Hold {
                 if let Some(cause) = wanted.stream.and_then(|entry| local.streams.poll(entry, context.waker())) {
                     return Poll::Ready(Err(NoPlace::Ended(cause)));
                 }
-                timer.poll(deadline, context).map(|()| Err(NoPlace::Time))
+                timer.poll(deadline, context).map(|()| Err(NoPlace::Time(queue)))
             });
             match turn.await? {
                 Turn::Granted(index, served) => {
