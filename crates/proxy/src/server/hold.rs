@@ -75,7 +75,7 @@ impl Hold {
             }
         };
         balancer.take(index, now).ok()?;
-        Some(Self::taken(local, backend, index, wanted.server.is_none(), wanted.stream))
+        Some(Self::taken(local, backend, index, wanted.server.is_none() && wanted.avoid != Some(index), wanted.stream))
     }
 
     /// A place on the server that is wanted or that the backend's algorithm chooses; where there is none, the stream queues.
@@ -105,7 +105,8 @@ impl Hold {
                 Err(NoPick::AllFull) => balancer.enqueue_any(wanted.priority, now, waker().await),
                 Ok(index) => {
                     if balancer.take(index, now).is_ok() {
-                        return Ok(Self::taken(local, backend, index, server.is_none(), wanted.stream));
+                        let balanced = server.is_none() && wanted.avoid != Some(index);
+                        return Ok(Self::taken(local, backend, index, balanced, wanted.stream));
                     }
                     tries += 1;
                     if server.is_none() && !by_key && tries < TRIES {
@@ -152,7 +153,8 @@ impl Hold {
             match turn.await? {
                 Turn::Granted(index, served) => {
                     place.moves(served);
-                    return Ok(Self::taken(local, backend, index, server != Some(index), wanted.stream));
+                    let balanced = server.is_none() && queue == Some(index); // what a server takes from the backend's queue it chooses itself
+                    return Ok(Self::taken(local, backend, index, balanced, wanted.stream));
                 }
                 Turn::Elsewhere | Turn::Waiting(_) => {
                     let passed = (place.passed)();
@@ -163,7 +165,7 @@ impl Hold {
         }
     }
 
-    /// The server counts the stream already. `balanced`: the algorithm has chosen it.
+    /// The server counts the stream already. `balanced`: the algorithm has chosen it, anew.
     fn taken(local: &Rc<Local>, backend: &Backend, index: Index, balanced: bool, entry: Option<u32>) -> Self {
         if let Some(entry) = entry {
             local.streams.has_server(entry, Some(backend.servers[index.get()].number));
