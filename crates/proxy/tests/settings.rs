@@ -229,3 +229,23 @@ fn buffers_that_are_larger_than_heads_can_be_are_warned_of() {
     assert_eq!((warnings, bytes), (vec![(Severity::Warning, 2)], 200_000));
     assert!(text.contains("at most 65535 bytes") && text.contains("grows to 200000 bytes"), "{text}");
 }
+
+/// A name that is asked for all the time is not worth a start that fails: HAProxy ends the default of `init-addr` with `none` there.
+#[test]
+fn a_server_of_a_resolvers_section_starts_without_an_address() {
+    let told = |options: &str| {
+        let servers = format!(
+            "backend b\n timeout connect 1s\n timeout server 1s\n server s name.invalid:80 {options}\n"
+        );
+        let mut sources = Sources::new();
+        sources.add("test.cfg", format!("resolvers r\n nameserver d 127.0.0.1:53\n{servers}")).unwrap();
+        let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
+        Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
+        loaded.found.found().iter().map(|one| one.severity).collect::<Vec<_>>()
+    };
+    assert_eq!(told("resolvers r"), [Severity::Warning]);
+    assert_eq!(told("resolvers r init-addr libc,none"), [Severity::Warning]);
+    assert_eq!(told("resolvers r init-addr none"), []);
+    assert_eq!(told("resolvers r init-addr libc"), [Severity::Alert]);
+    assert_eq!(told(""), [Severity::Alert]);
+}

@@ -204,6 +204,7 @@ impl Server {
         let (own, was) = (&self.written, &other.written);
         match (&self.resolution, &other.resolution) {
             (Some(now), Some(then)) => match (&now.service, &then.service) {
+                (None, None) if own.name.is_none() => own.place == was.place && was.name.is_none(),
                 (None, None) => own.port == was.port && own.name == was.name,
                 (now, then) => now == then,
             },

@@ -278,13 +278,14 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
     Resolvers { name: text(name), servers, settings, desk: Mutex::new(&DESKS, Desk::default()) }
 }
 
-/// What a server wants of its section, if its address is a name and it has one.
+/// What a server wants of its section, if it has one.
 pub(super) fn of_server(host: Option<&str>, options: &ServerOptions, at: Set<()>, refuse: &mut Refuse<'_>) -> Option<Resolution> {
     // What is wrong is told, also where an address makes it useless.
     let (wish, ignores_weight) = wish(options, refuse);
     let set = options.resolvers.as_ref()?;
     let section = refuse.config.resolvers.iter().position(|section| section.name.bytes() == set.value.bytes())?;
-    let host = host?;
+    // An address needs nobody to be asked, until an operator gives the server a name.
+    let Some(host) = host else { return Some(Resolution { section, service: None, wish, ignores_weight }) };
     let name = match Name::parse(host) {
         Ok(name) => name,
         Err(why) => {

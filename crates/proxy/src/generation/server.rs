@@ -494,8 +494,8 @@ fn whereabouts(
         Place::Ip { port, .. } => (None, *port),
         _ => (None, Port::Unset),
     };
-    let methods = methods(init_addr, refuse);
     let resolution = resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse);
+    let methods = methods(init_addr, resolution.is_some(), refuse);
     let mut known =
         Whereabouts { place: ServerPlace::Nowhere, port, name: None, renamed: false, by_hand: false, answer: None };
     let Some(Resolution { service: Some(service), .. }) = &resolution else {
@@ -529,9 +529,13 @@ enum Method {
     At(IpAddr),
 }
 
-/// `init-addr`; what is wrong there is told, also where an address makes it useless.
-fn methods(init_addr: &Option<Set<Word>>, refuse: &mut Refuse<'_>) -> Vec<Method> {
-    let Some(set) = init_addr else { return vec![Method::Last, Method::Libc] };
+/// `init-addr`; what is wrong there is told, also where an address makes it useless. Without it a server whose name is `asked` for all the
+/// time starts without an address rather than not at all.
+fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) -> Vec<Method> {
+    let Some(set) = init_addr else {
+        let none = asked.then_some(Method::None);
+        return [Method::Last, Method::Libc].into_iter().chain(none).collect();
+    };
     let mut methods = Vec::new();
     for word in set.value.bytes().split(|byte| *byte == b',') {
         methods.push(match word {
@@ -600,7 +604,12 @@ fn place(
                 Ok(resolved) => return settled(resolved),
                 Err(error) => failure = Some(error.to_string()),
             },
-            Method::None => return ServerPlace::Nowhere,
+            Method::None => {
+                if let Some(failure) = failure {
+                    refuse.found.warning(address.pos, format!("'server' : {failure}; it has no address for now"));
+                }
+                return ServerPlace::Nowhere;
+            }
             Method::At(ip) => return settled(at(*ip)),
         }
     }
