@@ -146,7 +146,10 @@ pub(crate) fn page(
         ..Form::default()
     };
     let as_page = !asked.csv && !asked.json && !typed;
-    let refresh = page.refresh.map(|time| time.as_secs().max(1)).filter(|_| !asked.no_refresh);
+    let refresh = page
+        .refresh
+        .filter(|time| !time.is_zero() && !asked.no_refresh)
+        .map(|time| time.as_millis().div_ceil(1000) as u64);
     let making = Making {
         facts: facts.clone(),
         generation: generation.clone(),
