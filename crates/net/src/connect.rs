@@ -123,7 +123,8 @@ impl Connector {
             let attempt = async {
                 let socket = self.socket(family, &served)?;
                 served.packets.mark(socket.as_fd());
-                let connected = io.connect(socket, address.clone()).await;
+                let is_tcp = family != AddressFamily::UNIX;
+                let connected = io.connect_made(socket, is_tcp, address.clone()).await;
                 connected.map(Connection::Socket).map_err(|error| (Step::Connect, errno(error)))
             };
             match attempt.await {

@@ -73,6 +73,36 @@ fn a_connection_has_every_option() {
     });
 }
 
+/// The system is not asked what a socket is that was made here: three calls less for each connection to a server.
+#[test]
+fn what_is_known_of_a_connection_is_not_asked() {
+    let folder = Folder::new();
+    let path = folder.join("s");
+    let _unix = UnixListener::bind(&path).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let unix = endpoint(path.to_str().unwrap());
+    on_lane(move |io| async move {
+        let lane = io.here().lane();
+        let others = || manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap().others;
+        let path: manylane_io::SocketAddrAny = rustix::net::SocketAddrUnix::new(&path).unwrap().into();
+        let inet = manylane_io::socket::AddressFamily::INET;
+        let local = manylane_io::socket::AddressFamily::UNIX;
+        for (to, family, address) in [(Endpoint::Ip(at), inet, at.into()), (unix, local, path)] {
+            let socket = manylane_io::socket::open(family, manylane_io::socket::Shape::Stream).unwrap();
+            let before = others();
+            let asked = io.connect(socket, address).await.unwrap();
+            let asking = others() - before;
+            let before = others();
+            let known = connect(&io, &to, ConnectOptions::default()).await.unwrap();
+            assert_eq!(others() - before + 3, asking, "{to:?}");
+            let flags = rustix::fs::fcntl_getfl(known.stream().unwrap()).unwrap();
+            assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
+            drop(asked);
+        }
+    });
+}
+
 /// Who lacks the privilege for marks has none, and the connection all the same.
 #[test]
 fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {

@@ -101,6 +101,11 @@ impl HttpRequest {
         Ok(())
     }
 
+    /// Whether a part of it is made when it is sent.
+    pub(super) fn evaluates(&self) -> bool {
+        self.uri.is_made() || self.body.is_made() || self.fields.iter().any(|(_, value)| value.is_made())
+    }
+
     /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one line.
     pub(super) fn made(&self, seen: Seen<'_>, keep: bool, by: &mut dyn Evaluate) -> Vec<u8> {
         let mut uri = self.uri.get(seen, by).into_owned();

@@ -264,6 +264,11 @@ impl Script {
         &self.steps
     }
 
+    /// Whether a step has something of the expression language. Else nobody asks what its connections are.
+    pub fn evaluates(&self) -> bool {
+        self.steps.iter().any(Step::evaluates)
+    }
+
     /// Runs it once. `serves`: the server has not gone down.
     pub fn run(&self, serves: bool) -> Exchange<'_> {
         Exchange {
@@ -285,6 +290,11 @@ impl Script {
 }
 
 impl<'s> Exchange<'s> {
+    /// What is run.
+    pub fn script(&self) -> &'s Script {
+        self.script
+    }
+
     /// What it waits for.
     pub fn ask(&mut self, by: &mut dyn Evaluate) -> Ask<'s> {
         let script = self.script;

@@ -41,6 +41,32 @@ impl Step {
     }
 }
 
+impl Step {
+    /// Whether it has something of the expression language, which may ask what its connection is.
+    pub(super) fn evaluates(&self) -> bool {
+        let made = |words: &Option<Words>| words.as_ref().is_some_and(Words::is_made);
+        match self {
+            Self::Connect(connect) => matches!(connect.port, Some(PortOf::Of(_))),
+            Self::Send(send) => match &send.what {
+                Sent::Bytes(_) => false,
+                Sent::Format(_) | Sent::Hex(_) => true,
+                Sent::Request(request) => request.evaluates(),
+            },
+            Self::Expect(expect) => {
+                let pattern = match &expect.pattern {
+                    Pattern::Made(_) | Pattern::MadeHex(_) => true,
+                    Pattern::Field { name, value, .. } => {
+                        name.is_made() || value.as_ref().is_some_and(Text::is_made)
+                    }
+                    _ => false,
+                };
+                pattern || expect.code.is_some() || made(&expect.on_success) || made(&expect.on_error)
+            }
+            Self::Set(_) => true,
+        }
+    }
+}
+
 /// `connect`
 #[derive(Debug, Default)]
 pub struct Connect {
@@ -115,6 +141,10 @@ impl<B: AsRef<[u8]>> From<B> for Words {
 }
 
 impl Words {
+    pub(super) fn is_made(&self) -> bool {
+        self.fixed().is_none()
+    }
+
     /// Them, where they do not depend on a moment.
     pub fn fixed(&self) -> Option<&[u8]> {
         match self {
@@ -237,4 +267,13 @@ pub enum Text {
     Has(Words),
     /// This matches it.
     Matches(Regex),
+}
+
+impl Text {
+    fn is_made(&self) -> bool {
+        match self {
+            Self::Is(words) | Self::Begins(words) | Self::Ends(words) | Self::Has(words) => words.is_made(),
+            Self::Matches(_) => false,
+        }
+    }
 }

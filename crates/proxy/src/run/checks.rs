@@ -297,6 +297,7 @@ async fn steps(
 ) -> Verdict {
     let here = local.here();
     let begun = here.now();
+    let asks = run.script().evaluates();
     let deadline = |connecting: bool| match check.patience {
         Patience::Whole(whole) => begun + whole,
         Patience::Parts { connect, .. } if connecting => here.now() + connect,
@@ -312,7 +313,9 @@ async fn steps(
                 drop(link.connection.take()); // the one before ends first
                 link.lingers = target.linger;
                 if let Some(idle) = kept.take() {
-                    words.connected(&idle);
+                    if asks {
+                        words.connected(&idle);
+                    }
                     link.connection = Some(idle);
                     run.connected();
                     until = deadline(false);
@@ -324,7 +327,9 @@ async fn steps(
                 let served = Served { speaks_first: target.speaks_first, ..Served::default() };
                 match connector.connect_for(&local.io, &endpoint, served, Some(deadline(true))).await {
                     Ok(made) => {
-                        words.connected(&made);
+                        if asks {
+                            words.connected(&made);
+                        }
                         if let Some(greeting) = greeting(check, &target, &made) {
                             match here.timeout(deadline(true).since(here.now()), give(&made, &greeting)).await {
                                 Ok(Ok(())) => {}
