@@ -8,8 +8,8 @@ use common::watch::{Haproxy, Syslog, ask, until};
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, own_ip, read_all};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 /// Patient while a check is made, for busy machines, and quick where the next one matters.
@@ -571,19 +571,22 @@ fn a_program_that_checks_is_told_what_it_checks() {
     assert_eq!(ours, said(&log));
 }
 
-/// A program that takes too long is ended, with `SIGTERM` first; one that a signal ends has failed.
+/// A program that takes too long is told to end with `SIGTERM`, and killed when it does not; none is left behind. One that a signal ends has failed.
 #[test]
 fn a_program_that_takes_too_long_is_ended() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     let script = |name: &str, lines: &str| {
-        let file = folder.file(name, &format!("#!/bin/sh\nPATH=/usr/bin:/bin\n{lines}\n"));
+        let file = folder
+            .file(name, &format!("#!/bin/sh\nPATH=/usr/bin:/bin\ncd {}\n{lines}\n", folder.0.display()));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         file.display().to_string()
     };
-    let pid = folder.0.join("pid");
-    let late =
-        script("late.sh", &format!("echo $$ > {}.new\nmv {0}.new {0}\nexec sleep 1000", pid.display()));
+    // The shell itself waits, for what nobody writes, so that nothing else has to be ended.
+    let polite = script("polite.sh", "trap ': > told; exit 0' TERM\nmkfifo f.$$\nread line <> f.$$");
+    // What is ignored is so in the program that takes the shell's place.
+    let own = "echo $$ > deaf.new\nmv deaf.new deaf";
+    let deaf = script("deaf.sh", &format!("trap '' TERM\n[ -e deaf ] || {{\n{own}\n}}\nexec sleep 1000"));
     let killed = script("killed.sh", "kill -9 $$");
     let (log, web) = (Syslog::new(), listener().0);
     let backend = |name: &str, command: &str, inter: &str| {
@@ -592,15 +595,26 @@ fn a_program_that_takes_too_long_is_ended() {
         )
     };
     let _program = Manylane::start(&format!(
-        "global\n external-check\n max-spread-checks 100ms\n{DEFAULTS} mode http\n log {} local0\n option log-health-checks\nfrontend f\n bind {}\n{}{}",
+        "global\n external-check\n max-spread-checks 100ms\n{DEFAULTS} mode http\n log {} local0\n option log-health-checks\nfrontend f\n bind {}\n{}{}{}",
         log.address(),
         fd(&web),
         backend("killed", &killed, "60s"),
-        backend("late", &late, "2s"),
+        backend("polite", &polite, "2s"),
+        backend("deaf", &deaf, "2s"),
     ));
     let line = log.wait("Health check for server killed/s failed");
     assert!(line.contains("reason: External check error, code: -1, check"), "{line}");
-    let line = log.wait("Health check for server late/s failed");
+    let line = log.wait("Health check for server polite/s failed");
+    assert!(line.contains("reason: External check timeout, code: 0, check duration: "), "{line}");
+    // On a busy machine one may be told before it listens; the next check's is told, too.
+    until(|| folder.0.join("told").exists());
+    let mut pid = String::new();
+    until(|| {
+        pid = std::fs::read_to_string(folder.0.join("deaf")).unwrap_or_default();
+        !pid.is_empty()
+    });
+    until(|| !std::path::Path::new("/proc").join(pid.trim()).exists());
+    let line = log.wait("Health check for server deaf/s failed");
     assert!(line.contains("reason: External check timeout, code: 0, check duration: "), "{line}");
 }
 
@@ -630,4 +644,63 @@ fn checks_use_idle_connections_and_leave_theirs() {
     for (own, heard) in &came {
         assert_eq!((*own, &**heard), (came[0].0, "GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), "{came:?}");
     }
+}
+
+/// A server that has stopped to answer is asked once, however many connections to it are idle: each would take `timeout check`, and it
+/// would serve meanwhile.
+#[test]
+fn a_server_that_hangs_is_asked_on_one_idle_connection() {
+    const IDLE: usize = 16;
+    let (hangs, unanswered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let all_there = Barrier::new(IDLE);
+    let (hung, asked) = (hangs.clone(), unanswered.clone());
+    let place = origin(move |mut stream| {
+        let (mut heard, mut bytes) = (Vec::new(), [0; 4096]);
+        while let Ok(length @ 1..) = stream.read(&mut bytes) {
+            heard.extend_from_slice(&bytes[..length]);
+            if !heard.ends_with(b"\r\n\r\n") {
+                continue;
+            }
+            if !heard.starts_with(b"GET /health ") {
+                all_there.wait();
+            } else if hung.load(Ordering::SeqCst) {
+                asked.fetch_add(1, Ordering::SeqCst);
+                continue; // reads on: it is the check that ends
+            }
+            heard.clear();
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let socket = folder.0.join("control");
+    let (web, address) = listener();
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nglobal\n nbthread 1\n stats socket {}\nlisten l\n bind {}\n log {} local0\n option httpchk\n timeout check 2s\n \
+         http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n http-reuse safe\n \
+         server a {place} check check-reuse-pool inter 2s downinter 60s fall 1 pool-purge-delay 60s\n",
+        socket.display(),
+        fd(&web),
+        log.address(),
+    ));
+    // Each is at the server while the others are, so that each has a connection of its own.
+    let clients: Vec<_> = (0..IDLE).map(|_| std::thread::spawn(move || get(address))).collect();
+    for client in clients {
+        let answer = client.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    until(|| idle_of(&socket, "l", "a") >= IDLE);
+    hangs.store(true, Ordering::SeqCst);
+    let line = log.wait("Server l/a is DOWN");
+    assert!(line.contains("reason: Layer7 timeout, check duration: "), "{line}");
+    assert_eq!(unanswered.load(Ordering::SeqCst), 1, "{line}");
+}
+
+/// How many idle connections to a server there are.
+fn idle_of(socket: &std::path::Path, backend: &str, server: &str) -> usize {
+    let text = ask(socket, "show stat");
+    let mut rows = text.lines().map(|row| row.split(',').collect::<Vec<_>>());
+    let head = rows.next().unwrap();
+    let column = head.iter().position(|name| *name == "srv_icur").unwrap();
+    let row = rows.find(|row| row.starts_with(&[backend, server])).unwrap();
+    row[column].parse().unwrap()
 }

@@ -109,7 +109,7 @@ impl HttpRequest {
     /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one line.
     pub(super) fn made(&self, seen: Seen<'_>, keep: bool, by: &mut dyn Evaluate) -> Vec<u8> {
         let mut uri = self.uri.get(seen, by).into_owned();
-        uri.retain(|byte| *byte > b' ' && *byte != 0x7f);
+        uri.retain(|byte| is_of_target(*byte));
         if uri.is_empty() {
             uri.push(b'/');
         }
@@ -152,7 +152,7 @@ impl HttpRequest {
     }
 }
 
-/// A target that names whom it is for names whom the field `host` does.
+/// A target that names whom it is for names whom the field `host` does. Blanks in a value that a server may have made would end the target.
 fn with_authority(uri: Vec<u8>, host: &[u8]) -> Vec<u8> {
     let begins = match uri.windows(3).position(|window| window == b"://") {
         Some(at) if at > 0 && !uri.starts_with(b"/") => at + 3,
@@ -162,7 +162,13 @@ fn with_authority(uri: Vec<u8>, host: &[u8]) -> Vec<u8> {
         .iter()
         .position(|byte| matches!(byte, b'/' | b'?' | b'#'))
         .map_or(uri.len(), |end| begins + end);
-    [&uri[..begins], host, &uri[ends..]].concat()
+    let host: Vec<u8> = host.iter().copied().filter(|byte| is_of_target(*byte)).collect();
+    [&uri[..begins], &host, &uri[ends..]].concat()
+}
+
+/// Whether a target may have it: what would end it, it may not.
+fn is_of_target(byte: u8) -> bool {
+    byte > b' ' && byte != 0x7f
 }
 
 /// Statuses: `200,300-399`.
@@ -457,5 +463,19 @@ impl Compared<'_> {
             Text::Has(_) => contains(text, with),
             Text::Matches(regex) => regex.matches(text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A value that a server has made makes no other request line.
+    #[test]
+    fn a_host_brings_no_blanks_into_the_target() {
+        let target = |host: &str| with_authority(b"http://x/status".into(), host.as_bytes());
+        assert_eq!(target("www.example.com:80"), b"http://www.example.com:80/status");
+        assert_eq!(target("a /other HTTP/1.0\tb\x7f"), b"http://a/otherHTTP/1.0b/status");
+        assert_eq!(with_authority(b"/status?u=http://x/".into(), b"a"), b"/status?u=http://x/");
     }
 }
