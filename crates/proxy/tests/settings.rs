@@ -249,3 +249,15 @@ fn a_server_of_a_resolvers_section_starts_without_an_address() {
     assert_eq!(told("resolvers r init-addr libc"), [Severity::Alert]);
     assert_eq!(told(""), [Severity::Alert]);
 }
+
+/// `default-server resolvers r` says nothing to a server that has no name and cannot get one.
+#[test]
+fn a_server_that_stays_where_it_is_needs_no_resolvers() {
+    let generation = built(
+        "resolvers r\n nameserver d 127.0.0.1:53\nbackend b\n timeout connect 1s\n timeout server 1s\n default-server resolvers r\n \
+         server u unix@/run/u\n server h 127.0.0.1:80 hash-key addr\n server a 127.0.0.1:81\n",
+    );
+    let resolved: Vec<_> =
+        generation.backends[0].servers.iter().map(|server| server.resolution.is_some()).collect();
+    assert_eq!(resolved, [false, false, true]);
+}

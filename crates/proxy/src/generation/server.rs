@@ -302,7 +302,7 @@ pub(super) fn server(
         namespace: namespace.as_ref().filter(|_| !namespace_of_client).map(|set| text(&set.value)),
         common,
     };
-    let (known, resolution) = whereabouts(address, init_addr, options, last, refuse);
+    let (known, mut resolution) = whereabouts(address, init_addr, options, last, refuse);
     let place = &known.place;
     let dynamic = cookie.is_none() && settings.cookie.as_ref().is_some_and(|set| set.value.dynamic);
     let by_address = matches!(hash_key, Some(Set { value: "addr" | "addr-port", .. }));
@@ -312,6 +312,9 @@ pub(super) fn server(
         ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
         ServerPlace::At(_) => Some("it is no IP address"),
     };
+    if stays.is_some() && !matches!(address.value.place, Place::Ip { host: Host::Name { .. }, .. }) {
+        resolution = None; // it has no name, and gets none
+    }
     if let (Some(set), Some(why), true) = (&options.resolvers, stays, resolution.is_some()) {
         refuse.keyword(set.pos, "resolvers", &format!("the server's address cannot change, since {why}"));
     }
