@@ -368,3 +368,35 @@ fn checks_go_on_while_servers_come_and_go() {
     drop(at.recv_timeout(PATIENCE).unwrap());
     common::watch::until(|| status("back", "t") == "DOWN");
 }
+
+/// A `maxconn` holds for streams of before and of after changes together, and who waits in one generation has the place that another gives back.
+#[test]
+fn a_limit_holds_for_all_generations_together() {
+    let (reached, at): (Sender<Sender<()>>, Receiver<Sender<()>>) = channel();
+    let slow = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            let (go, gone) = channel();
+            if reached.send(go).is_err() || gone.recv().is_err() {
+                return;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow");
+        }
+    });
+    let program = Program::start(&format!(" timeout queue 1h\n server a {slow} maxconn 2\n"));
+    let ask = |address| std::thread::spawn(move || get(&mut connect(address)).unwrap().0);
+    let mut clients = vec![ask(program.address), ask(program.address)];
+    let mut served: Vec<_> = (0..2).map(|_| at.recv_timeout(PATIENCE).unwrap()).collect();
+    for number in 0..10 {
+        assert_eq!(program.ask(&format!("add server back/s{number} {slow}")), "New server registered.");
+        clients.push(ask(program.address));
+        common::watch::until(|| program.column("BACKEND", "qcur").as_deref() == Some("1"));
+    }
+    for _ in 0..10 {
+        assert!(at.try_recv().is_err(), "there is no place");
+        served.remove(0).send(()).unwrap();
+        served.push(at.recv_timeout(PATIENCE).unwrap());
+    }
+    served.into_iter().for_each(|go| go.send(()).unwrap());
+    assert!(clients.into_iter().all(|client| client.join().unwrap() == "slow"));
+}

@@ -892,3 +892,44 @@ fn a_server_that_was_added_stays_if_the_file_has_it() {
     program.change(&front(3, server));
     assert!(program.ask("get weight l/x").contains("No such server."));
 }
+
+/// A `maxconn` holds for streams of before and of after a reload together: who comes after it waits for places that streams of before give back.
+#[test]
+fn a_limit_holds_over_a_reload() {
+    let (reached, at) = std::sync::mpsc::channel();
+    let slow = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while stream.read(&mut bytes).is_ok_and(|length| length > 0) {
+            let (go, gone) = std::sync::mpsc::channel::<()>();
+            if reached.send(go).is_err() || gone.recv().is_err() {
+                return;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow");
+        }
+    });
+    let proxies = |server: &str| {
+        format!("frontend front\n bind WEB\n default_backend back\nbackend back\n timeout queue 1h\n{server}")
+    };
+    let program = Changing::start(&proxies(&format!(" server s {slow} maxconn 2\n")));
+    let ask = |address| {
+        std::thread::spawn(move || {
+            let mut client = connect(address);
+            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+            read_all(&mut client)
+        })
+    };
+    let mut clients = vec![ask(program.address), ask(program.address)];
+    let mut served: Vec<_> = (0..2).map(|_| at.recv_timeout(PATIENCE).unwrap()).collect();
+    for line in ["other 127.0.0.1:1 disabled", "more 127.0.0.1:1 disabled"] {
+        program.change(&proxies(&format!(" server {line}\n server s {slow} maxconn 2\n")));
+        clients.push(ask(program.address));
+        until(|| program.column("back", "BACKEND", "qcur") == "1");
+    }
+    for _ in 0..2 {
+        assert!(at.try_recv().is_err(), "there is no place");
+        served.remove(0).send(()).unwrap();
+        served.push(at.recv_timeout(PATIENCE).unwrap());
+    }
+    served.into_iter().for_each(|go| go.send(()).unwrap());
+    assert!(clients.into_iter().all(|client| client.join().unwrap().ends_with("slow")));
+}

@@ -29,7 +29,7 @@ const SERVED: u64 = WAITING_ONE - 1;
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: AtomicU64,
-    /// 0: there is none.
+    /// Of a server without one nobody asks. 0: others serve as many as the server may (`seats`).
     limit: AtomicU32,
 }
 

@@ -10,7 +10,7 @@
 
 use manylane_sched::Time;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, OwnedU64};
-use manylane_sync::{CachePadded, PerLane, lane};
+use manylane_sync::{Arc, CachePadded, PerLane, lane};
 use std::fmt;
 
 /// Servers whose loads are looked at together: those of one padded line.
@@ -36,6 +36,11 @@ impl Numbers {
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn get(&self, index: usize) -> u32 {
         self.0[index / BLOCK][index % BLOCK].load(Ordering::Relaxed)
+    }
+
+    /// The same; 0 where there is no such place.
+    pub(crate) fn get_any(&self, index: usize) -> u32 {
+        if index < self.blocks() * BLOCK { self.get(index) } else { 0 }
     }
 
     /// By the owner only.
@@ -111,8 +116,23 @@ pub(crate) struct View {
     next: OwnedU64,
 }
 
+impl View {
+    /// Of who begins to look: what began `earlier` is known.
+    fn new(servers: usize, earlier: &[Arc<Lanes>]) -> Self {
+        let (others, mut total) = (Numbers::new(servers), 0_u64);
+        for (_, lane) in earlier.iter().flat_map(|lanes| lanes.iter()) {
+            for index in 0..servers.min(lane.loads.blocks() * BLOCK) {
+                let load = lane.loads.get(index);
+                others.set(index, others.get(index).wrapping_add(load));
+                total += u64::from(load);
+            }
+        }
+        Self { others, total: OwnedU64::new(total), looked: OwnedU64::new(0), next: OwnedU64::new(0) }
+    }
+}
+
 impl LaneState {
-    pub(crate) fn new(servers: usize, seed: u64, wants: Wants) -> Self {
+    pub(crate) fn new(servers: usize, seed: u64, wants: Wants, earlier: &[Arc<Lanes>]) -> Self {
         Self {
             loads: Numbers::new(servers),
             total: OwnedU64::new(0),
@@ -122,12 +142,7 @@ impl LaneState {
             random: OwnedU64::new(
                 seed ^ (lane::current().index() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             ),
-            view: wants.view.then(|| View {
-                others: Numbers::new(servers),
-                total: OwnedU64::new(0),
-                looked: OwnedU64::new(0),
-                next: OwnedU64::new(0),
-            }),
+            view: wants.view.then(|| View::new(servers, earlier)),
             least: wants.least.then(|| crate::leastconn::Winners::new(servers)),
             times: wants.times.then(|| crate::ewma::Times::new(servers)),
         }
@@ -161,14 +176,14 @@ impl LaneState {
         self.total.sub(1);
     }
 
-    /// Looks at a block of servers on all other lanes, if it is time to. Gives the servers that were looked at.
+    /// Looks at a block of servers on all other lanes, and on all in what was `earlier`, if it is time to. Gives the servers that were looked at.
     ///
     /// Cost: a comparison; at most once a millisecond, one line for each other lane.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn look_around(
         &self,
-        lanes: &Lanes,
+        lanes: (&Lanes, &[Arc<Lanes>]),
         servers: usize,
         now: Time,
     ) -> Option<std::ops::Range<usize>> {
@@ -183,7 +198,12 @@ impl LaneState {
     #[cold]
     #[inline(never)]
     #[cfg_attr(manylane_sim, track_caller)]
-    fn look(&self, view: &View, lanes: &Lanes, servers: usize) -> Option<std::ops::Range<usize>> {
+    fn look(
+        &self,
+        view: &View,
+        (lanes, earlier): (&Lanes, &[Arc<Lanes>]),
+        servers: usize,
+    ) -> Option<std::ops::Range<usize>> {
         let block = view.next.get() as usize;
         view.next.set(((block + 1) % self.loads.blocks().max(1)) as u64);
         let range = block * BLOCK..servers.min((block + 1) * BLOCK);
@@ -195,6 +215,17 @@ impl LaneState {
         for (_, other) in lanes.iter().filter(|(lane, _)| *lane != own) {
             for (sum, index) in sums.iter_mut().zip(range.clone()) {
                 *sum = sum.wrapping_add(other.loads.get(index));
+            }
+        }
+        // Of those before, the lane's own, too: it counts nobody there any more.
+        for lane in earlier
+            .iter()
+            .flat_map(|lanes| lanes.iter())
+            .map(|(_, lane)| lane)
+            .filter(|lane| block < lane.loads.blocks())
+        {
+            for (sum, index) in sums.iter_mut().zip(range.clone()) {
+                *sum = sum.wrapping_add(lane.loads.get(index));
             }
         }
         let mut total = view.total.get();

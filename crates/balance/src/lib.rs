@@ -15,6 +15,7 @@ mod queue;
 mod random;
 mod ring;
 mod roundrobin;
+mod seats;
 mod sequence;
 mod servers;
 mod shelf;

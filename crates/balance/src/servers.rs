@@ -136,6 +136,11 @@ impl Servers {
         self.cookies.get(value).copied()
     }
 
+    /// That server's state, as long as nobody else has it.
+    pub(crate) fn state_mut(&mut self, index: Index) -> Option<&mut ServerState> {
+        Arc::get_mut(&mut self.list[index.get()].state)
+    }
+
     pub(crate) fn at_rank(&self, rank: usize) -> Index {
         self.by_rank[rank]
     }

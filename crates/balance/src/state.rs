@@ -2,8 +2,10 @@
 //!
 //! All of it is on lines that are only written when something changes, so reading it costs nothing in between.
 
+use crate::seats::Seats;
 use crate::spec::{ServerSpec, WEIGHT_SCALE};
 use manylane_sched::Time;
+use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -85,6 +87,8 @@ pub struct ServerState {
     maxconn: AtomicU32,
     /// When slow start began, in nanoseconds of [`Time`]; 0: it is over.
     warming: AtomicU64,
+    /// Who fills its places, if it has a limit.
+    pub(crate) seats: Arc<Seats>,
 }
 
 impl ServerState {
@@ -97,6 +101,7 @@ impl ServerState {
             effective: AtomicU32::new(u32::from(spec.weight) * WEIGHT_SCALE),
             maxconn: AtomicU32::new(spec.maxconn),
             warming: AtomicU64::new(0),
+            seats: Arc::default(),
         }
     }
 

@@ -220,3 +220,26 @@ fn a_balancer_that_follows_another_goes_on_with_its_servers() {
     assert_eq!(at(&again, "d").get(), 1);
     assert_eq!(again.servers()[at(&again, "d")].state().admin(), Admin::Ready);
 }
+
+/// A list that grows beyond what its numbers have places for knows still who is loaded.
+#[test]
+fn what_the_balancer_before_serves_counts_however_long_the_list_becomes() {
+    let specs = |count: u32| (1..=count).map(|id| ServerSpec::new(format!("s{id}"), id));
+    let options = Options { lanes: 1, ..Options::default() };
+    let first = Balancer::new(Servers::new(specs(32)).unwrap(), Algorithm::LeastConn, options);
+    for number in 0..32 {
+        first.take(at(&first, number), Time::ZERO).unwrap();
+    }
+    let mut balancers = vec![first];
+    for count in 33..=70 {
+        let last = balancers.last().unwrap();
+        balancers.push(last.follow(specs(count), |number| number + 1 < count as usize).unwrap());
+        let (now, next) = (Time::from_millis(u64::from(count)), balancers.last().unwrap());
+        let picked = next.pick(&Reader::new(), &Input::new(now)).unwrap();
+        assert_eq!(picked.get(), count as usize - 1, "all others are at work");
+        next.take(picked, now).unwrap();
+        assert_eq!((next.load(at(next, 0)), next.total_load()), (1, u64::from(count)));
+    }
+    balancers[0].release(at(&balancers[0], 0));
+    assert_eq!(balancers.last().unwrap().load(at(&balancers[0], 0)), 0);
+}

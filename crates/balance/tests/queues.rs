@@ -413,3 +413,48 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
 }
 
 use std::future::Future;
+
+/// A `maxconn` holds for all balancers of a server together, and whoever waits in one of them has the place that another gives back.
+#[test]
+fn balancers_of_one_server_fill_its_places_together() {
+    let spec = |name: &str, id| ServerSpec { maxconn: 3, ..ServerSpec::new(name, id) };
+    let before = limited(&[(3, 0)], Options::default());
+    let s = index(&before, 0);
+    assert!(!before.shares_places(s));
+    before.take(s, NOW).unwrap();
+    before.take(s, NOW).unwrap();
+    let next = before.follow([spec("s0", 1), spec("s1", 2)], |number| number == 0).unwrap();
+    assert!(before.shares_places(s) && next.shares_places_with(s, &before, s));
+    assert!(!next.shares_places(index(&next, 1)), "that one is new");
+    next.take(s, NOW).unwrap();
+    before.look_again(s, NOW);
+    assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(Full), Err(Full)));
+    // One more follows, and one that another file has made.
+    let last = next.follow([spec("s0", 1), spec("s1", 2), spec("s2", 3)], |number| number < 2).unwrap();
+    let mut other = limited(&[(9, 0), (3, 0)], Options::default());
+    other.join(index(&other, 1), &last, s);
+    let of_other = index(&other, 1);
+    assert_eq!((last.take(s, NOW), other.take(of_other, NOW)), (Err(Full), Err(Full)));
+    other.take(index(&other, 0), NOW).unwrap();
+    let bell = Bell::default();
+    let waiting = other.enqueue(of_other, Priority::default(), NOW, bell.clone()).unwrap();
+    before.release(s);
+    last.look_again(s, NOW);
+    assert_eq!(bell.rung(), 0);
+    other.look_again(of_other, NOW);
+    assert_eq!(bell.rung(), 1);
+    assert_eq!(granted(other.poll(waiting, bell)), of_other);
+    last.look_again(s, NOW);
+    assert_eq!(last.take(s, NOW), Err(Full));
+    // Who ends leaves all to those that are left.
+    before.release(s);
+    next.release(s);
+    other.release(of_other);
+    drop((before, next, other));
+    assert!(!last.shares_places(s));
+    last.look_again(s, NOW);
+    for _ in 0..3 {
+        last.take(s, NOW).unwrap();
+    }
+    assert_eq!(last.take(s, NOW), Err(Full));
+}

@@ -19,9 +19,11 @@ pub(crate) struct Core {
     pub(super) changes: Mutex<Changes>,
     /// Shared with the balancers before and after it: the loads of both are of the same servers.
     pub(crate) lanes: Arc<Lanes>,
+    /// Those of balancers before it that had not places enough: what began there ends there.
+    pub(crate) earlier: Vec<Arc<Lanes>>,
     /// Servers that `lanes` have places for.
     places: usize,
-    pub(crate) gates: Gates,
+    pub(crate) gates: Arc<Gates>,
 }
 
 impl Core {
@@ -42,26 +44,34 @@ impl Core {
             times: matches!(algorithm, Algorithm::Ewma { .. }),
         };
         let mut changes = Changes::default();
+        let mut earlier = before.map_or_else(Vec::new, |before| before.earlier.clone());
         let (lanes, places) = match before.filter(|before| servers.len() <= before.places) {
             Some(before) => (before.lanes.clone(), before.places),
             None => {
-                // Numbers are kept in blocks anyway: a server that is added has its place there.
-                let (places, seed) = (servers.len().next_multiple_of(BLOCK), options.seed);
+                earlier.extend(before.map(|before| before.lanes.clone()));
+                // Numbers are kept in blocks anyway: a server that is added has its place there. A list that has grown may go on to.
+                let most = before.map_or(0, |before| 2 * before.places);
+                let (places, seed) = (servers.len().max(most).next_multiple_of(BLOCK), options.seed);
+                let of_before = earlier.clone();
                 let lane: Box<dyn Fn(_) -> _ + Send + Sync> =
-                    Box::new(move |_| LaneState::new(places, seed, wants));
+                    Box::new(move |_| LaneState::new(places, seed, wants, &of_before));
                 (Arc::new(PerLane::new(lane)), places)
             }
         };
         if let Some(before) = before {
             changes.follow(&before.changes.lock());
         }
-        let gates = Gates::new(&servers);
+        let gates = Arc::new(Gates::new(&servers));
+        for (index, server) in servers.iter().filter(|(_, server)| server.spec.maxconn != 0) {
+            server.state.seats.join(&gates, index);
+        }
         let first = Snapshot::new(changes.version(), &servers, &algorithm, options.all_backups);
         gates.set_members(&first.by_rank);
         Self {
             snapshot: Published::new(first),
             changes: Mutex::new(&CHANGES, changes),
             lanes,
+            earlier,
             places,
             gates,
             servers,
@@ -100,6 +110,19 @@ impl Core {
 
     pub(crate) fn total_load(&self) -> u64 {
         // No lane ends another's requests, so none is below zero.
-        self.lanes.iter().map(|(_, lane)| lane.total.get()).sum()
+        self.all_lanes().flat_map(|lanes| lanes.iter()).map(|(_, lane)| lane.total.get()).sum()
+    }
+
+    /// Where its servers' requests are counted.
+    pub(crate) fn all_lanes(&self) -> impl Iterator<Item = &Lanes> {
+        std::iter::once(&self.lanes).chain(&self.earlier).map(|lanes| &**lanes)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        for (_, server) in self.servers.iter().filter(|(_, server)| server.spec.maxconn != 0) {
+            server.state.seats.leave(&self.gates);
+        }
     }
 }

@@ -72,7 +72,7 @@ impl<W: Waiter> Balancer<W> {
         if warmth < 1.0 {
             limit = ((f64::from(limit) * warmth) as u32).max(1);
         }
-        limit
+        limit.saturating_sub(self.served_by_others(index))
     }
 
     /// Brings the limit up to date, and lets those in who wait when it grew. Whether it grew.
@@ -80,11 +80,19 @@ impl<W: Waiter> Balancer<W> {
         if !self.core.is_limited(index) {
             return false;
         }
-        let (old, new) = (self.core.gates.of(index).limit(), self.limit_at(index, now));
+        let (old, mut new) = (self.core.gates.of(index).limit(), self.limit_at(index, now));
         if new == old {
             return false;
         }
         self.core.gates.set_limit(index, new);
+        while self.shares_places(index) {
+            let again = self.limit_at(index, now); // `seats`, rule 2
+            if again == new {
+                break;
+            }
+            new = again;
+            self.core.gates.set_limit(index, new);
+        }
         if new < old {
             if !self.core.gates.of(index).has_room() && self.core.gates.mark_full(index) {
                 self.offer(index);

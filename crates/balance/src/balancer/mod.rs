@@ -75,8 +75,8 @@ impl<W: Waiter> Balancer<W> {
 
     /// A balancer that takes this one's place: with the same algorithm and options, and the servers of `specs`, of which those for whom `stays` holds
     /// are this one's servers at the same places. They go on as they are: their states, weights and limits are the same from now on, whichever of both
-    /// changes them, and requests that this one sends there count for both. Queues are each balancer's own, and so are the places that a
-    /// `maxconn` bounds.
+    /// changes them, requests that this one sends there count for both, and a `maxconn` holds for both together. Queues are each
+    /// balancer's own.
     ///
     /// # Errors
     /// As of [`Servers::new`].
@@ -96,9 +96,48 @@ impl<W: Waiter> Balancer<W> {
                 0 => u32::MAX, // an operator took it away
                 most => most,
             };
-            next.core.gates.set_limit(index, limit);
+            next.core.gates.set_limit(index, limit.saturating_sub(next.served_by_others(index)));
         }
         Ok(next)
+    }
+
+    /// That server's `maxconn` holds for this balancer and `other` together, where both have one: there it is the same server. Before the first request.
+    pub fn join(&mut self, index: Index, other: &Self, of_other: Index) {
+        if !(self.core.is_limited(index) && other.core.is_limited(of_other)) {
+            return;
+        }
+        let seats = other.core.servers[of_other].state.seats.clone();
+        let Some(state) = self.core.servers.state_mut(index) else { return };
+        state.seats.leave(&self.core.gates);
+        seats.join(&self.core.gates, index);
+        state.seats = seats;
+        let others = self.served_by_others(index);
+        self.core.gates.set_limit(index, self.core.gates.of(index).limit().saturating_sub(others));
+    }
+
+    /// Whether other balancers fill places of the server, too: those [look again](Self::look_again) when this one has let a request in, or ended one.
+    #[inline]
+    pub fn shares_places(&self, index: Index) -> bool {
+        self.core.is_limited(index) && self.core.servers[index].state.seats.is_shared()
+    }
+
+    /// Whether `other` does.
+    pub fn shares_places_with(&self, index: Index, other: &Self, of_other: Index) -> bool {
+        let (own, others) =
+            (&self.core.servers[index].state.seats, &other.core.servers[of_other].state.seats);
+        self.shares_places(index)
+            && other.core.is_limited(of_other)
+            && manylane_sync::Arc::ptr_eq(own, others)
+    }
+
+    /// Another balancer serves more of the server, or less: there is less room here, or more for those who wait.
+    pub fn look_again(&self, index: Index, now: Time) {
+        self.adapt(index, now);
+    }
+
+    fn served_by_others(&self, index: Index) -> u32 {
+        let seats = &self.core.servers[index].state.seats;
+        if seats.is_shared() { seats.served_by_others(&self.core.gates) } else { 0 }
     }
 
     /// Whether that server of `other` is the same as that one of this balancer: one of both [follows](Self::follow) the other, and what changes it changes it for both.
@@ -169,7 +208,11 @@ impl<W: Waiter> Balancer<W> {
     ///
     /// Cost: a line of each lane; for reports.
     pub fn load(&self, index: Index) -> u64 {
-        self.core.lanes.iter().map(|(_, lane)| u64::from(lane.loads.get(index.get()))).sum()
+        self.core
+            .all_lanes()
+            .flat_map(|lanes| lanes.iter())
+            .map(|(_, lane)| u64::from(lane.loads.get_any(index.get())))
+            .sum()
     }
 
     /// Servers that new requests go to now. For rules and reports.

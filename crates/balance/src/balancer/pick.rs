@@ -29,7 +29,7 @@ pub(super) fn pick(
     let avoid = input.avoid.map(Index::get).filter(|_| snapshot.members.len() > 1).unwrap_or(usize::MAX);
     let room = |server: usize| has_room(core, snapshot, server);
     let good = |server: usize| server != avoid && room(server);
-    let looked = lane.look_around(&core.lanes, core.servers.len(), now);
+    let looked = lane.look_around((&core.lanes, &core.earlier), core.servers.len(), now);
     let picked = match core.algorithm {
         Algorithm::RoundRobin | Algorithm::StaticRr => roundrobin::pick(lane, &snapshot.turns, TRIES, good),
         Algorithm::LeastConn => {

@@ -72,6 +72,7 @@ impl Generation {
             if !limits.is_empty() && let Ok(limited) = backend.limited(&limits) {
                 *backend = limited;
             }
+            backend.share_places(was);
         }
         self.inherit_servers(before, now);
     }
@@ -143,6 +144,17 @@ impl Backend {
             limited.then(|| (server.index, state.maxconn()))
         };
         self.servers.iter().filter_map(|server| limit(server)).collect()
+    }
+
+    /// A `maxconn` holds for what both generations send to a server.
+    fn share_places(&mut self, before: &Self) {
+        for server in &self.servers {
+            let Some(was) = before.server_like(server) else { continue };
+            let (own, then) = (self.balancer.servers().index(server.index), before.balancer.servers().index(was.index));
+            if let (Some(own), Some(then)) = (own, then) {
+                self.balancer.join(own, &before.balancer, then);
+            }
+        }
     }
 
     /// How the servers were found.

@@ -28,6 +28,7 @@ pub use local::Local;
 pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Seen, observe};
 pub use relocate::{NotRenamed, Relocated, relocate, rename};
+pub(crate) use older::{others_look_again, others_look_again_behind};
 pub use older::{set_maxconn, set_weight};
 pub use streams::{AtWork, Cursor, Slice, end_stream, end_streams, panic_stream, slice};
 pub(crate) use streams::{Begun, Streaming};

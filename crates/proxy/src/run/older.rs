@@ -76,3 +76,28 @@ fn bring_up_to_date(older: &Generation, serving: &Generation, number: ServerNumb
         }
     }
 }
+
+/// A place of the server was taken or given back by this generation: in others there is less room for requests, or more for those that wait. Those that
+/// are older have waited longer.
+#[cold]
+pub(crate) fn others_look_again(local: &Local, backend: &Backend, index: Index) {
+    let (server, now) = (&backend.servers[index.get()], local.here().now());
+    for other in Local::all().iter().filter(|other| !std::ptr::eq(&***other, local)) {
+        let Some(own) = other.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode) else { continue };
+        let Some(own_index) = own.balancer.servers().by_name(&server.name) else { continue };
+        if own.balancer.shares_places_with(own_index, &backend.balancer, index) {
+            own.balancer.look_again(own_index, now);
+        }
+    }
+}
+
+/// The same, where a place of that server, or of any, may have been given back.
+pub(crate) fn others_look_again_behind(local: &Local, backend: &Backend, queue: Option<Index>) {
+    if !Local::has_older(local) {
+        return;
+    }
+    let of_any = queue.is_none().then(|| backend.balancer.servers().iter().map(|(index, _)| index));
+    for index in queue.into_iter().chain(of_any.into_iter().flatten()).filter(|index| backend.balancer.shares_places(*index)) {
+        others_look_again(local, backend, index);
+    }
+}

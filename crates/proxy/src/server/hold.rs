@@ -2,7 +2,7 @@
 
 use crate::generation::{Backend, Server};
 use crate::flow::Timer;
-use crate::run::Local;
+use crate::run::{Local, others_look_again, others_look_again_behind};
 use super::Pains;
 use crate::termination::Cause;
 use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
@@ -136,6 +136,7 @@ impl Hold {
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             // One future for all that may end the waiting, on the timer that the stream has anyway: a request that waits is polled once more for it, so what
             // that costs is what waiting costs.
+            let leaving = Leaving { local, backend, queue };
             let mut waiting = balancer.wait(ticket);
             let mut waits = false;
             let turn = poll_fn(|context| {
@@ -150,7 +151,9 @@ impl Hold {
                 }
                 timer.poll(deadline, context).map(|()| Err(NoPlace::Time(queue)))
             });
-            match turn.await? {
+            let turn = turn.await?;
+            std::mem::forget(leaving); // it has nothing but borrows
+            match turn {
                 Turn::Granted(index, served) => {
                     place.moves(served);
                     let balanced = server.is_none() && queue == Some(index); // what a server takes from the backend's queue it chooses itself
@@ -171,6 +174,9 @@ impl Hold {
             local.streams.has_server(entry, Some(backend.servers[index.get()].number));
         }
         let hold = Self { local: local.clone(), backend: backend.number, index, entry, since: local.here().now(), reached: Cell::new(false) };
+        if backend.balancer.shares_places(index) {
+            others_look_again(local, backend, index);
+        }
         let counts = hold.server().counts.own();
         counts.begin();
         if balanced {
@@ -249,6 +255,19 @@ impl<F: Fn() -> u64> Drop for Waiting<'_, F> {
     }
 }
 
+/// A stream that may leave its queue when its turn has just come: then it gives back the place that it was granted.
+struct Leaving<'a> {
+    local: &'a Local,
+    backend: &'a Backend,
+    queue: Option<Index>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        others_look_again_behind(self.local, self.backend, self.queue);
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
@@ -258,6 +277,10 @@ impl Drop for Hold {
             self.backend().counts.own().left.add(1);
         }
         self.server().counts.own().end(self.local.here().now().since(self.since));
-        self.backend().balancer.release(self.index);
+        let backend = self.backend();
+        backend.balancer.release(self.index);
+        if backend.balancer.shares_places(self.index) {
+            others_look_again(&self.local, backend, self.index);
+        }
     }
 }
