@@ -380,7 +380,7 @@ fn commands_go_to_the_process_that_they_name() {
 /// More commands and more answers than the sockets between hold: each side would wait for the other to read first.
 #[test]
 fn a_long_script_for_a_worker_is_answered_to_its_end() {
-    const COMMANDS: usize = 40_000;
+    const COMMANDS: usize = 20_000;
     let master = Master::start(&answering(own_address(), 200, ""), |program| {
         program.arg("-W");
     });
