@@ -266,6 +266,12 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert!(answer.contains("'fd@99' cannot be used"), "{answer}");
     let answer = get(&mut client, "").unwrap().to_lowercase();
     assert!(answer.contains("x-version: 1"), "{answer}");
+    // Nobody ever writes to it.
+    std::fs::remove_file(&program.file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&program.file).status().unwrap().success());
+    let answer = program.ask("reload");
+    assert!(answer.contains("is a pipe"), "{answer}");
+    std::fs::remove_file(&program.file).unwrap();
     program.change(&front(3, server));
     assert!(get(&mut client, "").unwrap().to_lowercase().contains("x-version: 3"));
 }

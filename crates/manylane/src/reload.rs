@@ -7,6 +7,8 @@ use manylane_proxy::{Beside, BoundListener, Generation};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::future::poll_fn;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -33,6 +35,14 @@ pub(crate) fn read(
         return Err(format!(
             "The files cannot be read from inside of 'chroot {folder}'; start another process with '-sf {}'.",
             std::process::id()
+        ));
+    }
+    // At the start a pipe may be read, once; whoever opens it again may wait for ever.
+    let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+    if let Some(path) = arguments.files.iter().find(is_pipe) {
+        return Err(format!(
+            "The configuration file '{}' is a pipe and is not read again; name a file.",
+            path.display()
         ));
     }
     let read = start::read_files(arguments)?;
