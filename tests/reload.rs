@@ -652,15 +652,14 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
             let (over, started, address) = (over.clone(), started.clone(), program.address);
             std::thread::spawn(move || {
                 let keeps = number % 2 == 0;
-                let mut client = connect(address);
+                let mut kept = keeps.then(|| connect(address));
                 let (mut done, mut is_last) = (0, false);
                 started.wait();
                 while !is_last {
                     is_last = over.load(Ordering::Relaxed); // whoever stood still until then has one more, of the last generation
-                    if !keeps {
-                        client = connect(address);
-                    }
-                    let answer = get(&mut client, if keeps { "" } else { "Connection: close\r\n" })
+                    let mut own = None; // for this request alone
+                    let client = kept.as_mut().unwrap_or_else(|| own.insert(connect(address)));
+                    let answer = get(client, if keeps { "" } else { "Connection: close\r\n" })
                         .expect("an answer")
                         .to_lowercase();
                     assert!(answer.starts_with("http/1.1 200 ok"), "{answer}");
