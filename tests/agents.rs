@@ -5,10 +5,12 @@
 mod common;
 
 use common::watch::{Syslog, both, until};
-use common::{DEFAULTS, named, origin};
+use common::{DEFAULTS, PATIENCE, named, origin};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 /// What the agent says, the line of the log that is waited for, the columns `agent_status` and `last_agt` afterwards.
 type Step = (&'static str, &'static str, &'static str, &'static str);
@@ -150,4 +152,65 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
         assert_eq!(ours_line, theirs_line, "after {:#?}", &theirs[at.saturating_sub(4)..at]);
     }
     assert_eq!(ours.len(), theirs.len());
+}
+
+/// A server whose line gives no `maxconn` has the one that its agent says, and who is too many waits.
+#[test]
+fn an_agent_limits_a_server_that_had_no_limit() {
+    let config = |place: SocketAddr, agent: SocketAddr, log: &Syslog, socket: &Path| {
+        format!(
+            "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} timeout check 60s\n timeout queue 1h\n mode http\nfrontend f\n bind {}\n \
+             default_backend l\nbackend l\n server a {place} agent-check agent-addr 127.0.0.1 agent-port {} agent-inter 30ms\n",
+            socket.display(),
+            log.address(),
+            socket.with_extension("web").display(),
+            agent.port(),
+        )
+    };
+    let word = Arc::new(Mutex::new("maxconn:1\n"));
+    let says = word.clone();
+    let agent = origin(move |mut stream| _ = stream.write_all(says.lock().unwrap().as_bytes()));
+    let (reached, at) = mpsc::channel();
+    let slow = origin(move |mut stream| {
+        let (go, gone) = mpsc::channel::<()>();
+        let _ = (stream.read(&mut [0; 4096]), reached.send(go), gone.recv());
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    });
+    let (ours, theirs) = both(
+        |log, socket| config(slow, agent, log, socket),
+        |played| {
+            *word.lock().unwrap() = "maxconn:1\n";
+            let column = |server: &str, name: &str| played.columns("l", server, &[name])[0].clone();
+            until(|| column("a", "slim") == "1");
+            let web = played.socket.with_extension("web");
+            let ask = || {
+                let mut client = UnixStream::connect(&web).unwrap();
+                client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+                client
+            };
+            // The limit is shown a moment before all lanes go by it: who comes in that moment is served, and not counted.
+            let (mut clients, mut held) = (Vec::new(), Vec::new());
+            while column("BACKEND", "qcur") != "1" {
+                clients.push(ask());
+                until(|| {
+                    held.extend(at.try_recv());
+                    held.len() == clients.len() || column("BACKEND", "qcur") == "1"
+                });
+                assert!(clients.len() < 100, "nobody waits");
+            }
+            // One that is under way is marked.
+            let seen: Vec<String> =
+                vec![column("a", "agent_status").trim_start_matches("* ").into(), column("a", "status")];
+            *word.lock().unwrap() = "maxconn:2\n";
+            held.push(at.recv_timeout(PATIENCE).unwrap());
+            until(|| column("a", "slim") == "2");
+            drop(held);
+            for mut client in clients {
+                client.read_exact(&mut [0; 12]).unwrap();
+            }
+            seen
+        },
+    );
+    assert_eq!(ours, ["CHECKED", "no check"]);
+    assert!(theirs.is_none_or(|theirs| theirs == ours));
 }

@@ -109,3 +109,30 @@ fn rules_say_who_may_see_the_page() {
     );
     assert!(ask(address, "POST /stats HTTP/1.1", "s=a&action=maint&b=back").starts_with("HTTP/1.1 401"));
 }
+
+/// A form changes what its page shows, and comes from that page.
+#[test]
+fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
+    let (_program, address) = start(" stats admin if TRUE\n stats scope back\n");
+    let post = |more: &str, form: &str| {
+        let answer = ask(address, &format!("POST /stats HTTP/1.1{more}"), form);
+        assert!(answer.starts_with("HTTP/1.1 303 "), "{answer}");
+        let location = answer
+            .lines()
+            .find_map(|line| line.to_ascii_lowercase().strip_prefix("location: ").map(str::to_owned));
+        location.unwrap().trim_end().to_owned()
+    };
+    let drain = "s=a&action=drain&b=back";
+    for site in ["cross-site", "same-site", "same-origin, cross-site"] {
+        assert_eq!(post(&format!("\r\nSec-Fetch-Site: {site}"), drain), "/stats;st=deny");
+    }
+    let own = "s=own&action=drain&b=page";
+    assert_eq!(post("", own), "/stats;st=errp", "the page does not show it");
+    let shown = |what: &str| ask(address, "GET /stats;csv HTTP/1.1", "").contains(what);
+    assert!(!shown("DRAIN"));
+    for site in ["", "\r\nSec-Fetch-Site: same-origin", "\r\nSec-Fetch-Site: none"] {
+        assert_eq!(post(site, drain), "/stats;st=done");
+        assert!(shown("DRAIN"));
+        assert_eq!(post(site, "s=a&action=ready&b=back"), "/stats;st=done");
+    }
+}

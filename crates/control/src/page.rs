@@ -208,8 +208,7 @@ fn escaped(text: &str) -> String {
 
 impl Making {
     fn shows(&self, name: &str) -> bool {
-        let scope = &self.page.scope;
-        (scope.is_empty() || scope.iter().any(|own| **own == *name)) && name.contains(&self.wanted)
+        self.page.shows(name) && name.contains(&self.wanted)
     }
 
     /// What stands before all proxies.

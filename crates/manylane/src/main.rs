@@ -7,6 +7,7 @@ mod defect;
 mod demo;
 mod environment;
 mod exists;
+mod last_words;
 mod master;
 mod reload;
 mod say;

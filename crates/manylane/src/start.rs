@@ -334,6 +334,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         started: Instant::now(),
         since: SystemTime::now(),
     };
+    generation.changes = Some(Arc::new(supervise::Wishes));
     generation.pages = Some(Arc::new(Metrics::new(facts.clone())));
     let generation = Arc::new(generation);
     let current = Rc::new(RefCell::new(generation.clone()));

@@ -4,11 +4,12 @@
 //! thread that waits for signals, sends it a task that puts an event into its list.
 
 use crate::defect;
+use crate::last_words::{SLOWEST, last_words};
 use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::{Begun, load};
-use manylane_proxy::generation::{Backend, Change, Changed, Frontend, MOST_BEHIND};
+use manylane_proxy::generation::{Backend, Change, Changed, Changes, Frontend, MOST_BEHIND};
 use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
@@ -19,6 +20,7 @@ use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,14 +42,18 @@ enum Event {
     Retired(u64),
     /// A lane has no session left of the generation of that number, which takes no more.
     Emptied(u64, LaneId),
-    /// What is left of the generation of that number has had its time (`hard-stop-after`); whether it was told so before.
-    Limit(u64, bool),
+    /// What is left of the generation of that number has had its time (`hard-stop-after`).
+    Limit(u64),
+    /// The streams of a lane have said what they had to say at the end.
+    Silent,
     /// Somebody wants the configuration to be read again.
     Asked,
     /// It was.
     Read(Result<Box<Fresh>, String>),
     /// Somebody wants a server to come or go.
     AskedFor,
+    /// A server is to be changed, of which nobody waits to hear.
+    Wanted(Change),
     /// What is to serve then was made.
     Made(Result<Box<Changed>, String>),
     /// The system has sent a signal.
@@ -114,6 +120,21 @@ async fn next_event() -> Event {
     .await
 }
 
+/// The supervisor's lane, once there is one.
+static SUPERVISOR: OnceLock<Remote> = OnceLock::new();
+
+/// Tells the supervisor what agents want to be changed.
+#[derive(Debug)]
+pub(crate) struct Wishes;
+
+impl Changes for Wishes {
+    fn ask(&self, change: Change) {
+        if let Some(supervisor) = SUPERVISOR.get() {
+            tell(*supervisor, Event::Wanted(change));
+        }
+    }
+}
+
 /// How the process ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -175,6 +196,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
         Err(error) => return Ending::Failed(error.to_string()),
     };
     let supervisor = lane.remote();
+    let _ = SUPERVISOR.set(supervisor);
     if let Err(error) = watch_signals(supervisor) {
         return Ending::Failed(format!("signals cannot be watched: {error}"));
     }
@@ -271,10 +293,25 @@ fn order(
     ordered.is_ok()
 }
 
-static LIMIT: TaskKind = TaskKind::new("hard stop");
+/// Has a lane let go of its side of the generation of that number, by what `how` does. Where it has none, since there was no memory when it was to begin,
+/// nothing is left of it. Whether there is memory to tell it.
+fn let_go(
+    (lane, supervisor): (LaneId, Remote),
+    (number, generation): (u64, &Arc<Generation>),
+    how: fn(&Local),
+) -> bool {
+    let generation = generation.clone();
+    let ordered = Remote::new(lane).spawn_with(&ORDER, Class::Urgent, move |_| async move {
+        match Local::of(&generation) {
+            Some(local) => how(&local),
+            None => tell(supervisor, Event::Emptied(number, lane)),
+        }
+        tell(supervisor, Event::Retired(number));
+    });
+    ordered.is_ok()
+}
 
-/// How long streams of a generation that had its time may take for their last words to their clients and logs.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+static LIMIT: TaskKind = TaskKind::new("hard stop");
 
 /// What serves. Generations are counted from 0.
 struct Serving {
@@ -343,13 +380,16 @@ struct Supervisor {
     numbers: u64,
     /// The backend whose servers are being changed, by its number.
     changed: usize,
+    /// Lanes that could not be told to begin with what serves.
+    untold: Vec<LaneId>,
     quiet: bool,
 }
 
 impl Supervisor {
     /// Has all lanes accept for what serves. Each tells.
-    fn begin(&self, before: Option<&Arc<Generation>>) {
+    fn begin(&mut self, before: Option<&Arc<Generation>>) {
         let supervisor = self.here.remote();
+        self.untold.clear();
         for &lane in &*self.lanes {
             let Serving { number, generation, bound } = &self.serving;
             let (number, fresh, bound, all) =
@@ -377,6 +417,7 @@ impl Supervisor {
                 None => order(lane, Class::Urgent, serves, begin),
             };
             if !ordered {
+                self.untold.push(lane);
                 tell(supervisor, Event::Refused(number, "a lane has no memory to be told to accept".into()));
             }
         }
@@ -386,6 +427,15 @@ impl Supervisor {
     fn note(&mut self) {
         self.again = true;
         self.next_askers.extend(ASKERS.take());
+    }
+
+    /// Somebody wants a server to be changed, and may say so again until it is.
+    fn want(&self, change: Change) {
+        CHANGES.with_borrow_mut(|changes| {
+            if changes.iter().all(|(other, _)| *other != change) {
+                changes.push_back((change, Asker::default()));
+            }
+        });
     }
 
     /// Begins the next reload, if one is asked for and none is under way.
@@ -516,34 +566,39 @@ impl Supervisor {
                     limits.extend(generation.process.hard_stop_after.map(|most| (*number, most)));
                 }
             }
-            limits.into_iter().for_each(|(number, most)| self.limit(number, most, false));
+            limits.into_iter().for_each(|(number, most)| self.limit(number, most));
         }
     }
 
     /// What is left of a generation then is ended.
-    fn limit(&self, number: u64, after: Duration, told: bool) {
+    fn limit(&self, number: u64, after: Duration) {
         let here = self.here;
         let waiting = async move {
             here.sleep(after).await;
-            tell(here.remote(), Event::Limit(number, told));
+            tell(here.remote(), Event::Limit(number));
         };
         if here.spawn(&LIMIT, Class::Normal, waiting).is_err() {
-            tell(here.remote(), Event::Limit(number, told)); // there is no memory to wait
+            tell(here.remote(), Event::Limit(number)); // there is no memory to wait
         }
     }
 
     /// The time of a generation is over. Its streams are told first; what is left a moment later ends where it is.
-    fn over_time(&self, number: u64, told: bool) {
+    fn over_time(&self, number: u64) {
         let Some(Retired { generation, .. }) = self.retired.iter().find(|retired| retired.number == number)
         else {
             return;
         };
-        let how = if told { Local::end_sessions } else { Local::end_streams };
         for &lane in &*self.lanes {
-            order(lane, Class::Urgent, generation, move |local| how(local));
-        }
-        if !told {
-            self.limit(number, LAST_WORDS, true);
+            let generation = generation.clone();
+            let ends = move |here| async move {
+                if let Some(local) = Local::of(&generation) {
+                    local.end_streams();
+                    last_words(here).await;
+                    local.end_sessions();
+                }
+            };
+            // Without memory they end when there is no session left.
+            let _ = Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends);
         }
     }
 
@@ -578,12 +633,11 @@ impl Supervisor {
     fn retire(&mut self, number: u64, generation: Arc<Generation>, how: fn(&Local)) {
         let supervisor = self.here.remote();
         for &lane in &*self.lanes {
-            let ordered = order(lane, Class::Urgent, &generation, move |local| {
-                how(local);
-                tell(supervisor, Event::Retired(number));
-            });
-            if !ordered {
+            if !let_go((lane, supervisor), (number, &generation), how) {
                 tell(supervisor, Event::Retired(number)); // it serves both, then
+                if self.untold.contains(&lane) {
+                    tell(supervisor, Event::Emptied(number, lane)); // it never began
+                }
             }
         }
         self.retired.push(Retired { number, generation, emptied: Vec::new(), limited: false });
@@ -674,6 +728,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
             stops: false,
             numbers: 0,
             changed: 0,
+            untold: Vec::new(),
             quiet,
         };
         supervisor.begin(None);
@@ -709,6 +764,12 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 }
                 Event::AskedFor if started.is_none() => supervisor.read(),
                 Event::AskedFor => {}
+                Event::Wanted(change) => {
+                    supervisor.want(change);
+                    if started.is_none() {
+                        supervisor.read();
+                    }
+                }
                 Event::Made(_) if supervisor.stops => {
                     supervisor.over(What::Servers, Err("The process ends.".into()));
                 }
@@ -721,9 +782,9 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Refused(number, error) => supervisor.refused(number, error),
                 Event::Retired(number) => supervisor.retired(number),
                 Event::Emptied(number, lane) => supervisor.emptied(number, lane),
-                Event::Limit(number, told) => supervisor.over_time(number, told),
+                Event::Limit(number) => supervisor.over_time(number),
                 // Ports are shared, so nobody has to make room.
-                Event::Signal(_) | Event::Ready(_) => {}
+                Event::Signal(_) | Event::Ready(_) | Event::Silent => {}
             }
         }
         supervisor.note();
@@ -784,11 +845,19 @@ async fn stop(
         let left = counts.read_cheap_one(|counts| &counts.connections).saturating_sub(ended);
         (left > 0).then(|| format!("hard-stopped ({left} remaining conns will be closed)."))
     });
+    // Clients are told, and lines written: each lane has its time for it.
+    let supervisor = here.remote();
     for &lane in lanes {
-        order(lane, Class::Urgent, generation, |_| Local::end_all_streams());
+        let ends = move |here| async move {
+            Local::end_all_streams();
+            last_words(here).await;
+            tell(supervisor, Event::Silent);
+        };
+        if Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends).is_err() {
+            tell(supervisor, Event::Silent); // there is no memory for it
+        }
     }
-    // Clients are told, and lines written.
-    here.timeout(LAST_WORDS, empty).await.unwrap_or(Ending::Done)
+    here.timeout(SLOWEST, empty).await.unwrap_or(Ending::Done)
 }
 
 /// Says something of each proxy, also to its log targets: `what` is given its frontend, and the backend of the same name.
@@ -821,9 +890,15 @@ fn announce(
 
 /// How the process ends when all sessions are over, or when it is told to end before. `number` is the generation's that stops.
 async fn emptied(lanes: &[LaneId], number: u64) -> Ending {
-    let mut told = Vec::new();
+    let (mut told, mut silent) = (Vec::new(), 0);
     loop {
         match next_event().await {
+            Event::Silent => {
+                silent += 1;
+                if silent == lanes.len() {
+                    return Ending::Done;
+                }
+            }
             Event::Emptied(of, lane) => {
                 // Until then it may have a connection in its hands that counts nowhere yet, because it has not stopped to accept.
                 if of == number && !told.contains(&lane) {
@@ -840,5 +915,30 @@ async fn emptied(lanes: &[LaneId], number: u64) -> Ending {
             Event::AskedFor => refuse_changes(),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manylane_config::cond::Build;
+    use manylane_config::lex::Environment;
+    use manylane_config::source::Sources;
+    use manylane_sched::Time;
+
+    /// Else what failed to begin would be kept, and count among those that are behind, to the end of the process.
+    #[test]
+    fn a_lane_that_has_nothing_of_a_generation_lets_go_of_it() {
+        let mut loaded = manylane_config::load(&Sources::new(), &Build::bare(), Environment::new(), false);
+        let wishes = manylane_proxy::generation::Wishes::default();
+        let generation = Arc::new(Generation::build(&loaded.config, wishes, &mut loaded.found));
+        let mut lane = Lane::new(Config::new()).expect("a new thread");
+        assert!(let_go((lane.id(), lane.remote()), (7, &generation), Local::stop));
+        while INBOX.with_borrow(|inbox| inbox.events.len()) < 2 {
+            lane.round(Time::ZERO);
+        }
+        let told = INBOX.with_borrow_mut(|inbox| std::mem::take(&mut inbox.events));
+        assert!(matches!(told[0], Event::Emptied(7, own) if own == lane.id()));
+        assert!(matches!(told[1], Event::Retired(7)));
     }
 }

@@ -15,6 +15,7 @@ impl Generation {
     /// Before anybody uses `self`. What is shared has the bounds of `before` until [`take_effect`](Self::take_effect).
     pub fn inherit(&mut self, before: &Self, now: Time) {
         self.pages = before.pages.clone();
+        self.changes = before.changes.clone();
         let Some(parts) = Arc::get_mut(&mut self.parts) else { return }; // it would have been made of `before` itself
         parts.vitals = before.vitals.clone();
         for ring in &parts.logs.rings {

@@ -21,16 +21,16 @@ use super::server::{self, Server};
 use super::{Backend, Generation, Parts, ServerNumber, agent, balance, checks, proxies};
 use manylane_balance::{Admin, Index, ServerSpec};
 use manylane_config::cond::Build;
-use manylane_config::diag::{Diagnostics, Severity};
+use manylane_config::diag::{Diagnostic, Diagnostics, Severity};
 use manylane_config::lex::{Environment, Word};
 use manylane_config::load;
-use manylane_config::source::Sources;
+use manylane_config::source::{Pos, Sources};
 use manylane_config::table::ServerOptions;
 use manylane_config::tree::{self, Config, Mode, Proxy, Set};
 use manylane_sched::Time;
 use manylane_sync::Arc;
 use manylane_sync::atomic::AtomicU64;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Generations whose last streams have not ended when servers come or go: each keeps a little on each lane.
 pub const MOST_BEHIND: usize = 256;
@@ -44,6 +44,12 @@ pub enum Change {
     Delete(Box<str>, Box<str>),
     /// `set maxconn server` of one without a `maxconn` in the file, whose requests nobody counts. Those at work go on uncounted.
     Limit(Box<str>, Box<str>, u32),
+}
+
+/// Has servers changed for those who cannot wait for it: agents.
+pub trait Changes: Send + Sync + fmt::Debug {
+    /// That is to be done. Called on any lane, again and again until it is.
+    fn ask(&self, change: Change);
 }
 
 /// What comes of it.
@@ -142,7 +148,8 @@ impl Generation {
         let number = backend.number;
         backends[number] = Arc::new(backend);
         let parts: Arc<Parts> = self.parts.clone();
-        Self { parts, backends, servers, pages: self.pages.clone(), bounds: Vec::new(), ring_patience: Vec::new(), told: AtomicU64::new(0) }
+        let (pages, changes) = (self.pages.clone(), self.changes.clone());
+        Self { parts, backends, servers, pages, changes, bounds: Vec::new(), ring_patience: Vec::new(), told: AtomicU64::new(0) }
     }
 
     fn with_server(&self, backend: &str, name: &str, words: &[String]) -> Result<Changed, String> {
@@ -211,7 +218,7 @@ impl Generation {
         checks::checks(&proxy, &self.process, &mut built, &backend.check_script, &mut refuse);
         agent::agents(&proxy, &self.process, &mut built, &mut refuse);
         let [server] = built;
-        match first_alert(&found) {
+        match first_alert(&found, None) {
             Some(why) => Err(why),
             None => Ok((server, starts)),
         }
@@ -403,37 +410,33 @@ fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Optio
     if words.is_empty() {
         return Err("'server' expects <name> and <addr>[:<port>] as arguments.".into());
     }
-    let mut words = words.to_vec();
-    let mut track = None;
-    if let Some(at) = (1..words.len()).find(|&at| words[at] == "track" && words[at - 1] != "agent-send") {
-        if at + 1 == words.len() {
-            return Err("'track' expects [<proxy>/]<server> as argument.".into());
-        }
-        track = words.drain(at..at + 2).next_back();
-    }
     let mode = if mode == Mode::Tcp { "tcp" } else { "http" };
     let mut text = format!("backend b\n mode {mode}\n server {}", quoted(name));
-    for word in &words {
+    for word in words {
         let _ = write!(text, " {}", quoted(word));
     }
     text.push('\n');
     let mut sources = Sources::new();
     sources.add("add server", text).map_err(|error| error.to_string())?;
     let loaded = load(&sources, &Build::bare(), Environment::new(), false);
-    let server = loaded.config.proxies.into_iter().next_back().and_then(|mut proxy| proxy.servers.pop());
+    let mut server = loaded.config.proxies.into_iter().next_back().and_then(|mut proxy| proxy.servers.pop());
+    let track = server.as_mut().and_then(|server| server.options.track.take()).map(|set| set.value);
     let alone = words.iter().skip(1).any(|word| word == "non-stick").then_some("non-stick"); // has no effect that could be seen
     if let Some(name) = server.as_ref().and_then(|server| refused(&server.options)).or(alone) {
         return Err(format!("'{name}' option is not accepted for dynamic server"));
     }
-    if let Some(why) = first_alert(&loaded.found) {
+    // What it tracks is in no such file.
+    if let Some(why) = first_alert(&loaded.found, track.as_ref().map(Word::pos)) {
         return Err(why);
     }
+    let track = track.map(|word| word.shown().to_string());
     Ok((server.ok_or("The line is no server's.")?, track))
 }
 
-/// What is wrong first.
-fn first_alert(found: &Diagnostics) -> Option<String> {
-    let alert = found.found().iter().find(|one| one.severity == Severity::Alert)?;
+/// What is wrong first, but at `known`.
+fn first_alert(found: &Diagnostics, known: Option<Pos>) -> Option<String> {
+    let counts = |one: &&Diagnostic| one.severity == Severity::Alert && (one.pos.is_none() || one.pos != known);
+    let alert = found.found().iter().find(counts)?;
     let message = alert.message.strip_prefix("'server b/").and_then(|rest| rest.split_once("' : ")).map_or(&*alert.message, |rest| rest.1);
     Some(format!("{}.", message.trim_end_matches('.')))
 }
@@ -459,10 +462,14 @@ mod tests {
         let (server, track) = line(Mode::Http, "s", &odd).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(server.options.agent_send.as_ref().and_then(|set| set.value.text()), odd.last().map(|word| &**word));
         assert_eq!(track, None);
+        let (server, track) = line(Mode::Http, "s", &words("127.0.0.1:80 cookie track track other agent-send track")).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!((server.options.cookie.as_ref().and_then(|set| set.value.text()), track.as_deref()), (Some("track"), Some("other")));
+        let (_, track) = line(Mode::Http, "s", &words("127.0.0.1:80 cookie track check")).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(track, None);
         for (wrong, why) in [
             ("127.0.0.1:80 frob", "unknown keyword 'frob'"),
             ("127.0.0.1:80 resolvers r", "'resolvers' option is not accepted for dynamic server"),
-            ("127.0.0.1:80 track", "'track' expects"),
+            ("127.0.0.1:80 track", "'track' : missing value"),
             ("127.0.0.1:80 weight", "weight"),
             ("127.0.0.1:99999", "99999"),
         ] {

@@ -50,7 +50,7 @@ pub use observe::{Observed, OnError};
 pub use process::{Owner, Process, RuntimeSocket};
 pub use stats_page::{Credentials, StatsPage};
 pub(crate) use variables::{inherit_late, set_now};
-pub use members::{Change, Changed, Effect, MOST_BEHIND, Stays};
+pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, Stays};
 pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use crate::rules::{End, Normalizer};
 pub use rules::{
@@ -93,6 +93,8 @@ pub struct Generation {
     pub servers: usize,
     /// Who makes the program's own pages: set by the program before the generation serves.
     pub pages: Option<Arc<dyn Pages>>,
+    /// Who changes servers for agents: set by the program, too.
+    pub changes: Option<Arc<dyn Changes>>,
     /// What becomes of places that are shared with the generation before.
     bounds: Vec<(Arc<Places>, u64)>,
     /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
@@ -262,6 +264,7 @@ impl Generation {
             backends: proxies.backends.into_iter().map(Arc::new).collect(),
             servers: proxies.servers,
             pages: None,
+            changes: None,
             bounds: Vec::new(),
             ring_patience: Vec::new(),
             told: AtomicU64::new(0),

@@ -38,6 +38,11 @@ pub struct StatsPage {
 }
 
 impl StatsPage {
+    /// Whether it shows the proxy of that name.
+    pub fn shows(&self, name: &str) -> bool {
+        self.scope.is_empty() || self.scope.iter().any(|own| **own == *name)
+    }
+
     /// What follows the page's place in a request's target; nothing, if it asks for something else.
     #[inline]
     pub fn asked<'a>(&self, head: &'a Head) -> Option<&'a [u8]> {

@@ -1,12 +1,16 @@
 //! The form of the page of counters: a POST with servers and what is to be done with them (`stats admin`). What became of it is told behind a
 //! redirect to the page, as HAProxy does: `;st=DONE`.
+//!
+//! A browser sends a form with the password that it knows for us also when a page of another site asks it to. It says so (`Sec-Fetch-Site`), and then
+//! nothing is done. What the page does not show (`stats scope`) its forms do not change.
 
 use super::Session;
-use crate::generation::Backend;
+use crate::generation::{Backend, StatsPage};
 use crate::run::{administer, answer, end_streams, find};
 use crate::termination::Cause;
 use manylane_balance::{Admin, Index};
 use manylane_check::Running;
+use manylane_http::Head;
 use manylane_sync::Arc;
 
 /// What became of a form, by the word behind `st=`.
@@ -22,8 +26,13 @@ pub(super) enum Formed {
     Wrong,
     /// The form is larger than a buffer.
     TooLarge,
-    /// Who sent it may only read.
+    /// Who sent it may only read, or it is another site's.
     Denied,
+}
+
+/// Whether a browser says that another site's page has sent a request.
+pub(super) fn is_of_another_site(head: &Head) -> bool {
+    head.values(b"sec-fetch-site").any(|site| !matches!(site, b"same-origin" | b"none"))
 }
 
 impl Formed {
@@ -124,7 +133,7 @@ fn decoded(value: &[u8]) -> String {
 
 impl Session<'_> {
     /// Does what a form says. Others have turns between two servers.
-    pub(super) async fn formed(&self, bytes: &[u8]) -> Formed {
+    pub(super) async fn formed(&self, page: &StatsPage, bytes: &[u8]) -> Formed {
         let Form { servers, backend, action } = Form::read(bytes);
         let (Some(backend), Some(action)) = (backend, action) else { return Formed::None };
         if servers.is_empty() {
@@ -136,6 +145,7 @@ impl Session<'_> {
             Some(Err(_)) => None,
             None => generation.backends.iter().find(|own| *own.name == *backend),
         };
+        let found = found.filter(|own| page.shows(&own.name));
         let (Some(backend), Some(order)) = (found, Order::named(&action)) else { return Formed::Wrong };
         let (mut changed, mut unknown) = (0, false);
         for name in &servers {

@@ -3,7 +3,7 @@
 use super::answer::NoAnswer;
 use super::exchange::{About, After, Asking};
 use super::{Session, count_status, edit};
-use super::administer::Formed;
+use super::administer::{Formed, is_of_another_site};
 use super::pump::Pump;
 use crate::generation::{Backend, PageAction, StatsPage};
 use crate::pages::{Page, make};
@@ -99,12 +99,13 @@ impl Session<'_> {
         if let Err(not) = self.await_body(request, up, backend, None, 0).await {
             return self.no_body(asking, About { backend, head: &request.head }, not).await;
         }
-        let formed = match (admin, up.is_done()) {
+        let may = admin && !is_of_another_site(&request.head);
+        let formed = match (may, up.is_done()) {
             (false, _) => Formed::Denied,
             (true, false) => Formed::TooLarge,
             (true, true) => {
                 let bytes = up.data().to_vec();
-                self.formed(&bytes).await
+                self.formed(page, &bytes).await
             }
         };
         self.note(|record| record.response = Some(Duration::ZERO));

@@ -4,7 +4,7 @@ use super::changes::{administer, change};
 use super::checks::{reason, told};
 use super::local::Local;
 use super::older::{set_maxconn, set_weight};
-use crate::generation::{Backend, ServerCheck, operation};
+use crate::generation::{Backend, Change, ServerCheck, operation};
 use manylane_balance::{Admin, Index, Standing};
 use manylane_check::agent::{self, Order, Said};
 use manylane_check::{Running, Status, Verdict};
@@ -60,8 +60,12 @@ fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> Verd
     });
     let bounded = said.maxconn.map_or(Ok(()), |word| {
         let most = agent::maxconn(word)?;
-        let unbounded = "the server's line has no maxconn, so there is none to change";
-        if set_maxconn(local, backend, index, most) { Ok(()) } else { Err(unbounded) }
+        if !set_maxconn(local, backend, index, most) && most > 0 {
+            // What it serves is not counted yet. Until it is, this is said with each answer.
+            let changes = local.generation.changes.as_ref().ok_or("nobody counts what the server serves")?;
+            changes.ask(Change::Limit(backend.name.clone(), server.name.clone(), most));
+        }
+        Ok(())
     });
     said.verdict(weighed.and(bounded).err())
 }

@@ -1,0 +1,61 @@
+//! How long streams whose time is over may take for their last words to their clients and logs.
+
+use manylane_sched::Here;
+use std::time::Duration;
+
+/// So long.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// In so many steps.
+const STEPS: u32 = 10;
+
+/// How long all lanes together may take for it: one that hangs holds nobody up for longer.
+pub(crate) const SLOWEST: Duration = Duration::from_secs(10);
+
+/// Waits until they were said, on the lane of the streams. One step comes after the other: a lane that stands still, since something else has its
+/// processor, loses one of them, and its streams have their turns between those that are left.
+pub(crate) async fn last_words(here: Here) {
+    for _ in 0..STEPS {
+        here.sleep(LAST_WORDS / STEPS).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manylane_sched::{Class, Config, Lane, TaskKind, Time};
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    #[test]
+    fn streams_of_a_lane_that_stood_still_have_their_turns() {
+        static STREAM: TaskKind = TaskKind::new("stream in the test");
+        static WAITS: TaskKind = TaskKind::new("last words in the test");
+        let mut lane = Lane::new(Config::new()).expect("a new thread");
+        let here = lane.here();
+        let (turns, over) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
+        lane.round(Time::ZERO);
+        let own = turns.clone();
+        let stream = async move {
+            loop {
+                own.set(own.get() + 1);
+                here.yield_now().await;
+            }
+        };
+        let (seen, told) = (turns.clone(), over.clone());
+        let waits = async move {
+            last_words(here).await;
+            told.set(Some(seen.get()));
+        };
+        here.spawn(&WAITS, Class::Urgent, waits).expect("memory");
+        lane.round(Time::ZERO);
+        here.spawn(&STREAM, Class::Normal, stream).expect("memory");
+        // It stands still for as long as all of it, and then each round is late for its step.
+        let mut rounds = 0;
+        while over.get().is_none() {
+            rounds += 1;
+            lane.round(Time::ZERO + LAST_WORDS * rounds);
+        }
+        assert!(over.get() >= Some(STEPS - 1), "{over:?} turns");
+    }
+}
