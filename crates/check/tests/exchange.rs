@@ -275,6 +275,18 @@ fn tcp_steps_run_in_order_and_say_where_they_failed() {
     assert_eq!(talk.run(true).broke("Connection refused").status, Status::L4Con);
 }
 
+/// Only scripts of which nothing is seen but that a connection can be made end it in the same way whatever its socket is used for next.
+#[test]
+fn a_script_that_only_connects_says_so() {
+    assert!(Script::connect().only_connects());
+    assert!(Script::new(Vec::new()).only_connects());
+    for more in [Step::send(*b"PING"), Step::connect(), expect(bytes("x"), false)] {
+        assert!(!Script::new(vec![Step::connect(), more]).only_connects());
+    }
+    assert!(!Script::new(vec![Step::polite()]).only_connects());
+    assert!(!get(Vec::new()).only_connects());
+}
+
 #[test]
 fn redis_answers_a_ping() {
     let script = redis::script();

@@ -5,7 +5,8 @@ use crate::driver::Io;
 use crate::error::{Call, Error};
 use crate::stream::{Stream, is_tcp, set_nonblocking};
 use crate::waiter::Waiting;
-use rustix::net::SocketAddrAny;
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, connect_unspec, sockopt};
 use std::os::fd::{AsFd, OwnedFd};
 
 impl Io {
@@ -48,15 +49,43 @@ impl Io {
         nature: Nature,
         address: SocketAddrAny,
     ) -> Result<Stream, Error> {
+        let stream = Stream::new(self.core(), socket, nature);
+        stream.connect_again(address).await?;
+        Ok(stream)
+    }
+}
+
+impl Stream {
+    /// Ends a TCP connection with a reset, as closing may, and leaves the socket with all its options for another: [`connect_again`](Self::connect_again).
+    /// For who makes many connections that carry nothing: it is neither opened nor closed nor registered for each.
+    ///
+    /// # Errors
+    /// What the system says, and `EBUSY` when something was sent or received. Then the stream is of no more use.
+    pub fn disconnect(&self) -> Result<(), Error> {
         let core = self.core();
-        let stream = Stream::new(core, socket, nature);
+        let fail = |errno| Error::system(Call::Connect, errno);
+        if !backend!(core, driver => driver.begins_anew(self.key())) {
+            return Err(fail(Errno::BUSY));
+        }
+        core.tallies.others.add(2);
+        connect_unspec(self).map_err(fail)?;
+        // The system notes the reset as the socket's error, which the next connection would be told.
+        let _ = sockopt::socket_error(self).map_err(fail)?;
+        Ok(())
+    }
+
+    /// Connects a stream that was disconnected. Dropped before, the attempt is over: then it can only be dropped.
+    ///
+    /// # Errors
+    /// As [`Io::connect`].
+    pub async fn connect_again(&self, address: SocketAddrAny) -> Result<(), Error> {
+        let (core, stream) = (self.core(), self);
         let mut begun = false;
         Waiting::new(core, stream.key(), Direction::Write, |context| {
             let fd = stream.as_fd();
             backend!(core, driver => driver.poll_connect(core, stream.key(), fd, (&address, &mut begun), context))
         })
         .await
-        .map_err(|errno| Error::system(Call::Connect, errno))?;
-        Ok(stream)
+        .map_err(|errno| Error::system(Call::Connect, errno))
     }
 }

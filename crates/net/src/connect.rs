@@ -9,7 +9,7 @@ use crate::options::{ConnectOptions, Packets, Present, Source};
 use manylane_io::options::SocketOption;
 use manylane_io::passing::send_descriptor;
 use manylane_io::socket::{self, AddressFamily, Shape, SocketAddrAny};
-use manylane_io::{Errno, Error, Io};
+use manylane_io::{Errno, Error, Io, Stream};
 use manylane_local::{Kind, Name, Socket};
 use manylane_sched::Time;
 use manylane_sync::lane;
@@ -83,18 +83,38 @@ impl Connector {
         served: Served<'_>,
         deadline: Option<Time>,
     ) -> Result<Connection, SocketError> {
-        let attempts = self.attempts(io, to, served);
-        let outcome = match deadline {
-            None => attempts.await,
-            Some(deadline) => {
-                let here = io.here();
-                match here.timeout(deadline.since(here.now()), attempts).await {
-                    Ok(outcome) => outcome,
-                    Err(_) => Err((Step::Time, Errno::TIMEDOUT)),
-                }
-            }
-        };
+        let outcome = within(io, deadline, self.attempts(io, to, served)).await;
         outcome.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
+    }
+
+    /// Whether its sockets have nothing of their own, so that one that is disconnected does for any connector of which this is true, too.
+    pub fn is_plain(&self) -> bool {
+        self.options == ConnectOptions { late_ack: self.options.late_ack, ..ConnectOptions::default() }
+    }
+
+    /// The same with the socket of a connection that a [plain](Self::is_plain) connector has made to the same family of addresses, and that was
+    /// [disconnected](Stream::disconnect).
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_again(
+        &self,
+        io: &Io,
+        stream: Stream,
+        to: &Endpoint,
+        served: Served<'_>,
+        deadline: Option<Time>,
+    ) -> Result<Connection, SocketError> {
+        let attempt = async {
+            let Some((family, address)) = to.system()? else {
+                return Err((Step::Unsupported("only sockets of the system are connected again"), Errno::OPNOTSUPP));
+            };
+            served.packets.mark(stream.as_fd());
+            self.late_ack(&Options { socket: stream.as_fd(), family }, &served)?; // of one connection, not of the socket
+            stream.connect_again(address).await.map_err(|error| (Step::Connect, errno(error)))?;
+            Ok(Connection::Socket(stream))
+        };
+        within(io, deadline, attempt).await.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
     async fn attempts(
@@ -156,9 +176,7 @@ impl Connector {
         if options.fast_open {
             on.set("tfo", SocketOption::FastOpenConnect, 1)?;
         }
-        if options.late_ack && served.speaks_first {
-            on.set("tcp-smart-connect", SocketOption::QuickAck, 0)?;
-        }
+        self.late_ack(&on, served)?;
         if let Some(name) = &options.interface {
             on.interface(name)?;
         }
@@ -166,6 +184,14 @@ impl Connector {
             self.source(&on, source, served.client)?;
         }
         Ok(socket)
+    }
+
+    /// The handshake is acknowledged with the first bytes, where there are some.
+    fn late_ack(&self, on: &Options<'_>, served: &Served<'_>) -> Result<(), Refused> {
+        if self.options.late_ack && served.speaks_first && on.is_ip() {
+            on.set("tcp-smart-connect", SocketOption::QuickAck, 0)?;
+        }
+        Ok(())
     }
 
     /// Takes the address to connect from.
@@ -219,6 +245,17 @@ impl Connector {
         let count = u32::from(high.saturating_sub(low)) + 1;
         (u32::from(low) + u32::from(turn) % count) as u16
     }
+}
+
+/// What `attempt` comes to, until `deadline` if there is one.
+async fn within(
+    io: &Io,
+    deadline: Option<Time>,
+    attempt: impl Future<Output = Result<Connection, Refused>>,
+) -> Result<Connection, Refused> {
+    let Some(deadline) = deadline else { return attempt.await };
+    let here = io.here();
+    here.timeout(deadline.since(here.now()), attempt).await.unwrap_or(Err((Step::Time, Errno::TIMEDOUT)))
 }
 
 /// A pair of connected sockets: one goes to whoever waits at the other end of descriptor `number`.

@@ -103,6 +103,57 @@ fn what_is_known_of_a_connection_is_not_asked() {
     });
 }
 
+/// A socket that is disconnected resets its connection as closing it may, and makes the next, which hears of nothing that was before it.
+#[test]
+fn a_socket_makes_one_connection_after_the_other() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = Endpoint::Ip(listener.local_addr().unwrap());
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    on_lane(move |io| async move {
+        let connector = Connector::new(ConnectOptions { late_ack: true, ..ConnectOptions::default() });
+        assert!(connector.is_plain());
+        let mut stream = None;
+        for _ in 0..100 {
+            let made = match stream.take() {
+                None => connector.connect(&io, &to, None, None).await,
+                Some(stream) => connector.connect_again(&io, stream, &to, Served::default(), None).await,
+            };
+            let Connection::Socket(made) = made.unwrap() else { panic!("it is a socket") };
+            let (mut served, _) = listener.accept().unwrap();
+            made.disconnect().unwrap();
+            assert_eq!(served.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+            assert_option(&made, SocketOption::NoDelay, 1);
+            stream = Some(made);
+        }
+        // The acknowledgement of the handshake is left out again, so that nobody is told of a connection that carries nothing; on a busy machine the
+        // system sends it before the reset, but not each time.
+        listener.set_nonblocking(true).unwrap();
+        let mut stream = stream.take().unwrap();
+        let mut was_late = false;
+        for _ in 0..50 {
+            let served = Served { speaks_first: true, ..Served::default() };
+            let made = connector.connect_again(&io, stream, &to, served, None).await.unwrap();
+            let Connection::Socket(made) = made else { panic!("it is a socket") };
+            let accepted = listener.accept();
+            made.disconnect().unwrap();
+            stream = made;
+            was_late = accepted.is_err();
+            if was_late {
+                break;
+            }
+        }
+        assert!(was_late);
+        let made = stream;
+        let refused = connector
+            .connect_again(&io, made, &Endpoint::Ip(closed), Served::default(), None)
+            .await
+            .unwrap_err();
+        assert_eq!((refused.step(), refused.errno()), (Step::Connect, Errno::CONNREFUSED));
+        let own = ConnectOptions { interface: Some("lo".into()), ..ConnectOptions::default() };
+        assert!(!Connector::new(own).is_plain());
+    });
+}
+
 /// Who lacks the privilege for marks has none, and the connection all the same.
 #[test]
 fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {

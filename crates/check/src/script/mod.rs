@@ -269,6 +269,11 @@ impl Script {
         self.steps.iter().any(Step::evaluates)
     }
 
+    /// Whether it makes one connection and resets it.
+    pub fn only_connects(&self) -> bool {
+        matches!(&*self.steps, [Step::Connect(connect)] if !connect.linger && !connect.header)
+    }
+
     /// Runs it once. `serves`: the server has not gone down.
     pub fn run(&self, serves: bool) -> Exchange<'_> {
         Exchange {

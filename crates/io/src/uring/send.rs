@@ -185,6 +185,18 @@ impl Uring {
         }
     }
 
+    /// Whether a source can be that of another connection of its socket: nothing of the one before is left here, nor with the kernel.
+    pub(crate) fn begins_anew(&self, key: Key) -> bool {
+        let mut sources = self.sources.borrow_mut();
+        let Some(source) = sources.get(key) else { return false };
+        source.connected = None;
+        source.ops == 0
+            && source.arrived.is_empty()
+            && source.ended.is_none()
+            && source.outbox.is_empty()
+            && source.broken.is_none()
+    }
+
     /// Begins to connect at the first poll, and waits for the outcome.
     pub(crate) fn poll_connect(
         &self,
@@ -204,7 +216,13 @@ impl Uring {
         }
         if !std::mem::replace(begun, true) {
             core.tallies.connects.add(1);
-            let address: &SocketAddrAny = source.address.insert(Box::new(address.clone()));
+            let address: &SocketAddrAny = match &mut source.address {
+                Some(before) => {
+                    **before = address.clone(); // no operation looks at it any more
+                    before
+                }
+                none => none.insert(Box::new(address.clone())),
+            };
             let (at, len) = (address.as_ptr().cast(), address.addr_len());
             source.connecting = true;
             let connect = opcode::Connect::new(types::Fd(fd.as_raw_fd()), at, len).build();

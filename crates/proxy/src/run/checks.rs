@@ -1,5 +1,6 @@
 //! Health checks at work: each server is checked by one lane, which tells the balancer what it found.
 
+use super::check_sockets::CheckSockets;
 use super::check_words::CheckWords;
 use super::event::Event;
 use super::idle::Idle;
@@ -43,13 +44,15 @@ pub(super) enum Kind {
 pub(super) struct Checks {
     /// Those that it makes at once.
     places: Places,
+    /// Sockets between two of them.
+    sockets: CheckSockets,
     /// Nobody is checked any more.
     over: Event,
 }
 
 impl Checks {
     pub(super) fn new(most: u32) -> Rc<Self> {
-        Rc::new(Self { places: Places::new(most), over: Event::default() })
+        Rc::new(Self { places: Places::new(most), sockets: CheckSockets::default(), over: Event::default() })
     }
 }
 
@@ -62,7 +65,10 @@ impl Local {
     /// It checks nobody any more. Checks of servers that another generation of the same making has go on there, and need not know; others end.
     pub(super) fn leave_checks(&self) {
         let served = Self::all();
-        let Some(heir) = self.kin(&served).next() else { return self.checks.over.happen() };
+        let Some(heir) = self.kin(&served).next() else {
+            self.checks.over.happen();
+            return self.checks.sockets.clear();
+        };
         for server in self.generation.others_than(&heir.generation).map(|(_, server)| server) {
             server.check.iter().chain(&server.agent).for_each(|check| check.bell.ring());
         }
@@ -255,9 +261,15 @@ async fn by_connection<'s>(
             *run = script.run(serves);
             continue;
         }
-        link.settle(check);
-        if let Some(connection) = link.connection.filter(|_| run.is_reusable()) {
-            local.keep_own(backend, index, Idle { connection, served });
+        match (link.connection.take(), link.again) {
+            (Some(Connection::Socket(stream)), Some(to)) => local.checks.sockets.put(&to, stream),
+            (connection, _) => {
+                link.connection = connection;
+                link.settle(check);
+                if let Some(connection) = link.connection.filter(|_| run.is_reusable()) {
+                    local.keep_own(backend, index, Idle { connection, served });
+                }
+            }
         }
         return verdict;
     }
@@ -271,6 +283,8 @@ struct Link {
     lingers: bool,
     /// The server has said something.
     heard: bool,
+    /// It only connects, to that, and its socket does for another check.
+    again: Option<SocketAddr>,
 }
 
 impl Link {
@@ -298,6 +312,7 @@ async fn steps(
     let here = local.here();
     let begun = here.now();
     let asks = run.script().evaluates();
+    let again = run.script().only_connects() && check.header.is_none() && connector.is_plain();
     let deadline = |connecting: bool| match check.patience {
         Patience::Whole(whole) => begun + whole,
         Patience::Parts { connect, .. } if connecting => here.now() + connect,
@@ -325,7 +340,15 @@ async fn steps(
                     return Verdict::new(Status::L4Con, "it has no address");
                 };
                 let served = Served { speaks_first: target.speaks_first, ..Served::default() };
-                match connector.connect_for(&local.io, &endpoint, served, Some(deadline(true))).await {
+                link.again = match &endpoint {
+                    Endpoint::Ip(address) if again => Some(*address),
+                    _ => None,
+                };
+                let made = match link.again.and_then(|to| local.checks.sockets.take(&to)) {
+                    Some(socket) => connector.connect_again(&local.io, socket, &endpoint, served, Some(deadline(true))).await,
+                    None => connector.connect_for(&local.io, &endpoint, served, Some(deadline(true))).await,
+                };
+                match made {
                     Ok(made) => {
                         if asks {
                             words.connected(&made);

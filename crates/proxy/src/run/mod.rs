@@ -2,6 +2,7 @@
 
 mod agent;
 mod changes;
+mod check_sockets;
 mod check_words;
 mod checks;
 mod event;
