@@ -8,6 +8,8 @@
 //!
 //! System calls, instructions and calls of the global allocator are counted in short passes of their own.
 
+mod checks;
+mod floor;
 pub(crate) mod load;
 pub(crate) mod program;
 mod scenario;
@@ -18,7 +20,7 @@ use load::{Load, Pace, Phase, Traffic};
 use program::{Kind, Program, Programs, free_port};
 use scenario::{SCENARIOS, Scenario, Target, Unit};
 use std::fmt::Write as _;
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -193,7 +195,7 @@ fn measure(
     sink: &Sink,
 ) -> Result<Vec<Figures>, String> {
     if scenario.unit == Unit::Checks {
-        return checks(arguments, scenario, programs);
+        return checks::measure(arguments, scenario, programs);
     }
     let traffic = Arc::new((scenario.traffic)());
     let requests = (scenario.requests * u64::from(arguments.how.requests) / 100).max(1);
@@ -241,71 +243,6 @@ fn measure(
         return Err(format!("{}: only {} lines were logged", scenario.name, sink.lines()));
     }
     Ok(contestants.into_iter().map(Contestant::figures).collect())
-}
-
-/// How long checks are looked at, when all servers have had their first: each is checked twice.
-const CHECKED_FOR: Duration = Duration::from_secs(4);
-
-/// What checks of servers take. One program at a time, since checks do not wait for their turn.
-fn checks(
-    arguments: &ProxyArguments,
-    scenario: &'static Scenario,
-    programs: &Programs,
-) -> Result<Vec<Figures>, String> {
-    let fail = |error: std::io::Error| format!("cannot be checked: {error}");
-    // Servers are at many addresses of the loopback.
-    let servers = TcpListener::bind("0.0.0.0:0").map_err(fail)?;
-    let port = servers.local_addr().map_err(fail)?.port();
-    std::thread::spawn(move || for _ in servers.incoming() {});
-    let mut all = Vec::new();
-    for (kind, base) in contestants_of(scenario, arguments.how.alone) {
-        let shape = if base { scenario::PLAIN } else { scenario.shape };
-        let (mut samples, mut rounds, mut used, mut memory) =
-            (Vec::new(), Rounds::default(), Usage::default(), 0);
-        for _ in 0..arguments.how.rounds {
-            let own = free_port()?;
-            let text = Scenario { shape, ..*scenario }.configuration(kind, own, port, 0, "");
-            let program = programs.start(kind, own, &text)?;
-            std::thread::sleep(CHECKED_FOR);
-            let processes = program.processes();
-            let (before, first) = (processes.usage()?, opened()?);
-            let begun = Instant::now();
-            std::thread::sleep(CHECKED_FOR);
-            let more = processes.usage()?.since(before);
-            let (time, made) = (begun.elapsed().as_secs_f64(), opened()? - first);
-            if !base && (made as f64) < 0.9 * scenario::CHECKED as f64 * time / 2.0 {
-                return Err(format!("{kind} has made {made} checks in {time:.1} s"));
-            }
-            samples.push(more.nanos as f64 / 1e7 / time);
-            rounds.throughput.push(made as f64 / time);
-            (used.nanos, used.user, used.system) =
-                (used.nanos + more.nanos, used.user + more.user, used.system + more.system);
-            memory = processes.memory();
-        }
-        all.push(Figures {
-            kind,
-            base,
-            least: samples.iter().copied().fold(f64::INFINITY, f64::min),
-            median: median(samples),
-            throughput: median(rounds.throughput),
-            latency: [0.0; 3],
-            user_share: used.user_share(),
-            memory,
-            counts: Counts::default(),
-        });
-    }
-    Ok(all)
-}
-
-/// How many connections have been begun on this machine. Servers cannot count these: a check that only connects ends before they are told of it.
-fn opened() -> Result<u64, String> {
-    let text =
-        std::fs::read_to_string("/proc/net/snmp").map_err(|error| format!("/proc/net/snmp: {error}"))?;
-    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
-    let (names, values) = (lines.next(), lines.next());
-    let mut both = names.into_iter().flatten().zip(values.into_iter().flatten());
-    let found = both.find(|(name, _)| *name == "ActiveOpens").and_then(|(_, value)| value.parse().ok());
-    found.ok_or_else(|| "/proc/net/snmp does not tell how many connections were begun".to_string())
 }
 
 /// Who takes part: those of the row, and what they are compared with where that is not somebody else.
@@ -472,7 +409,7 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
         let _ =
             write!(text, "  {mark} {name:<26} median {:>8.3}  least {:>8.3}", figures.median, figures.least);
         if scenario.unit == Unit::Checks {
-            text.push_str(&checked(figures, all));
+            text.push_str(&checks::told(figures, all));
         } else if scenario.unit != Unit::Idle {
             let [half, slow, slowest] = figures.latency;
             let _ = write!(
@@ -504,22 +441,6 @@ fn table(scenario: &Scenario, host: f64, all: &[Figures]) -> String {
             let _ = write!(text, "  {ratio:.2} of {whom}, {}", met(ratio, most));
         }
         text.push('\n');
-    }
-    text
-}
-
-/// What is told of a program that checks: its own part, how many checks a second, and the memory of each server beside that of one that is not checked.
-fn checked(figures: &Figures, all: &[Figures]) -> String {
-    let mut text = format!(
-        "  {:.2} own, {:.0} checks/s, {:.1} us each",
-        figures.median * figures.user_share,
-        figures.throughput,
-        figures.median * 1e4 / figures.throughput.max(1.0),
-    );
-    let base = all.iter().find(|other| other.kind == figures.kind && other.base);
-    if let Some(base) = base.filter(|_| !figures.base) {
-        let more = figures.memory.saturating_sub(base.memory) / scenario::CHECKED as u64;
-        let _ = write!(text, ", {more} bytes for each checked server");
     }
     text
 }
