@@ -109,7 +109,7 @@ fn a_backend_without_a_server_that_works_says_so_and_answers_503() {
         first.contains("is DOWN, reason: Layer4 connection problem, info: \"Connection refused\""),
         "{first}"
     );
-    log.wait("backend l has no server available!");
+    log.wait("proxy l has no server available!");
     assert!(get(address).starts_with("HTTP/1.1 503 "));
 }
 
@@ -453,6 +453,10 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (
             " option httpchk\n http-check connect\n http-check connect",
             "an 'http-check expect' has to come before it",
+        ),
+        (
+            " option httpchk\n http-check expect status 200\n http-check send uri /b",
+            "an 'http-check connect' has to come before it",
         ),
         (
             " option httpchk\n http-check connect proto h2",

@@ -621,7 +621,9 @@ fn http_script<'p>(
         // What the step before it was, variables aside.
         let before = made.iter().rev().find(|step| !matches!(step, Step::Set(_)));
         let sequence = match (step.keyword, before) {
-            ("http-check connect", Some(Step::Connect(_) | Step::Send(_))) | ("http-check send", Some(Step::Send(_))) => Some("expect"),
+            ("http-check connect", Some(Step::Connect(_) | Step::Send(_))) => Some("expect"),
+            // One connection carries one request.
+            ("http-check send", Some(Step::Send(_) | Step::Expect(_))) => Some("connect"),
             ("http-check expect", Some(Step::Connect(_) | Step::Expect(_))) => Some("send"),
             _ => None,
         };

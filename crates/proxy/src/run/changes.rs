@@ -230,7 +230,10 @@ impl Told<'_> {
         };
         self.say(level, &line);
         if self.counts.usable != (0, 0) && after == (0, 0) {
-            self.say(Level::Emerg, &format!("backend {} has no server available!", self.backend.name));
+            // HAProxy's word for a section that is a frontend, too.
+            let listens = self.local.generation.frontends.iter().any(|frontend| frontend.id == self.backend.id);
+            let what = if listens { "proxy" } else { "backend" };
+            self.say(Level::Emerg, &format!("{what} {} has no server available!", self.backend.name));
         }
     }
 
