@@ -153,6 +153,11 @@ impl Resolvers {
         true
     }
 
+    /// Whether it is that lane that asks: none has begun after it and is still there.
+    pub(crate) fn is_asked_by(&self, clerk: &Arc<Bell>) -> bool {
+        self.desk.lock().is_of(clerk)
+    }
+
     /// What is wanted, for the lane that asks.
     pub(crate) fn orders(&self, clerk: &Arc<Bell>) -> Vec<Order> {
         let mut desk = self.desk.lock();
@@ -332,5 +337,27 @@ fn each(set: &Option<Set<Word>>, mut take: impl FnMut(&str) -> Result<(), String
         if let Err(why) = take(&String::from_utf8_lossy(word)) {
             refuse.found.alert(set.value.pos(), why);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two generations that serve beside each other for a moment have one section: of their lanes one asks, and moves servers.
+    #[test]
+    fn the_lane_that_began_last_asks_as_long_as_it_is_there() {
+        let desk = Mutex::new(&DESKS, Desk::default());
+        let section = Resolvers { name: "r".into(), servers: Vec::new(), settings: Settings::USUAL, desk };
+        let (before, after): (Arc<Bell>, Arc<Bell>) = Default::default();
+        let asks = |clerk| section.is_asked_by(clerk);
+        section.begin(&before);
+        assert!(asks(&before) && !asks(&after));
+        section.begin(&after);
+        assert!(!asks(&before) && asks(&after));
+        assert!(section.close(&after).is_empty());
+        assert!(asks(&before), "the other came to nothing");
+        section.close(&before);
+        assert!(!asks(&before));
     }
 }

@@ -6,6 +6,8 @@
 //! 2. A server that loses its address enters maintenance first and is nowhere then; one that gets one is there first and leaves maintenance
 //!    then: so nobody is sent to a server that is nowhere.
 //! 3. Other lanes leave orders and ring.
+//! 4. Where a generation begins beside another one with the same section, the one that began last does all of this, and the other waits: it ends when its
+//!    generation does, or goes on when the later one comes to nothing.
 
 use super::Local;
 use super::changes::{change, say};
@@ -107,28 +109,9 @@ async fn look_after(local: Rc<Local>, number: usize, bell: Arc<Bell>, section: S
     desk.section.borrow_mut().resumed(clock(&local));
     let here = local.here();
     loop {
-        for order in own.orders(&bell) {
-            match order {
-                Order::Rename(number) => guests.renamed(&desk, &local, number),
-                Order::Ask(question) => guests.ask(&desk, &local, question),
-            }
-        }
-        desk.section.borrow_mut().handle_timeout(clock(&local));
-        let mut found = Vec::new();
-        while let Some(news) = desk.next_news() {
-            found.extend(desk.section.borrow().memo(news.name));
-            if desk.section.borrow().status(news.name) != Status::Valid {
-                generation.vitals.failed_resolutions.add(1);
-            }
-            guests.heard(&desk, &local, news);
-        }
-        while let Some(ask) = desk.next_ask() {
-            // Without memory for the task it is as if nobody had answered.
-            let _ = here.spawn(&QUESTION, Class::Normal, exchange(desk.clone(), ask));
-        }
-        let gone = std::iter::from_fn(|| desk.section.borrow_mut().poll_gone()).collect();
-        own.note(&bell, found, gone, desk.section.borrow().counters());
-        let due = desk.section.borrow().next_timeout();
+        // Once another has begun it is for that one to move servers: what both know of them would not be the same. It may end first: what came
+        // meanwhile is dealt with then.
+        let due = own.is_asked_by(&bell).then(|| desk.work(&mut guests, &bell)).flatten();
         let sleep = here.sleep_until(due.map_or(Time::MAX, |due| Time::ZERO + due));
         if unless_stopped(&local, bell.or(sleep)).await.is_none() {
             break;
@@ -145,6 +128,33 @@ async fn look_after(local: Rc<Local>, number: usize, bell: Arc<Bell>, section: S
 impl Desk {
     fn resolvers(&self) -> &Resolvers {
         &self.local.generation.resolvers[self.number]
+    }
+
+    /// Does what is to be done now. When there is more to do.
+    fn work(self: &Rc<Self>, guests: &mut Guests, bell: &Arc<Bell>) -> Option<Duration> {
+        let (local, own) = (&self.local, self.resolvers());
+        for order in own.orders(bell) {
+            match order {
+                Order::Rename(number) => guests.renamed(self, local, number),
+                Order::Ask(question) => guests.ask(self, local, question),
+            }
+        }
+        self.section.borrow_mut().handle_timeout(clock(local));
+        let mut found = Vec::new();
+        while let Some(news) = self.next_news() {
+            found.extend(self.section.borrow().memo(news.name));
+            if self.section.borrow().status(news.name) != Status::Valid {
+                local.generation.vitals.failed_resolutions.add(1);
+            }
+            guests.heard(self, local, news);
+        }
+        while let Some(ask) = self.next_ask() {
+            // Without memory for the task it is as if nobody had answered.
+            let _ = local.here().spawn(&QUESTION, Class::Normal, exchange(self.clone(), ask));
+        }
+        let gone = std::iter::from_fn(|| self.section.borrow_mut().poll_gone()).collect();
+        own.note(bell, found, gone, self.section.borrow().counters());
+        self.section.borrow().next_timeout()
     }
 
     fn next_ask(&self) -> Option<Ask> {
