@@ -39,6 +39,7 @@ struct Shared {
     state: Mutex<State>,
     threads: usize,
     queue: usize,
+    gives_way: bool,
 }
 
 struct State {
@@ -81,8 +82,17 @@ impl std::error::Error for Refused {}
 impl BlockingPool {
     /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are started as they are needed.
     pub fn new(threads: usize, queue: usize) -> Self {
+        Self::with(threads, queue, false)
+    }
+
+    /// The same for work that nobody is in a hurry for: where processors are short its threads have about a third of what a lane has, never nothing.
+    pub fn giving_way(threads: usize, queue: usize) -> Self {
+        Self::with(threads, queue, true)
+    }
+
+    fn with(threads: usize, queue: usize, gives_way: bool) -> Self {
         let state = State { jobs: VecDeque::new(), idle: Vec::new(), started: Vec::new(), ending: false };
-        let shared = Shared { state: Mutex::new(&QUEUE, state), threads: threads.max(1), queue };
+        let shared = Shared { state: Mutex::new(&QUEUE, state), threads: threads.max(1), queue, gives_way };
         Self { shared: Arc::new(shared) }
     }
 
@@ -179,6 +189,9 @@ impl Shared {
     fn work(&self) {
         #[cfg(not(any(loom, manylane_sim)))]
         crate::placement::unbind(); // a lane may have started it, which `cpu-map` binds
+        if self.gives_way {
+            crate::placement::give_way();
+        }
         let this = thread::current().id();
         loop {
             let job = {
