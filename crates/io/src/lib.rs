@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
 #![cfg(not(any(loom, manylane_sim)))] // system calls: there is nothing here that lanes share, so nothing to model
 
+mod beside;
 mod choice;
 mod connect;
 mod core;
@@ -30,6 +31,7 @@ mod unpark;
 mod uring;
 mod waiter;
 
+pub use beside::Beside;
 pub use choice::{Choice, DRIVER_VARIABLE, Kind, UnknownDriver};
 pub use datagram::{Datagram, Datagrams, Outgoing};
 pub use driver::{Driver, DriverError, Io};
