@@ -332,11 +332,16 @@ impl<C> Shelf<C> {
     /// called again; `None` when nothing lies here.
     pub fn purge(&mut self, now: Time) -> Option<Time> {
         let mut next: Option<Time> = None;
+        let mut left = self.count as u32; // of thousands of servers few have any, or none
         for number in 0..self.servers.len() {
+            if left == 0 {
+                break;
+            }
             let of = self.servers[number];
             if of.count == 0 {
                 continue;
             }
+            left -= of.count;
             let delay = self.depot.limits[number].purge;
             let mut due = of.purged + delay;
             if due <= now {

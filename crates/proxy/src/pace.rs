@@ -101,8 +101,36 @@ impl<C> Deref for Counted<C> {
     }
 }
 
-fn place<C: Counters>(name: &str) -> usize {
-    C::NAMES.iter().position(|own| *own == name).expect("counters name what they have")
+/// Where a counter of that name stands. For constants: a look passes by tens of thousands of servers.
+const fn place(names: &[&str], name: &str) -> usize {
+    let mut at = 0;
+    while at < names.len() {
+        let (own, name, mut same) = (names[at].as_bytes(), name.as_bytes(), 0);
+        while same < name.len() && same < own.len() && own[same] == name[same] {
+            same += 1;
+        }
+        if same == name.len() && same == own.len() {
+            return at;
+        }
+        at += 1;
+    }
+    panic!("counters name what they have")
+}
+
+/// Means that a group of counters may have.
+const MOST_MEANS: usize = 8;
+
+impl<C: Paced> Counted<C> {
+    const RATED: [usize; 2] = [place(C::NAMES, C::RATES[0]), place(C::NAMES, C::RATES[1])];
+    const LEVEL: (usize, usize) = (place(C::NAMES, C::LEVEL.0), place(C::NAMES, C::LEVEL.1));
+    const MEANS: [(usize, usize); MOST_MEANS] = {
+        let (mut places, mut at) = ([(0, 0); MOST_MEANS], 0);
+        while at < C::MEANS.len() {
+            places[at] = (place(C::NAMES, C::MEANS[at].0), place(C::NAMES, C::MEANS[at].1));
+            at += 1;
+        }
+        places
+    };
 }
 
 impl<C: Paced> Counted<C> {
@@ -110,7 +138,7 @@ impl<C: Paced> Counted<C> {
     pub fn figures(&self, now: Time) -> Figures {
         let looks = self.looks.lock();
         let (mut figures, forgotten) = (looks.figures.clone(), looks.forgotten);
-        let cleared = looks.cleared.get(place::<C>(C::RATES[0])).copied().unwrap_or(0);
+        let cleared = looks.cleared.get(Self::RATED[0]).copied().unwrap_or(0);
         drop(looks);
         for (which, forgotten) in forgotten.into_iter().enumerate() {
             figures.rates[which] = self.rate(which, now);
@@ -197,29 +225,26 @@ impl<C: Paced> Counted<C> {
         let Looks { before, was, sums, figures, forgotten, .. } = &mut *looks;
         self.counts.read_cheap_into(sums);
         let seconds = before.map_or(1.0, |then| now.since(then).as_secs_f64().max(0.001));
-        let grown = |name| {
-            let place = place::<C>(name);
-            sums[place].wrapping_sub(was[place])
-        };
-        for (which, name) in C::RATES.into_iter().enumerate() {
-            let rate = (grown(name) as f64 / seconds).round() as u64;
-            let since = sums[place::<C>(name)].saturating_sub(forgotten[which]);
+        let grown = |place: usize| sums[place].wrapping_sub(was[place]);
+        for (which, place) in Self::RATED.into_iter().enumerate() {
+            let rate = (grown(place) as f64 / seconds).round() as u64;
+            let since = sums[place].saturating_sub(forgotten[which]);
             figures.rates[which] = rate;
             figures.most[which] = figures.most[which].max(rate.min(since));
         }
-        self.beat(C::RATES.map(|name| sums[place::<C>(name)]), now);
-        if grown(C::RATES[0]) > 0 {
+        self.beat(Self::RATED.map(|place| sums[place]), now);
+        if grown(Self::RATED[0]) > 0 {
             figures.last = Some(now);
         }
-        for ((sum, of), mean) in C::MEANS.iter().zip(&mut figures.means) {
+        for ((sum, of), mean) in Self::MEANS.into_iter().zip(&mut figures.means) {
             let events = grown(of);
             if events > 0 {
                 let newest = grown(sum) as f64 / events as f64;
-                let share = events as f64 / sums[place::<C>(of)].clamp(events, MEAN_OF.max(events)) as f64;
+                let share = events as f64 / sums[of].clamp(events, MEAN_OF.max(events)) as f64;
                 *mean += (newest - *mean) * share;
             }
         }
-        let level = sums[place::<C>(C::LEVEL.0)].saturating_sub(sums[place::<C>(C::LEVEL.1)]);
+        let level = sums[Self::LEVEL.0].saturating_sub(sums[Self::LEVEL.1]);
         figures.usual = level.max((figures.usual + level) / 2);
         *before = Some(now);
         std::mem::swap(was, sums);

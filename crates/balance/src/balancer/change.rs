@@ -165,9 +165,12 @@ impl<W: Waiter> Balancer<W> {
         self.offer_all();
     }
 
-    /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was changed.
+    /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was changed. Costs nothing where no server has one.
     pub fn tick(&self, now: Time) -> Option<Time> {
-        let Core { servers, algorithm, .. } = &self.core;
+        let Core { servers, algorithm, warms, .. } = &self.core;
+        if !warms {
+            return None;
+        }
         let mut changes = self.core.changes.lock();
         let warming = changes.warming.clone();
         if warming.is_empty() {

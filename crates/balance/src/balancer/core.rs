@@ -15,6 +15,8 @@ pub(crate) struct Core {
     pub(crate) servers: Servers,
     pub(crate) algorithm: Algorithm,
     pub(crate) options: Options,
+    /// Some of them have a `slowstart`.
+    pub(super) warms: bool,
     pub(crate) snapshot: Published<Snapshot>,
     pub(super) changes: Mutex<Changes>,
     /// Shared with the balancers before and after it: the loads of both are of the same servers.
@@ -67,7 +69,9 @@ impl Core {
         }
         let first = Snapshot::new(changes.version(), &servers, &algorithm, options.all_backups);
         gates.set_members(&first.by_rank);
+        let warms = servers.iter().any(|(_, server)| !server.spec.slowstart.is_zero());
         Self {
+            warms,
             snapshot: Published::new(first),
             changes: Mutex::new(&CHANGES, changes),
             lanes,

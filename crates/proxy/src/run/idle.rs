@@ -195,17 +195,21 @@ impl Local {
         }
     }
 
-    /// Closes what servers have closed, and what was not needed for long.
-    pub(super) fn purge_idle(&self) {
-        let now = self.here().now();
-        let mut left = 0;
+    /// Closes what servers have closed, and what was not needed for long. Others have their turn between two backends that have any.
+    pub(super) async fn purge_idle(&self) {
+        let here = self.here();
         for shelf in &self.shelves {
-            let mut shelf = shelf.borrow_mut();
-            shelf.sweep(Idle::is_quiet);
-            shelf.purge(now);
-            left += shelf.total();
+            if shelf.borrow().total() == 0 {
+                continue;
+            }
+            {
+                let mut shelf = shelf.borrow_mut();
+                shelf.sweep(Idle::is_quiet);
+                shelf.purge(here.now());
+            }
+            here.yield_now().await;
         }
-        self.idle.set(left);
+        self.idle.set(self.shelves.iter().map(|shelf| shelf.borrow().total()).sum());
     }
 
     /// Gives what is good for anybody to the shelves of another generation, where that has the same server.
