@@ -136,3 +136,52 @@ fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
         assert_eq!(post(site, "s=a&action=ready&b=back"), "/stats;st=done");
     }
 }
+
+/// More than sockets hold, of which a thread writes what goes at once and the lane the rest.
+#[test]
+fn a_large_page_comes_whole_to_a_client_that_reads_slowly_and_is_counted() {
+    const SERVERS: usize = 1_500;
+    let (_program, address) = start(&format!(" server-template s 1-{SERVERS} 127.0.0.1:9\n"));
+    let mut received = 0;
+    for version in ["1.1", "1.0"] {
+        let mut client = connect(address);
+        write!(client, "GET /stats;typed HTTP/{version}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let (mut answer, mut room) = (Vec::new(), [0; 4_096]);
+        loop {
+            let length = client.read(&mut room).unwrap();
+            if length == 0 {
+                break;
+            }
+            answer.extend_from_slice(&room[..length]);
+            std::thread::yield_now();
+        }
+        received += answer.len();
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let body = if version == "1.1" { unchunked(&answer[head..]) } else { answer[head..].to_vec() };
+        assert!(body.len() > 2 << 20, "{} bytes", body.len());
+        let body = String::from_utf8(body).unwrap();
+        let names = body.lines().filter(|line| line.contains(".1.svname.1:")).count();
+        assert_eq!(names, SERVERS + 6, "of servers, and of the sides of two proxies");
+        assert!(body.lines().all(|line| line.split('.').count() > 4 && line.contains(':')));
+        assert!(body.ends_with('\n'));
+    }
+    let table = ask(address, "GET /stats;csv HTTP/1.1", "");
+    let line = table.lines().find(|line| line.starts_with("page,FRONTEND,")).unwrap();
+    assert_eq!(line.split(',').nth(9), Some(&*received.to_string()), "what was sent is counted");
+}
+
+/// What chunks hold, of which the last one is there.
+fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let line = bytes.windows(2).position(|two| two == b"\r\n").unwrap();
+        let size = usize::from_str_radix(std::str::from_utf8(&bytes[..line]).unwrap(), 16).unwrap();
+        let (data, rest) = bytes[line + 2..].split_at(size);
+        body.extend_from_slice(data);
+        bytes = rest.strip_prefix(b"\r\n").unwrap();
+        if size == 0 {
+            assert!(bytes.is_empty());
+            return body;
+        }
+    }
+}

@@ -113,6 +113,8 @@ fn latencies(load: &Load, running: &Running, what: What) -> Result<(u32, u32), S
         let (over, dumps) = (AtomicBool::new(false), AtomicU32::new(0));
         let phase = std::thread::scope(|scope| {
             let dumping = scope.spawn(|| {
+                // It stands for a client on another machine, which takes no processor from the program.
+                let _ = rustix::process::nice(19);
                 while !over.load(Ordering::Relaxed) {
                     let began = Instant::now();
                     what.once(running)?;

@@ -7,7 +7,7 @@ use crate::commands::values::{Form, Value};
 use crate::process::Facts;
 use crate::walk::Turns;
 use manylane_proxy::Generation;
-use manylane_proxy::generation::StatsPage;
+use manylane_proxy::generation::{Listener, StatsPage};
 use manylane_proxy::pages::{PART, Page, Pages, Parts};
 use manylane_sync::Arc;
 use std::fmt::Write;
@@ -280,7 +280,7 @@ impl Pages for Metrics {
             facts: self.facts.clone(),
             generation: generation.clone(),
             scope,
-            rows: None,
+            rows: Rows::default(),
             at: (0, 0, 0),
             told: false,
             begun: false,
@@ -316,12 +316,20 @@ struct Row {
     checks: [i64; CHECKS.len()],
 }
 
+/// Servers that are read for a part: some hundred microseconds.
+const READ_AT_ONCE: usize = 256;
+
 /// Rows by kind, in the order of names.
+#[derive(Default)]
 struct Rows {
     frontends: Vec<Row>,
     listeners: Vec<Row>,
     backends: Vec<Row>,
     servers: Vec<Row>,
+    /// The backend that is being read, as far as it was, and how many of its servers were.
+    reading: Option<(Row, usize)>,
+    /// All were read.
+    whole: bool,
 }
 
 /// A page at work.
@@ -329,7 +337,7 @@ struct Making {
     facts: Facts,
     generation: Arc<Generation>,
     scope: Scope,
-    rows: Option<Rows>,
+    rows: Rows,
     /// The kind of rows (0 for frontends, 1 for listeners, 2 for backends, 3 for servers), the metric, and the row.
     at: (usize, usize, usize),
     /// The metric's head was written.
@@ -404,23 +412,31 @@ impl Drop for Rows {
 }
 
 impl Making {
-    fn read(&self) -> Rows {
-        let generation = &self.generation;
-        let mut turns = Turns::default();
-        let mut rows =
-            Rows { frontends: Vec::new(), listeners: Vec::new(), backends: Vec::new(), servers: Vec::new() };
-        for frontend in &generation.frontends {
-            rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), None));
-            for listener in
-                frontend.listeners.iter().filter(|own| own.reported && self.scope.of & LISTENERS != 0)
-            {
-                rows.listeners.push(Row::new(&stat::listener(frontend, listener), Some("listener")));
+    /// Reads on, up to [`READ_AT_ONCE`] servers.
+    fn read(&mut self) {
+        let Self { generation, scope, rows, .. } = self;
+        if rows.frontends.is_empty() {
+            for frontend in &generation.frontends {
+                rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), None));
+                let reported = |own: &&Listener| own.reported && scope.of & LISTENERS != 0;
+                for listener in frontend.listeners.iter().filter(reported) {
+                    rows.listeners.push(Row::new(&stat::listener(frontend, listener), Some("listener")));
+                }
             }
         }
-        for backend in &generation.backends {
-            let mut own = Row::new(&stat::backend(backend, Form::default()), None);
-            for server in backend.listed() {
+        let (mut turns, mut read) = (Turns::default(), 0);
+        while let Some(backend) = generation.backends.get(rows.backends.len()) {
+            let (mut own, mut at) = rows
+                .reading
+                .take()
+                .unwrap_or_else(|| (Row::new(&stat::backend(backend, Form::default()), None), 0));
+            while let Some(server) = backend.listed_at(at) {
+                if read == READ_AT_ONCE {
+                    rows.reading = Some((own, at));
+                    return;
+                }
                 turns.pass();
+                (at, read) = (at + 1, read + 1);
                 let Some(index) = backend.balancer.servers().index(server.index) else { continue };
                 let row = Row::new(&stat::server(generation, backend, index, server), Some("server"));
                 if let Some(state) = row.state {
@@ -429,15 +445,14 @@ impl Making {
                 if let Some(check) = row.check {
                     own.checks[check] += 1;
                 }
-                let hidden =
-                    self.scope.no_maintenance && row.state.is_some_and(|state| STATES[state] == "MAINT");
-                if self.scope.of & SERVERS != 0 && !hidden {
+                let hidden = scope.no_maintenance && row.state.is_some_and(|state| STATES[state] == "MAINT");
+                if scope.of & SERVERS != 0 && !hidden {
                     rows.servers.push(row);
                 }
             }
             rows.backends.push(own);
         }
-        rows
+        rows.whole = true;
     }
 
     fn process(&self, text: &mut String) {
@@ -459,35 +474,58 @@ impl Making {
     }
 }
 
+/// Writes a number, most of which have one digit.
+fn decimal(text: &mut String, value: i64) {
+    if let Ok(digit @ 0..=9) = u8::try_from(value) {
+        text.push(char::from(b'0' + digit));
+    } else {
+        let _ = write!(text, "{value}");
+    }
+}
+
+/// Writes milliseconds as seconds.
+fn seconds(text: &mut String, millis: i64) {
+    if millis == 0 {
+        text.push_str("0.000000");
+    } else {
+        let _ = write!(text, "{:.6}", millis as f64 / 1000.0);
+    }
+}
+
 /// Writes a metric of rows from `begin` on, with its head unless that was told, until there is enough for a part. The first row that is left.
 fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, told: &mut bool) -> usize {
     let metric = &METRICS[place];
-    let name = format!("haproxy_{kind}_{}", metric.name);
-    let mut sample =
-        |text: &mut String, labels: &str, more: Option<(&str, &str)>, value: &dyn std::fmt::Display| {
-            if !std::mem::replace(told, true) {
-                let help = COLUMNS[metric.column as usize].help;
-                let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", metric.kind);
-            }
-            let _ = match more {
-                None => writeln!(text, "{name}{{{labels}}} {value}"),
-                Some((label, own)) => writeln!(text, "{name}{{{labels},{label}=\"{own}\"}} {value}"),
-            };
-        };
+    let name = format!("haproxy_{kind}_{}{{", metric.name);
+    // There are millions of them: each is a few copies.
+    let mut sample = |text: &mut String, row: &Row, more: Option<(&str, &str)>, value: i64, shape: Shape| {
+        if !std::mem::replace(told, true) {
+            let (name, help) = (name.trim_end_matches('{'), COLUMNS[metric.column as usize].help);
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", metric.kind);
+        }
+        text.push_str(&name);
+        text.push_str(&row.labels);
+        if let Some((label, own)) = more {
+            [",", label, "=\"", own, "\""].iter().for_each(|part| text.push_str(part));
+        }
+        text.push_str("} ");
+        if shape == Shape::Millis {
+            seconds(text, value);
+        } else {
+            decimal(text, value);
+        }
+        text.push('\n');
+    };
     for (number, row) in rows.iter().enumerate().skip(begin) {
         if text.len() >= PART {
             return number;
         }
         let value = row.values[place];
         match metric.shape {
-            Shape::Plain if value != NONE => sample(text, &row.labels, None, &value),
-            Shape::Millis if value != NONE => {
-                sample(text, &row.labels, None, &format_args!("{:.6}", value as f64 / 1000.0));
-            }
-            Shape::Plain | Shape::Millis => {}
+            Shape::Plain | Shape::Millis if value == NONE => {}
+            Shape::Plain | Shape::Millis => sample(text, row, None, value, metric.shape),
             Shape::Codes => {
                 for (code, value) in CODES.iter().zip(row.codes).filter(|(_, value)| *value != NONE) {
-                    sample(text, &row.labels, Some(("code", code)), &value);
+                    sample(text, row, Some(("code", code)), value, metric.shape);
                 }
             }
             Shape::State => {
@@ -497,22 +535,34 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
                     _ => &STATES[..2],
                 };
                 for (place, state) in states.iter().enumerate() {
-                    sample(text, &row.labels, Some(("state", state)), &u8::from(row.state == Some(place)));
+                    sample(
+                        text,
+                        row,
+                        Some(("state", state)),
+                        i64::from(row.state == Some(place)),
+                        metric.shape,
+                    );
                 }
             }
             Shape::Check => {
                 for (place, outcome) in CHECKS.iter().enumerate().filter(|_| row.check.is_some()) {
-                    sample(text, &row.labels, Some(("state", outcome)), &u8::from(row.check == Some(place)));
+                    sample(
+                        text,
+                        row,
+                        Some(("state", outcome)),
+                        i64::from(row.check == Some(place)),
+                        metric.shape,
+                    );
                 }
             }
             Shape::ServerStates => {
                 for (state, servers) in STATES.iter().zip(row.states) {
-                    sample(text, &row.labels, Some(("state", state)), &servers);
+                    sample(text, row, Some(("state", state)), servers, metric.shape);
                 }
             }
             Shape::ServerChecks => {
                 for (outcome, servers) in CHECKS.iter().zip(row.checks) {
-                    sample(text, &row.labels, Some(("state", outcome)), &servers);
+                    sample(text, row, Some(("state", outcome)), servers, metric.shape);
                 }
             }
         }
@@ -528,10 +578,13 @@ impl Parts for Making {
         if self.scope.of == 0 {
             return false;
         }
-        if self.rows.is_none() {
-            self.rows = Some(self.read());
+        if !self.rows.whole {
+            self.read();
+            if !self.rows.whole {
+                return true;
+            }
         }
-        let Some(Rows { frontends, listeners, backends, servers }) = &self.rows else { return false };
+        let Rows { frontends, listeners, backends, servers, .. } = &self.rows;
         let kinds = [
             ("frontend", FRONTENDS, frontends),
             ("listener", LISTENERS, listeners),

@@ -1,9 +1,8 @@
 //! What is on its way to a client.
 
-use crate::serve::Control;
 use manylane_buf::{Chain, External};
 use manylane_net::Connection;
-use manylane_proxy::pages::{Parts, make};
+use manylane_proxy::pages::{Parts, Telling, Turn};
 use manylane_sched::{Here, Refused};
 use std::fmt;
 use std::time::Duration;
@@ -65,34 +64,40 @@ impl<'a> Reply<'a> {
         Ok(())
     }
 
-    /// Sends what `parts` makes, on a thread for what takes long: one part at a time, so that no more is held for a client that reads slowly.
+    /// Sends what `parts` makes, on a thread for what takes long, which writes to the connection by itself. No more is held than a part for a client that reads slowly.
     /// What is refused is refused at the beginning.
-    pub(crate) async fn make(
-        &mut self,
-        mut parts: impl Parts + 'static,
-    ) -> Result<Result<(), Refused>, Gone> {
-        let mut begun = false;
+    pub(crate) async fn make(&mut self, parts: impl Parts + 'static) -> Result<Result<(), Refused>, Gone> {
+        let (mut telling, mut begun) = (Telling::new(parts, false), false);
         loop {
-            let (left, text) = match Control::aside().run(move || make(parts)) {
+            let turn = match telling.turn() {
                 Ok(making) => making.await,
                 // Half an answer would look like a whole one.
                 Err(_) if begun => return Err(Gone),
                 Err(refused) => return Ok(Err(refused)),
             };
-            if left.is_none() && text.len() < SLICE {
-                self.put(&String::from_utf8_lossy(&text));
+            if turn.gone {
+                return Err(Gone);
+            }
+            let Turn { left, rest, begin, .. } = turn;
+            if left.is_none() && !begun && rest.len() < SLICE {
+                self.put(&String::from_utf8_lossy(&rest));
                 self.breathe().await?;
                 return Ok(Ok(()));
             }
             self.flush().await?;
-            let mut chain = Chain::new();
-            // The text is sent from where it was made.
-            let segment = External::from_vec(text).map_err(|_| Gone)?;
-            chain.push_back(segment).map_err(|_| Gone)?;
-            self.send(&mut chain).await?;
-            match left {
-                Some(left) => (parts, begun) = (left, true),
-                None => return Ok(Ok(())),
+            if begin < rest.len() {
+                // The text is sent from where it was made.
+                let all = External::from_vec(rest).map_err(|_| Gone)?;
+                let mut chain = Chain::new();
+                let segment = all.slice(begin..all.len()).map_err(|_| Gone)?;
+                chain.push_back(segment).map_err(|_| Gone)?;
+                self.send(&mut chain).await?;
+            }
+            let Some(more) = left else { return Ok(Ok(())) };
+            (telling, begun) = (more, true);
+            match self.here.timeout(self.patience, self.connection.flush()).await {
+                Ok(Ok(())) => telling.write_to(self.connection),
+                _ => return Err(Gone),
             }
         }
     }

@@ -1,8 +1,17 @@
 //! Answers that the program makes of what it knows, such as its counters for a monitoring system: who makes them is above this room.
 
 use crate::generation::{Generation, StatsPage};
+use manylane_io::Beside;
+use manylane_net::Connection;
+use manylane_sched::{Blocking, BlockingPool, Refused};
 use manylane_sync::Arc;
 use std::fmt;
+use std::sync::OnceLock;
+
+/// Threads that make pages, of the whole process.
+const PAGE_THREADS: usize = 2;
+/// Pages that a lane serves at once: each remembers what it shows until its client has read it.
+pub(crate) const PAGES_AT_ONCE: u32 = 16;
 
 /// Bytes of a part of a page, about: for each, a lane asks a thread, is woken and calls the system once.
 pub const PART: usize = 65_536;
@@ -44,14 +53,158 @@ impl<P: Parts + ?Sized> Parts for Box<P> {
 
 /// Makes the parts of a page, one after another, on a thread for what takes long.
 pub trait Parts: Send {
-    /// Appends the next part, of about [`PART`] bytes. Whether there are more.
+    /// Appends the next part, of about [`PART`] bytes, or fewer where these would take longer than a millisecond or so. Whether there are more.
     fn next(&mut self, text: &mut String) -> bool;
 }
 
-/// Has `parts` make the next one: what makes the others, if there are any, and the text. At the end what made them is freed here, on the thread that
-/// this runs on: it may hold a row for each of many thousands of servers, which takes longer than a lane has.
-pub fn make<P: Parts>(mut parts: P) -> (Option<P>, Vec<u8>) {
-    let mut text = String::with_capacity(PART + PART / 4);
-    let more = parts.next(&mut text);
-    (more.then_some(parts), text.into_bytes())
+/// Bytes after which a thread gives a page back to its lane, about: others may wait for a thread, and the lane knows whether anybody wants the rest.
+const TURN: u64 = 1 << 20;
+
+/// Bytes before a part where the size of its chunk fits in.
+const SIZE: usize = 10;
+
+/// What a page takes that has more than one part, and to free what is left of it. Of the whole process, as what follows.
+pub(crate) fn aside() -> &'static BlockingPool {
+    static POOL: OnceLock<BlockingPool> = OnceLock::new();
+    POOL.get_or_init(|| BlockingPool::giving_way(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
+}
+
+/// For the first part, which most pages have no more than: somebody waits for it.
+fn soon() -> &'static BlockingPool {
+    static POOL: OnceLock<BlockingPool> = OnceLock::new();
+    POOL.get_or_init(|| BlockingPool::new(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
+}
+
+/// A page on its way to a client. A thread makes it, and writes it to the client's socket by itself: to copy it into the kernel takes as long as to make it.
+#[derive(Debug)]
+pub struct Telling<P> {
+    parts: P,
+    /// Each part is a chunk.
+    chunked: bool,
+    socket: Option<Beside>,
+}
+
+/// What came of a turn.
+#[derive(Debug)]
+pub struct Turn<P> {
+    /// There is more to tell. What has none left was freed on the thread: it may hold a row for each of many thousands of servers, which takes longer than a
+    /// lane has.
+    pub left: Option<Telling<P>>,
+    /// Bytes that the socket took.
+    pub sent: u64,
+    /// What it did not take, from `begin` on: the lane's to send, before the next turn.
+    pub rest: Vec<u8>,
+    /// Where that begins.
+    pub begin: usize,
+    /// The client has gone.
+    pub gone: bool,
+}
+
+impl<P: Parts> Telling<P> {
+    /// What `parts` makes, in chunks or as it is.
+    pub fn new(parts: P, chunked: bool) -> Self {
+        Self { parts, chunked, socket: None }
+    }
+
+    /// From now on the thread writes to that socket, by turns with the lane. Before it makes one part a turn, and the lane sends it.
+    pub fn write_to(&mut self, connection: &Connection) {
+        if self.socket.is_none() {
+            // Without a descriptor to spare it is the lane that writes.
+            self.socket = connection.stream().and_then(|stream| stream.beside().ok());
+        }
+    }
+
+    /// Has a thread make parts and write them, until the socket takes no more for now, or there are about [`TURN`] bytes of them.
+    ///
+    /// # Errors
+    /// There is no thread, or too much to do for those that there are.
+    pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused>
+    where
+        P: 'static,
+    {
+        let pool = if self.socket.is_none() { soon() } else { aside() };
+        pool.run(move || self.told())
+    }
+
+    fn told(mut self) -> Turn<P> {
+        let (mut sent, mut room) = (0, Vec::new());
+        loop {
+            let (more, mut begin);
+            (more, begin, room) = self.part(room);
+            if let Some(socket) = &self.socket {
+                let Ok(written) = socket.write(&room[begin..]) else {
+                    return Turn { left: None, sent, rest: Vec::new(), begin: 0, gone: true };
+                };
+                begin += written;
+                sent += written as u64;
+            }
+            if !more || begin < room.len() || sent >= TURN || self.socket.is_none() {
+                return Turn { left: more.then_some(self), sent, rest: room, begin, gone: false };
+            }
+        }
+    }
+
+    /// Makes a part, in the room of the one before it: whether there are more, and where it begins.
+    fn part(&mut self, mut room: Vec<u8>) -> (bool, usize, Vec<u8>) {
+        room.clear();
+        let mut text = String::from_utf8(room).unwrap_or_default();
+        text.reserve(PART + PART / 4);
+        let before = if self.chunked { SIZE } else { 0 };
+        text.extend(std::iter::repeat_n(' ', before));
+        let more = self.parts.next(&mut text);
+        let length = text.len() - before;
+        if !self.chunked {
+            return (more, 0, text.into_bytes());
+        }
+        let mut begin = before;
+        let size = if length == 0 { String::new() } else { format!("{length:x}\r\n") };
+        if length > 0 {
+            text.push_str("\r\n");
+            begin -= size.len();
+        }
+        if !more {
+            text.push_str("0\r\n\r\n");
+        }
+        let mut room = text.into_bytes();
+        room[begin..before].copy_from_slice(size.as_bytes());
+        (more, begin, room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many parts, each of one letter.
+    struct Letters(Vec<(u8, usize)>);
+
+    impl Parts for Letters {
+        fn next(&mut self, text: &mut String) -> bool {
+            let (letter, length) = self.0.remove(0);
+            text.extend(std::iter::repeat_n(char::from(letter), length));
+            !self.0.is_empty()
+        }
+    }
+
+    fn told(parts: &[(u8, usize)], chunked: bool) -> Vec<u8> {
+        let (mut left, mut all) = (Some(Telling::new(Letters(parts.to_vec()), chunked)), Vec::new());
+        while let Some(telling) = left {
+            let turn = telling.told();
+            assert!(turn.sent == 0 && !turn.gone, "there is no socket");
+            all.extend_from_slice(&turn.rest[turn.begin..]);
+            left = turn.left;
+        }
+        all
+    }
+
+    #[test]
+    fn parts_are_chunks_or_stand_as_they_are() {
+        assert_eq!(told(&[(b'a', 3), (b'b', 0), (b'c', 17)], true), b"3\r\naaa\r\n11\r\nccccccccccccccccc\r\n0\r\n\r\n");
+        assert_eq!(told(&[(b'a', 1), (b'b', 0)], true), b"1\r\na\r\n0\r\n\r\n");
+        assert_eq!(told(&[(b'a', 0)], true), b"0\r\n\r\n");
+        assert_eq!(told(&[(b'a', 3), (b'b', 0), (b'c', 2)], false), b"aaacc");
+        let large = told(&[(b'a', 3 * PART)], true);
+        assert!(large.starts_with(b"30000\r\na") && large.ends_with(b"a\r\n0\r\n\r\n"));
+        assert_eq!(large.len(), 7 + 3 * PART + 7);
+    }
 }

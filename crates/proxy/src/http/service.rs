@@ -6,16 +6,17 @@ use super::{Session, count_status, edit};
 use super::administer::{Formed, is_of_another_site};
 use super::pump::Pump;
 use crate::generation::{Backend, PageAction, StatsPage};
-use crate::pages::{Page, make};
+use crate::pages::{Page, Telling, aside};
 use crate::run::PageServed;
 use crate::rules::{Answer, End, Moment, any_holds, challenge, see_other};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::{Chain, External};
 use manylane_expr::basic;
 use manylane_h1::{
-    Body, BodyWriter, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
+    Body, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
 };
 use manylane_http::{Head, Known, Method, Version};
+use manylane_net::TransferError;
 use manylane_sync::Arc;
 use std::time::Duration;
 
@@ -147,27 +148,27 @@ impl Session<'_> {
         let Ok((mut out, body)) = self.page_head(asking, about.backend, (content_type, refresh), body, persist) else { return After::Close };
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
-        let mut writer = BodyWriter::new(body);
-        let mut left = (body != Body::None).then_some(parts);
-        while let Some(parts) = left {
+        let mut left = (body != Body::None).then(|| Telling::new(parts, body == Body::Chunked));
+        while let Some(telling) = left {
             // Made before what there is is sent, since most pages have one part only.
-            let Ok(making) = self.local.aside().run(move || make(parts)) else {
+            let Ok(making) = telling.turn() else {
                 return After::Close; // there is no thread: the system gave none
             };
-            let text;
-            (left, text) = making.await;
+            let turn = making.await;
             if !std::mem::replace(&mut counted, true) {
                 self.count_page(about.backend); // what is told does not count itself
             }
-            let mut data = Chain::new();
+            left = turn.left;
+            self.count_sent(turn.sent);
             // The text is sent from where it was made.
-            let written = External::from_vec(text).is_ok_and(|segment| data.push_back(segment).is_ok())
-                && writer.write(&mut data, &mut out).is_ok()
-                && (left.is_some() || writer.end(None, &mut out).is_ok());
-            if !written || !self.send_part(&mut out).await {
+            let written = !turn.gone && push(turn.rest, turn.begin, &mut out).is_ok();
+            if !written || !self.send_part(&mut out).await || (left.is_some() && !self.flush_part().await) {
                 // What is left may take long to free. If nobody takes it, it is freed by that.
-                drop(left.map(|parts| self.local.aside().run(move || drop(parts))));
+                drop(left.map(|telling| aside().run(move || drop(telling))));
                 return After::Close;
+            }
+            if let Some(telling) = &mut left {
+                telling.write_to(&self.client.connection);
             }
         }
         if !counted {
@@ -226,15 +227,41 @@ impl Session<'_> {
 
     /// Whether the client took it in its time.
     async fn send_part(&mut self, out: &mut Chain) -> bool {
-        let bytes = out.len() as u64;
-        self.replied.set(true);
-        self.note(|record| record.down += bytes);
-        self.frontend.counts.own().bytes_out.add(bytes);
-        self.listener.counts.own().bytes_out.add(bytes);
-        let sending = self.client.connection.send(out);
+        if out.is_empty() {
+            return true;
+        }
+        self.count_sent(out.len() as u64);
+        self.in_time(self.client.connection.send(out)).await
+    }
+
+    /// The same of what the system did not have yet.
+    async fn flush_part(&self) -> bool {
+        self.in_time(self.client.connection.flush()).await
+    }
+
+    async fn in_time(&self, sending: impl Future<Output = Result<(), TransferError>>) -> bool {
         match self.frontend.timeouts.client {
             None => sending.await.is_ok(),
             Some(time) => matches!(self.local.here().timeout(time, sending).await, Ok(Ok(()))),
         }
     }
+
+    fn count_sent(&self, bytes: u64) {
+        if bytes > 0 {
+            self.replied.set(true);
+            self.note(|record| record.down += bytes);
+            self.frontend.counts.own().bytes_out.add(bytes);
+            self.listener.counts.own().bytes_out.add(bytes);
+        }
+    }
+}
+
+/// Puts what a thread has made behind `out`.
+fn push(made: Vec<u8>, begin: usize, out: &mut Chain) -> Result<(), NoAnswer> {
+    if begin == made.len() {
+        return Ok(());
+    }
+    let all = External::from_vec(made).map_err(|_| NoAnswer)?;
+    let segment = all.slice(begin..all.len()).map_err(|_| NoAnswer)?;
+    out.push_back(segment).map_err(|_| NoAnswer)
 }

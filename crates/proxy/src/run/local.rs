@@ -7,6 +7,7 @@ use super::listen::BoundListener;
 use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::generation::{Backend, Frontend, Generation, Server, inherit_late, set_now};
+use crate::pages::PAGES_AT_ONCE;
 use crate::log::Room;
 use crate::rules::Spare;
 use crate::termination::Cause;
@@ -149,11 +150,6 @@ fn free_replaced() {
     }
 }
 
-/// Threads that make pages, of the whole process.
-const PAGE_THREADS: usize = 2;
-/// Pages that a lane serves at once: each remembers what it shows until its client has read it.
-const PAGES_AT_ONCE: u32 = 16;
-
 /// A page that is served.
 pub(crate) struct PageServed(Rc<Local>);
 
@@ -164,12 +160,6 @@ impl Drop for PageServed {
 }
 
 impl Local {
-    /// Where pages are made, which takes long.
-    pub(crate) fn aside(&self) -> &'static BlockingPool {
-        static POOL: OnceLock<BlockingPool> = OnceLock::new();
-        POOL.get_or_init(|| BlockingPool::new(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
-    }
-
     /// A page more is served; nothing when there are as many as may be.
     pub(crate) fn begin_page(self: &Rc<Self>) -> Option<PageServed> {
         let pages = self.pages.get();
@@ -468,12 +458,9 @@ impl Local {
             if over.await {
                 return;
             }
-            let now = here.now();
-            self.purge_idle();
+            self.purge_idle().await;
             for backend in &self.generation.backends {
-                if backend.servers.iter().any(|server| !server.slowstart.is_zero()) {
-                    backend.balancer.tick(now);
-                }
+                backend.balancer.tick(here.now());
             }
             self.quiescent();
             free_replaced();
