@@ -866,7 +866,11 @@ fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
         };
         assert_eq!(get(&mut client), "201");
         program.change(&proxies("g", 202));
-        assert_eq!(get(&mut connect(program.address)), "202");
+        // Who connects while a lane lets go of the generation before may be its last client.
+        let until = std::time::Instant::now() + PATIENCE;
+        while get(&mut connect(program.address)) != "202" {
+            assert!(std::time::Instant::now() < until, "the generation before goes on");
+        }
         if stays {
             assert_eq!(get(&mut client), "201", "the generation that it began with");
         } else {
