@@ -241,6 +241,17 @@ impl Server {
         }
     }
 
+    /// Goes where the same server of the generation that serves is: only that one hears what name servers say.
+    pub(crate) fn go_along(&self, serving: &Self) {
+        if self.resolution.is_none() || serving.resolution.is_none() {
+            return;
+        }
+        let (own, known) = (self.site.read(), serving.site.read());
+        if (&own.place, own.port) != (&known.place, known.port) {
+            self.site.change(|own| *own = known);
+        }
+    }
+
     /// Goes on where another one is whose address was resolved: answers will tell whether that is right.
     fn follow(&self, was: &Self) -> bool {
         let known = was.site.read();

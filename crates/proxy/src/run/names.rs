@@ -12,7 +12,7 @@
 use super::Local;
 use super::changes::{change, say};
 use super::checks::{Place, unless_stopped};
-use super::older::set_weight;
+use super::older::{set_weight, tell};
 use crate::generation::bell::Bell;
 use crate::generation::{Backend, Order, Question, Resolvers, Server, ServerNumber, Whereabouts};
 use crate::places::Places;
@@ -557,6 +557,7 @@ fn go(local: &Local, backend: &Backend, server: &Server, by: &str, to: impl FnOn
         let shown = |ip: Option<IpAddr>| ip.map_or("(none)".into(), |ip| ip.to_string());
         let text = format!("{}/{} changed its IP from {} to {} by {by}.", backend.name, server.name, shown(before), shown(after));
         say(local, backend, Level::Notice, &text);
+        tell(local, ServerNumber { backend: backend.number, server: server.index });
     }
 }
 

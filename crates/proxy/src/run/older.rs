@@ -61,6 +61,7 @@ fn bring_up_to_date(older: &Generation, serving: &Generation, number: ServerNumb
     let Some(own) = older.backend_named(&backend.name).filter(|own| own.mode == backend.mode) else { return };
     let Some(like) = own.server_like(server) else { return };
     let Some(own_index) = own.balancer.servers().index(like.index) else { return };
+    like.go_along(server); // before it is up: what is nowhere cannot be connected to
     if own.balancer.shares(own_index, &backend.balancer, index) {
         return own.balancer.refresh(now);
     }
