@@ -507,8 +507,8 @@ fn get(socket: &Path, host: &str) -> String {
     answer.split_once("\r\n\r\n").map_or(answer.clone(), |(_, body)| body.to_owned())
 }
 
-#[test]
-fn requests_go_where_the_name_leads_and_not_where_it_led() {
+/// Servers at 127.0.0.2 and 127.0.0.3 that say `first` and `second`: the port that they share.
+fn two_places() -> u16 {
     let serve = |listener: TcpListener, name: &'static str| {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -534,6 +534,12 @@ fn requests_go_where_the_name_leads_and_not_where_it_led() {
     let port = first.local_addr().unwrap().port();
     serve(first, "first");
     serve(second, "second");
+    port
+}
+
+#[test]
+fn requests_go_where_the_name_leads_and_not_where_it_led() {
+    let port = two_places();
     let dns = Dns::new();
     dns.addresses("a.test", &["127.0.0.2"]);
     let (log, folder) = (Syslog::new(), Folder::new());
@@ -717,6 +723,44 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
         seen
     });
     compare(&ours, theirs);
+}
+
+/// What is under way below a reload goes where the name leads when its turn comes, not where it led when the file was read again.
+#[test]
+fn requests_of_before_a_reload_hear_where_servers_went() {
+    let port = two_places();
+    let dns = Dns::new();
+    dns.addresses("a.test", &["127.0.0.2"]);
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
+    // One lane: what it has begun before a command it has done some commands later.
+    let _program = Manylane::start_ready(&format!(
+        "{} nbthread 1\n{}{}listen l\n bind {}\n http-request wait-for-body time 1h at-least 2\n timeout client 1h\n \
+         server s a.test:{port} resolvers names init-addr none\n",
+        "global\n",
+        global(&log, &socket),
+        section(&[dns.address()]),
+        web.display()
+    ));
+    let played = Played { log, socket };
+    until(|| played.columns("l", "s", &["addr"]) == [format!("127.0.0.2:{port}")]);
+    let mut client = UnixStream::connect(&web).unwrap();
+    client.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    client
+        .write_all(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n")
+        .unwrap();
+    until(|| played.ask("show sess").contains("fe=l "));
+    let answer = played.ask("reload");
+    assert!(answer.contains("Reloaded"), "{answer}");
+    dns.addresses("a.test", &["127.0.0.3"]);
+    until(|| played.columns("l", "s", &["addr"]) == [format!("127.0.0.3:{port}")]);
+    for _ in 0..50 {
+        played.ask("show version");
+    }
+    client.write_all(b"ok").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("second"), "{answer}");
 }
 
 #[test]
