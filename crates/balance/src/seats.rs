@@ -7,8 +7,11 @@
 //! 3. Two that take places at the same moment may both take the last one: the server serves as many more as there are lanes, until that many have
 //!    ended. None is taken before it was given back.
 //!
+//! 4. A balancer that joined another one looks again when all lanes know it: what ended before was told to nobody.
+//!
 //! # Cost
-//! While one balancer has the server, a load when a request ends. With several a lock of the server's own, which nobody holds for long.
+//! While one balancer has the server, a load when a request ends. With several a lock of the server's own, and for each of them a look at the others: the square
+//! of their number, which is why no more than [`MOST_SHARING`] share, the youngest.
 
 use crate::gate::Gates;
 use crate::spec::Index;
@@ -16,6 +19,9 @@ use manylane_sync::atomic::{AtomicBool, Ordering};
 use manylane_sync::{Arc, LockClass, Mutex};
 
 static SEATS: LockClass = LockClass::new("balancers of a server", LockClass::LEAF);
+
+/// Balancers that share a server's places. What is left of older ones is not counted any more.
+const MOST_SHARING: usize = 16;
 
 /// Of one server.
 #[derive(Debug)]
@@ -35,6 +41,9 @@ impl Seats {
     /// A balancer more fills them.
     pub(crate) fn join(&self, gates: &Arc<Gates>, index: Index) {
         let mut all = self.gates.lock();
+        if all.len() == MOST_SHARING {
+            all.remove(0);
+        }
         all.push((gates.clone(), index));
         self.shared.store(all.len() > 1, Ordering::SeqCst);
     }

@@ -189,3 +189,46 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
         assert!(bell.rung(), "there is room, and it waits");
     });
 }
+
+/// Two balancers share two places (`seats`). While a lane takes one by the first and another lane gives one back there, somebody comes to the second: in the end
+/// there is room for him there.
+#[test]
+fn no_wake_up_is_lost_between_balancers_that_share_places() {
+    model(|| {
+        let two = || {
+            let spec = ServerSpec { maxconn: 2, ..ServerSpec::new("s", 1) };
+            let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
+            Balancer::waking(Servers::new([spec]).expect("one server"), Algorithm::First, options)
+        };
+        let (first, mut second) = (Arc::new(two()), two());
+        let s = first.servers().index(0).expect("there is one");
+        first.take(s, NOW).expect("it is free");
+        second.join(s, &first, s);
+        let second = Arc::new(second);
+        let coming = {
+            let second = second.clone();
+            thread::spawn(move || {
+                let bell = Bell::new();
+                if second.take(s, NOW).is_ok() {
+                    return None;
+                }
+                Some((second.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"), bell))
+            })
+        };
+        let taking = {
+            let (first, second) = (first.clone(), second.clone());
+            thread::spawn(move || {
+                first.take(s, NOW).expect("nobody has told it that there is less room");
+                second.look_again(s, NOW);
+            })
+        };
+        first.release(s);
+        second.look_again(s, NOW);
+        taking.join().expect("no assertion failed");
+        if let Some((ticket, bell)) = coming.join().expect("no assertion failed") {
+            assert!(bell.rung(), "a wake-up was lost");
+            assert!(matches!(second.poll(ticket, bell), Turn::Granted(..)));
+        }
+        assert_eq!((first.waiting(s), second.waiting(s)), (0, 0));
+    });
+}

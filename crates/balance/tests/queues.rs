@@ -458,3 +458,38 @@ fn balancers_of_one_server_fill_its_places_together() {
     }
     assert_eq!(last.take(s, NOW), Err(Full));
 }
+
+/// What ended before all lanes knew a balancer was told to nobody: it looks again when they do.
+#[test]
+fn who_joined_looks_again_and_has_what_was_given_back_meanwhile() {
+    let before = limited(&[(1, 0)], Options::default());
+    let s = index(&before, 0);
+    before.take(s, NOW).unwrap();
+    let mut next = limited(&[(1, 0)], Options::default());
+    next.join(s, &before, s);
+    before.release(s);
+    assert_eq!(next.take(s, NOW), Err(Full));
+    next.look_again(s, NOW);
+    next.take(s, NOW).unwrap();
+    before.look_again(s, NOW);
+    assert_eq!(before.take(s, NOW), Err(Full));
+    next.release(s);
+}
+
+/// What looking at each other costs has a bound: the oldest is not counted when too many share.
+#[test]
+fn the_oldest_of_too_many_balancers_is_not_counted() {
+    let oldest = limited(&[(2, 0)], Options::default());
+    let s = index(&oldest, 0);
+    oldest.take(s, NOW).unwrap();
+    let mut all = vec![oldest];
+    for number in 1..=16 {
+        let mut next = limited(&[(2, 0)], Options::default());
+        next.join(s, all.last().unwrap(), s);
+        let room = (0..2).take_while(|_| next.take(s, NOW).is_ok()).count();
+        assert_eq!(room, if number < 16 { 1 } else { 2 });
+        (0..room).for_each(|_| next.release(s));
+        all.push(next);
+    }
+    all[0].release(s);
+}

@@ -466,26 +466,29 @@ impl Supervisor {
 
     /// Has the next server come or go, if one is to.
     fn make(&mut self) {
-        let Some((change, asker)) = CHANGES.with_borrow_mut(VecDeque::pop_front) else { return };
-        self.askers = vec![asker];
-        if self.retired.len() >= MOST_BEHIND {
-            return self.over(
-                What::Servers,
-                Err(format!(
+        // Those that are refused are answered one after the other: there may be as many as agents.
+        while let Some((change, asker)) = CHANGES.with_borrow_mut(VecDeque::pop_front) {
+            if self.retired.len() >= MOST_BEHIND {
+                asker.answer(Err(format!(
                     "Streams of {MOST_BEHIND} changes before are not over: wait, or end them with 'shutdown session'."
-                )),
-            );
-        }
-        let (generation, supervisor) = (self.serving.generation.clone(), self.here.remote());
-        // Beside the lanes: a backend may have very many servers.
-        let thread = std::thread::Builder::new().name("servers".into()).spawn(move || {
-            let made = defect::caught(|| generation.with(&change));
-            drop(generation); // before the supervisor goes on
-            tell(supervisor, Event::Made(made.map(Box::new)));
-        });
-        match thread {
-            Ok(_) => self.reloading = Reloading::Reads,
-            Err(error) => self.over(What::Servers, Err(format!("There is no thread for it: {error}."))),
+                )));
+                continue;
+            }
+            let (generation, supervisor) = (self.serving.generation.clone(), self.here.remote());
+            // Beside the lanes: a backend may have very many servers.
+            let thread = std::thread::Builder::new().name("servers".into()).spawn(move || {
+                let made = defect::caught(|| generation.with(&change));
+                drop(generation); // before the supervisor goes on
+                tell(supervisor, Event::Made(made.map(Box::new)));
+            });
+            match thread {
+                Ok(_) => {
+                    self.askers = vec![asker];
+                    self.reloading = Reloading::Reads;
+                    return;
+                }
+                Err(error) => asker.answer(Err(format!("There is no thread for it: {error}."))),
+            }
         }
     }
 
@@ -549,6 +552,7 @@ impl Supervisor {
         if what == What::Files {
             // Once more: the run-time interface worked on the one before until now.
             self.serving.generation.inherit_servers(&before.generation, self.here.now());
+            self.serving.generation.look_for_places(self.here.now());
             if let Some(local) = Local::of(&self.serving.generation) {
                 local.inherit_variables(&before.generation);
             }

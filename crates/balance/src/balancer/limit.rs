@@ -80,11 +80,15 @@ impl<W: Waiter> Balancer<W> {
         if !self.core.is_limited(index) {
             return false;
         }
-        let (old, mut new) = (self.core.gates.of(index).limit(), self.limit_at(index, now));
+        // What there is behind what there should be: whoever sets a limit meanwhile either finds what we have changed, or is found here (the lock of
+        // `seats` is in between for both).
+        let mut new = self.limit_at(index, now);
+        let old = self.core.gates.of(index).limit();
         if new == old {
             return false;
         }
         self.core.gates.set_limit(index, new);
+        let mut least = old.min(new);
         while self.shares_places(index) {
             let again = self.limit_at(index, now); // `seats`, rule 2
             if again == new {
@@ -92,8 +96,10 @@ impl<W: Waiter> Balancer<W> {
             }
             new = again;
             self.core.gates.set_limit(index, new);
+            least = least.min(new);
         }
-        if new < old {
+        // What grew again is room for those who came meanwhile and found the least of it.
+        if new <= least {
             if !self.core.gates.of(index).has_room() && self.core.gates.mark_full(index) {
                 self.offer(index);
             }
