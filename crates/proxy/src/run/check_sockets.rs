@@ -28,6 +28,18 @@ impl CheckSockets {
         if to.is_ipv6() { &self.v6 } else { &self.v4 }
     }
 
+    /// Whether a socket that was connected there is as good as new when it is disconnected. One that went to an IPv4 address by IPv6 goes on to do so,
+    /// and one that went to a scope stays bound to it.
+    pub(super) fn leaves_no_trace(to: &SocketAddr) -> bool {
+        match to {
+            SocketAddr::V4(_) => true,
+            SocketAddr::V6(to) => {
+                let ip = to.ip();
+                to.scope_id() == 0 && ip.to_ipv4_mapped().is_none() && !ip.is_unicast_link_local() && !ip.is_multicast()
+            }
+        }
+    }
+
     /// One that can be connected to `to`.
     pub(super) fn take(&self, to: &SocketAddr) -> Option<Stream> {
         self.of(to).borrow_mut().pop()
@@ -52,5 +64,21 @@ impl CheckSockets {
 impl fmt::Debug for CheckSockets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CheckSockets({} + {})", self.v4.borrow().len(), self.v6.borrow().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_traces_is_not_connected_again() {
+        let leaves_none = |to: &str| CheckSockets::leaves_no_trace(&to.parse().unwrap());
+        for to in ["127.0.0.1:80", "[::1]:80", "[2001:db8::1]:80"] {
+            assert!(leaves_none(to), "{to}");
+        }
+        for to in ["[::ffff:10.0.0.1]:80", "[fe80::1]:80", "[fe80::1%3]:80", "[2001:db8::1%3]:80"] {
+            assert!(!leaves_none(to), "{to}");
+        }
     }
 }

@@ -341,7 +341,7 @@ async fn steps(
                 };
                 let served = Served { speaks_first: target.speaks_first, ..Served::default() };
                 link.again = match &endpoint {
-                    Endpoint::Ip(address) if again => Some(*address),
+                    Endpoint::Ip(address) if again && CheckSockets::leaves_no_trace(address) => Some(*address),
                     _ => None,
                 };
                 let made = match link.again.and_then(|to| local.checks.sockets.take(&to)) {
