@@ -126,11 +126,15 @@ fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
     for site in ["cross-site", "same-site", "same-origin, cross-site"] {
         assert_eq!(post(&format!("\r\nSec-Fetch-Site: {site}"), drain), "/stats;st=deny");
     }
+    // Browsers send the other field to https and to localhost only.
+    for origin in ["http://evil.test", "null", "http://x.evil.test", "x"] {
+        assert_eq!(post(&format!("\r\nOrigin: {origin}"), drain), "/stats;st=deny", "{origin}");
+    }
     let own = "s=own&action=drain&b=page";
     assert_eq!(post("", own), "/stats;st=errp", "the page does not show it");
     let shown = |what: &str| ask(address, "GET /stats;csv HTTP/1.1", "").contains(what);
     assert!(!shown("DRAIN"));
-    for site in ["", "\r\nSec-Fetch-Site: same-origin", "\r\nSec-Fetch-Site: none"] {
+    for site in ["", "\r\nSec-Fetch-Site: same-origin", "\r\nSec-Fetch-Site: none", "\r\nOrigin: http://X"] {
         assert_eq!(post(site, drain), "/stats;st=done");
         assert!(shown("DRAIN"));
         assert_eq!(post(site, "s=a&action=ready&b=back"), "/stats;st=done");

@@ -30,9 +30,16 @@ pub(super) enum Formed {
     Denied,
 }
 
-/// Whether a browser says that another site's page has sent a request.
+/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-Site`, which it sends to sites that it trusts to be who they are, or by `Origin`,
+/// which it sends with all forms (`null` where it does not tell).
 pub(super) fn is_of_another_site(head: &Head) -> bool {
+    let host = head.values(b"host").next();
+    let is_ours = |origin: &[u8]| {
+        let place = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+        place.zip(host).is_some_and(|(place, host)| place.eq_ignore_ascii_case(host))
+    };
     head.values(b"sec-fetch-site").any(|site| !matches!(site, b"same-origin" | b"none"))
+        || head.values(b"origin").any(|origin| !is_ours(origin))
 }
 
 impl Formed {
