@@ -18,6 +18,7 @@
 
 use super::refuse::Refuse;
 use super::server::{self, Server};
+use super::told::Told;
 use super::{Backend, Generation, Parts, ServerNumber, agent, balance, checks, proxies};
 use manylane_balance::{Admin, Index, ServerSpec};
 use manylane_config::cond::Build;
@@ -29,7 +30,6 @@ use manylane_config::table::ServerOptions;
 use manylane_config::tree::{self, Config, Mode, Proxy, Set};
 use manylane_sched::Time;
 use manylane_sync::Arc;
-use manylane_sync::atomic::AtomicU64;
 use std::fmt::{self, Write};
 
 /// Generations whose last streams have not ended when servers come or go: each keeps a little on each lane.
@@ -149,7 +149,7 @@ impl Generation {
         backends[number] = Arc::new(backend);
         let parts: Arc<Parts> = self.parts.clone();
         let (pages, changes) = (self.pages.clone(), self.changes.clone());
-        Self { parts, backends, servers, pages, changes, bounds: Vec::new(), ring_patience: Vec::new(), told: AtomicU64::new(0) }
+        Self { parts, backends, servers, pages, changes, bounds: Vec::new(), ring_patience: Vec::new(), told: Told::default() }
     }
 
     fn with_server(&self, backend: &str, name: &str, words: &[String]) -> Result<Changed, String> {

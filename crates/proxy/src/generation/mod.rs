@@ -28,6 +28,7 @@ mod rules;
 mod server;
 mod site;
 mod spelling;
+mod told;
 mod track;
 mod users;
 mod state_file;
@@ -77,10 +78,10 @@ use manylane_sched::Time;
 use manylane_logs::RingServer;
 use crate::vitals::Vitals;
 use manylane_sync::Arc;
-use manylane_sync::atomic::AtomicU64;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use refuse::Refuse;
+use told::Told;
 
 /// One configuration, built for running. One that differs from another by a server only shares the rest with it (`members.rs`).
 #[derive(Debug)]
@@ -99,8 +100,8 @@ pub struct Generation {
     bounds: Vec<(Arc<Places>, u64)>,
     /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
     ring_patience: Vec<(Arc<RingServer>, manylane_logs::Patience)>,
-    /// The last news of servers that it was told after it was replaced (`run/older.rs`).
-    pub(crate) told: AtomicU64,
+    /// What it was told of servers after it was replaced.
+    pub(crate) told: Told,
 }
 
 impl Deref for Generation {
@@ -267,7 +268,7 @@ impl Generation {
             changes: None,
             bounds: Vec::new(),
             ring_patience: Vec::new(),
-            told: AtomicU64::new(0),
+            told: Told::default(),
         };
         for (backend, states) in &proxies.states {
             state_file::restore(&generation.backends[*backend], states);

@@ -46,8 +46,7 @@ pub(super) fn tell(local: &Local, number: ServerNumber) {
 async fn told(generation: &Arc<Generation>, number: ServerNumber, news: u64) {
     let Some(serving) = Local::of(generation) else { return };
     for older in Local::all().iter().filter(|local| local.serial < serving.serial) {
-        // Another lane may have told it of these or of later ones: who did has read what the server was then.
-        if older.generation.told.fetch_max(news, Ordering::AcqRel) < news {
+        if older.generation.told.are_new(generation.server(number), news) {
             bring_up_to_date(&older.generation, generation, number, serving.here().now());
             serving.here().yield_now().await; // there may be many
         }
@@ -61,11 +60,16 @@ fn bring_up_to_date(older: &Generation, serving: &Generation, number: ServerNumb
     let Some(own) = older.backend_named(&backend.name).filter(|own| own.mode == backend.mode) else { return };
     let Some(like) = own.server_like(server) else { return };
     let Some(own_index) = own.balancer.servers().index(like.index) else { return };
-    like.go_along(server); // before it is up: what is nowhere cannot be connected to
-    if own.balancer.shares(own_index, &backend.balancer, index) {
-        return own.balancer.refresh(now);
-    }
     let state = backend.balancer.servers()[index].state();
+    // It is somewhere before it is up, and out of service before it is nowhere: what is nowhere cannot be connected to.
+    let leaves = state.standing().unresolved;
+    if !leaves {
+        like.go_along(server);
+    }
+    if own.balancer.shares(own_index, &backend.balancer, index) {
+        own.balancer.refresh(now);
+        return like.go_along(server);
+    }
     loop {
         let known = || (state.standing(), state.weight(), state.maxconn());
         let (standing, weight, most) = known();
@@ -73,9 +77,10 @@ fn bring_up_to_date(older: &Generation, serving: &Generation, number: ServerNumb
         own.balancer.set_maxconn(own_index, most, now); // if it has one
         own.balancer.update(own_index, now, |_| standing);
         if known() == (standing, weight, most) {
-            return; // else somebody has changed it meanwhile
+            break; // else somebody has changed it meanwhile
         }
     }
+    like.go_along(server);
 }
 
 /// A place of the server was taken or given back by this generation: in others there is less room for requests, or more for those that wait. Those that

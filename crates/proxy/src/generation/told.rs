@@ -1,0 +1,34 @@
+//! What a generation was told of servers after it was replaced.
+
+use super::{Backend, Server};
+use manylane_sync::{LockClass, Mutex};
+use std::collections::HashMap;
+use std::fmt;
+
+static TOLD: LockClass = LockClass::new("what a generation was told of servers", LockClass::LEAF);
+
+/// The number of the last news of each server, by its backend's name and its own, that a generation was told after it was replaced.
+pub(crate) struct Told(Mutex<HashMap<(Box<str>, Box<str>), u64>>);
+
+impl Default for Told {
+    fn default() -> Self {
+        Self(Mutex::new(&TOLD, HashMap::new()))
+    }
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Told")
+    }
+}
+
+impl Told {
+    /// Whether nobody has told these or later ones of the same server: who did has read what the server was then.
+    pub(crate) fn are_new(&self, (backend, server): (&Backend, &Server), news: u64) -> bool {
+        let mut told = self.0.lock();
+        let last = told.entry((backend.name.clone(), server.name.clone())).or_default();
+        let are_new = *last < news;
+        *last = news.max(*last);
+        are_new
+    }
+}
