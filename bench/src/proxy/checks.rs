@@ -45,7 +45,7 @@ pub(super) fn measure(
             rounds.throughput.push(made as f64 / time);
             (used.nanos, used.user, used.system) =
                 (used.nanos + more.nanos, used.user + more.user, used.system + more.system);
-            memory = processes.memory();
+            memory = processes.peak_memory();
         }
         all.push(Figures {
             kind,
@@ -75,7 +75,7 @@ fn opened() -> Result<u64, String> {
     found.ok_or_else(|| "/proc/net/snmp does not tell how many connections were begun".to_string())
 }
 
-/// What is told of a program that checks: its own part, how many checks a second, and the memory of each server beside that of one that is not checked.
+/// What is told of a program that checks: its own part, how many checks a second, and the memory of each server at its most, beside that of one that is not checked.
 pub(super) fn told(figures: &Figures, all: &[Figures]) -> String {
     let each = figures.median * 1e4 / figures.throughput.max(1.0);
     let user = each * figures.user_share;

@@ -72,12 +72,21 @@ impl Processes {
 
     /// Memory of theirs that is in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let resident = |pid: &u32| {
+        self.sum("VmRSS:")
+    }
+
+    /// The most that was in use at once, in bytes: of a program that gives back what it began with, this tells what it needs besides.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        self.sum("VmHWM:")
+    }
+
+    fn sum(&self, field: &str) -> u64 {
+        let of = |pid: &u32| {
             let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-            let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+            let line = text.lines().find(|line| line.starts_with(field))?;
             line.split_whitespace().nth(1)?.parse::<u64>().ok()
         };
-        self.0.iter().filter_map(resident).sum::<u64>() * 1024
+        self.0.iter().filter_map(of).sum::<u64>() * 1024
     }
 
     /// Begins to count `events` of theirs, by their names in `perf stat`; none if the system does not let us.
