@@ -7,8 +7,11 @@ use std::fmt;
 
 static TOLD: LockClass = LockClass::new("what a generation was told of servers", LockClass::LEAF);
 
-/// The number of the last news of each server, by its backend's name and its own, that a generation was told after it was replaced.
-pub(crate) struct Told(Mutex<HashMap<(Box<str>, Box<str>), u64>>);
+/// By the names of the backend and the server.
+type Last = HashMap<(Box<str>, Box<str>), u64>;
+
+/// The number of the last news of each server that a generation was told after it was replaced.
+pub(crate) struct Told(Mutex<Last>);
 
 impl Default for Told {
     fn default() -> Self {
