@@ -679,7 +679,7 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
     let socket = folder.0.join("control");
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nglobal\n nbthread 1\n stats socket {}\nlisten l\n bind {}\n log {} local0\n option httpchk\n timeout check 2s\n \
+        "{DEFAULTS} mode http\nglobal\n nbthread 1\n stats socket {}\nlisten l\n bind {}\n log {} local0\n option httpchk\n timeout check 5s\n \
          http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n http-reuse safe\n \
          server a {place} check check-reuse-pool inter 2s downinter 60s fall 1 pool-purge-delay 60s\n",
         socket.display(),
