@@ -248,22 +248,34 @@ fn a_client_that_does_not_read_loses_its_place() {
 }
 
 /// Kilobytes of memory that the program has had at most.
-fn most_memory(program: &Controlled) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", program.program.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
+/// Whether a program that `start` begins needs less than `bound` bytes more while `work` is done; tried three times, since a lane that the system lets stand for
+/// 100 ms has its stack told, for which a program with debug symbols reads all of them: 100 MB.
+fn needs_less_than(bound: usize, start: impl Fn() -> Controlled, work: impl Fn(&Controlled)) -> bool {
+    let most = |program: &Controlled| -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", program.program.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    };
+    (0..3).any(|_| {
+        let program = start();
+        let _ = program.ask("x;x"); // what is needed anyway
+        let before = most(&program);
+        work(&program);
+        let more = most(&program) - before;
+        println!("{more} bytes more, of {bound}");
+        more < bound
+    })
 }
 
 #[test]
 fn answers_to_many_commands_of_a_line_are_not_held_together() {
-    let program = Controlled::new("level admin");
-    let _ = program.ask("x;x"); // what is needed anyway
-    let before = most_memory(&program);
-    let answers = program.ask(&"x;".repeat(8000));
-    assert!(answers.len() > 8 << 20, "{}", answers.len());
-    let more = (most_memory(&program) - before) as usize * 1024;
+    const ANSWERS: usize = 32 << 20;
     // The commands themselves, and what the allocator keeps, stay below this; all answers together would not.
-    assert!(more < answers.len() / 4 * 3, "{more} bytes more for {}", answers.len());
+    assert!(needs_less_than(
+        ANSWERS / 4 * 3,
+        || Controlled::new("level admin"),
+        |program| assert!(program.ask(&"x;".repeat(8000)).len() > ANSWERS),
+    ));
 }
 
 /// Whatever a client has sent already, others of its lane have their turn between two of its commands.
@@ -300,10 +312,13 @@ fn a_long_script_gives_way_at_each_command() {
 
 #[test]
 fn an_answer_of_many_parts_comes_whole_and_is_never_held_whole() {
-    const SERVERS: usize = 1000;
-    let program = Controlled::new(&format!(
-        "level admin\nbackend many\n server-template s {SERVERS} 127.0.0.1:9 disabled\nglobal"
-    ));
+    const SERVERS: usize = 3000;
+    let start = || {
+        Controlled::new(&format!(
+            "level admin\nbackend many\n server-template s {SERVERS} 127.0.0.1:9 disabled\nglobal"
+        ))
+    };
+    let program = start();
     let names = |answer: &str, before: &str, behind: char| -> Vec<usize> {
         let numbers = answer.lines().filter_map(|line| line.split_once(before)?.1.split(behind).next());
         numbers.map(|number| number.parse().unwrap()).collect()
@@ -314,11 +329,9 @@ fn an_answer_of_many_parts_comes_whole_and_is_never_held_whole() {
     assert!(table.ends_with(",\n\n"), "{}", &table[table.len() - 40..]);
     assert_eq!(program.ask("show stat many 4 17").lines().count(), 3, "the header, one server and the end");
     assert_eq!(program.ask("show stat no-maint").matches("many,").count(), 1, "the backend");
-    let before = most_memory(&program);
     let typed = program.ask("show stat typed");
     assert_eq!(names(&typed, "svname.1:KNS:str:s", '\n'), all);
-    let more = (most_memory(&program) - before) as usize * 1024;
-    assert!(more < typed.len() / 2, "{more} bytes more for {}", typed.len());
+    assert!(needs_less_than(typed.len() / 2, start, |program| drop(program.ask("show stat typed"))));
     let json = program.ask("show stat many 4 -1 json");
     assert!(json.starts_with('[') && json.ends_with("]\n\n"));
     assert_eq!(json.matches("\"value\":\"127.0.0.1:9\"").count(), SERVERS);
