@@ -30,16 +30,30 @@ pub(super) enum Formed {
     Denied,
 }
 
-/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-Site`, which it sends to sites that it trusts to be who they are, or by `Origin`,
-/// which it sends with all forms (`null` where it does not tell).
+/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-Site`, which it sends to sites that it trusts to be who they are, and which knows
+/// better than we do whom it asked; else by `Origin`, which it sends with all forms (`null` where it does not tell). Rules may have changed the fields since: what counts
+/// is what was received.
 pub(super) fn is_of_another_site(head: &Head) -> bool {
-    let host = head.values(b"host").next();
+    let received = head.original().map_or(&[][..], |original| original);
+    let mut sites = values(received, b"sec-fetch-site").peekable();
+    if sites.peek().is_some() {
+        return sites.any(|site| !matches!(site, b"same-origin" | b"none"));
+    }
+    let host = values(received, b"host").next();
     let is_ours = |origin: &[u8]| {
         let place = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
         place.zip(host).is_some_and(|(place, host)| place.eq_ignore_ascii_case(host))
     };
-    head.values(b"sec-fetch-site").any(|site| !matches!(site, b"same-origin" | b"none"))
-        || head.values(b"origin").any(|origin| !is_ours(origin))
+    values(received, b"origin").any(|origin| !is_ours(origin))
+}
+
+/// The values of a field, of a head as it was received.
+fn values<'a>(received: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    received.split(|byte| *byte == b'\n').skip(1).filter_map(move |line| {
+        let (field, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":")?;
+        field.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+    })
 }
 
 impl Formed {
@@ -206,6 +220,12 @@ impl Session<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_are_read_as_they_were_received() {
+        let received = b"POST /host:x HTTP/1.1\r\nHOST:\t a \r\nhost-name: b\r\nhos: c\r\nhost:\r\n\r\n";
+        assert_eq!(values(received, b"host").collect::<Vec<_>>(), [&b"a"[..], b""]);
+    }
 
     #[test]
     fn a_form_is_read_in_any_order_and_what_is_no_pair_is_passed_over() {
