@@ -247,7 +247,6 @@ fn a_client_that_does_not_read_loses_its_place() {
     drop(deaf);
 }
 
-/// Kilobytes of memory that the program has had at most.
 /// Whether a program that `start` begins needs less than `bound` bytes more while `work` is done; tried three times, since a lane that the system lets stand for
 /// 100 ms has its stack told, for which a program with debug symbols reads all of them: 100 MB.
 fn needs_less_than(bound: usize, start: impl Fn() -> Controlled, work: impl Fn(&Controlled)) -> bool {
