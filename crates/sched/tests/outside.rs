@@ -44,17 +44,19 @@ fn a_blocking_job_gives_its_result_to_the_task_that_waits() {
 
 #[test]
 fn a_pool_that_gives_way_is_nicer_than_who_asks_and_nobody_else_is() {
-    // The 19th field, of which those before the 3rd may hold blanks.
-    let nice = || {
+    /// `SCHED_BATCH`
+    const BATCH: i32 = 3;
+    // The fields 19, the nice value, and 41, the policy; those before the 3rd may hold blanks.
+    let scheduled = || {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        let behind = stat.rsplit(") ").next().unwrap().split(' ').nth(16).unwrap().to_owned();
-        behind.parse::<i32>().unwrap()
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+        [16, 38].map(|field| fields[field].parse::<i32>().unwrap())
     };
-    let own = nice();
-    let on = |pool: BlockingPool| block_on(move |_| Box::pin(pool.run(nice).unwrap())).unwrap();
-    assert_eq!(on(BlockingPool::giving_way(1, 8)), (own + 5).min(19));
+    let own = scheduled();
+    let on = |pool: BlockingPool| block_on(move |_| Box::pin(pool.run(scheduled).unwrap())).unwrap();
+    assert_eq!(on(BlockingPool::giving_way(1, 8)), [(own[0] + 5).min(19), BATCH]);
     assert_eq!(on(BlockingPool::new(1, 8)), own);
-    assert_eq!(nice(), own);
+    assert_eq!(scheduled(), own);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A processor that a lane may run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,10 +164,26 @@ pub(crate) fn unbind() {
 /// a second has taken ten of them where others had the machine, and who waits for it has given up.
 const NICER: libc::c_int = 5;
 
+/// For how long such a thread asks to run at a time: the system's longest. Linux 6.12 and later put it aside for whoever wakes and asks for less, as a lane does, where a
+/// lane had to wait else until a time slice of a few milliseconds was over. Older ones have no such wish and take no notice.
+const SLICE: Duration = Duration::from_millis(100);
+
 /// The calling thread lets lanes go first from now on.
 pub(crate) fn give_way() {
     // SAFETY: it takes a number. On Linux it is of the calling thread alone; what the system refuses leaves that as it is.
-    let _ = unsafe { libc::nice(NICER) };
+    let nice = unsafe { libc::nice(NICER) };
+    let wish = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_BATCH as u32, // when it wakes, it puts nobody aside
+        sched_flags: 0,
+        sched_nice: nice,
+        sched_priority: 0,
+        sched_runtime: SLICE.as_nanos() as u64,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: 0 is the calling thread, and `wish` is as long as it says and only read. What the system refuses leaves the thread as it is.
+    let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
 }
 
 /// The NUMA nodes and their processors.
