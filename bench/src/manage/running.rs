@@ -197,18 +197,29 @@ pub(super) fn memory(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
-/// Processor time of the threads of a process that serve, so far: its lanes, or, with `all`, whatever it has.
-pub(super) fn time_of_lanes(pid: u32, all: bool) -> Duration {
-    let mut nanos = 0;
+/// What the threads of a process that serve have had so far: its lanes, or, with `all`, whatever it has.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Scheduled {
+    /// Processor time.
+    pub ran: Duration,
+    /// Time for which they could have run and had no processor.
+    pub waited: Duration,
+}
+
+pub(super) fn scheduled(pid: u32, all: bool) -> Scheduled {
+    let mut nanos = [0; 2];
     for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
         let is_first = thread.file_name().to_str() == Some(&pid.to_string());
         if all || is_first || name.starts_with("lane ") {
             let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-            nanos += text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
+            for (sum, field) in nanos.iter_mut().zip(text.split(' ')) {
+                *sum += field.parse::<u64>().unwrap_or(0);
+            }
         }
     }
-    Duration::from_nanos(nanos)
+    let [ran, waited] = nanos.map(Duration::from_nanos);
+    Scheduled { ran, waited }
 }
 
 impl Drop for Running {

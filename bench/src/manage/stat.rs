@@ -1,8 +1,9 @@
 //! `show stat` and a scrape of 50 backends with 1,000 servers each.
 
-use super::running::{Running, time_of_lanes};
+use super::running::{Running, scheduled};
 use super::{Bench, DEFAULTS, backends, ms, traffic, verdict};
 use crate::proxy::load::{Load, Pace};
+use crate::proxy::program::Kind;
 use crate::proxy::program::free_port;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,13 +11,13 @@ use std::time::{Duration, Instant};
 
 /// Requests a second meanwhile, and of how many seconds latencies are.
 const RATE: f64 = 4_000.0;
-const SECONDS: u64 = 8;
+const SECONDS: u64 = 24;
 
 /// Dumps of which the lanes' time is taken, with nothing else to do.
 const DUMPS: u32 = 5;
 
 /// Rounds of latencies without dumps and with them, in turns.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 15;
 
 /// From one dump to the next, as of somebody who scrapes often.
 const EVERY: Duration = Duration::from_secs(1);
@@ -50,10 +51,10 @@ impl What {
 pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
     println!("\n50 backends of 1,000 servers, {RATE} requests a second (stat)");
     println!(
-        "| what | who | MB | ms | ms of lanes | at most {} | slices over 1 ms | p99 without, with, us | ratio | at most {} |",
+        "| what | who | MB | ms | ms of lanes | at most {} | slices over 1 ms | p99 without, with, us | ratio | at most {} | waits for a processor without, with, us a request |",
         MOST.0, MOST.1
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for kind in bench.kinds() {
         let port = free_port()?;
         let watched = format!("    warn-blocked-traffic-after {}ms\n", SLICE.as_millis());
@@ -71,18 +72,18 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
         for what in [What::Stat, What::Scrape] {
             let length = what.once(&running)?; // what the first one makes is there for the others
             let said = running.slices(SLICE).len();
-            let (before, began) = (time_of_lanes(running.pid(), !kind.is_ours()), Instant::now());
+            let (before, began) = (scheduled(running.pid(), !kind.is_ours()).ran, Instant::now());
             for _ in 0..DUMPS {
                 what.once(&running)?;
             }
             let each = began.elapsed() / DUMPS;
-            let lanes = (time_of_lanes(running.pid(), !kind.is_ours()) - before) / DUMPS;
-            let (without, with) = latencies(load, &running, what)?;
+            let lanes = (scheduled(running.pid(), !kind.is_ours()).ran - before) / DUMPS;
+            let [(without, rested), (with, waited)] = latencies(load, &running, what, kind)?;
             let slices = running.slices(SLICE).split_off(said);
             let ratio = f64::from(with) / f64::from(without);
             let name = if what == What::Stat { "`show stat`" } else { "a scrape" };
             println!(
-                "| {name} | {kind} | {:.1} | {:.0} | {:.1} | {} | {} | {without}, {with} | {ratio:.2} | {} |",
+                "| {name} | {kind} | {:.1} | {:.0} | {:.1} | {} | {} | {without}, {with} | {ratio:.2} | {} | {rested:.1}, {waited:.1} |",
                 length as f64 / 1e6,
                 ms(each),
                 ms(lanes),
@@ -100,15 +101,20 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
     Ok(())
 }
 
-/// p99 without dumps and with them: medians of rounds in turns.
-fn latencies(load: &Load, running: &Running, what: What) -> Result<(u32, u32), String> {
+/// p99 without dumps and with them, medians of rounds in turns, and for how long lanes had no processor that they wanted.
+fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[(u32, f64); 2], String> {
     let traffic = Arc::new(traffic(false));
     let requests = RATE as u64 * SECONDS / ROUNDS as u64;
+    let waited = || scheduled(running.pid(), !kind.is_ours()).waited;
+    let mut waits = [Duration::ZERO; 2];
     load.open(&traffic, running.address())?;
     load.go(2_000, Pace::Closed)?;
     let mut rounds = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
+        let before = waited();
         let quiet = load.go(requests, Pace::Rate(RATE))?;
+        let between = waited();
+        waits[0] += between - before;
         rounds[0].push(quiet.percentile(99.0));
         let (over, dumps) = (AtomicBool::new(false), AtomicU32::new(0));
         let phase = std::thread::scope(|scope| {
@@ -133,6 +139,7 @@ fn latencies(load: &Load, running: &Running, what: What) -> Result<(u32, u32), S
         if dumps.load(Ordering::Relaxed) == 0 {
             return Err("no dump came whole while requests were made".into());
         }
+        waits[1] += waited() - between;
         rounds[1].push(phase.percentile(99.0));
     }
     load.close();
@@ -140,5 +147,6 @@ fn latencies(load: &Load, running: &Running, what: What) -> Result<(u32, u32), S
         all.sort_unstable();
         all[all.len() / 2]
     });
-    Ok((without, with))
+    let [rested, waited] = waits.map(|wait| wait.as_secs_f64() * 1e6 / (requests * ROUNDS as u64) as f64);
+    Ok([(without, rested), (with, waited)])
 }
