@@ -64,7 +64,7 @@ const TURN: u64 = 1 << 20;
 const SIZE: usize = 10;
 
 /// What a page takes that has more than one part, and to free what is left of it. Of the whole process, as what follows.
-pub(crate) fn aside() -> &'static BlockingPool {
+fn aside() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
     POOL.get_or_init(|| BlockingPool::giving_way(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
 }
@@ -77,8 +77,8 @@ fn soon() -> &'static BlockingPool {
 
 /// A page on its way to a client. A thread makes it, and writes it to the client's socket by itself: to copy it into the kernel takes as long as to make it.
 #[derive(Debug)]
-pub struct Telling<P> {
-    parts: P,
+pub struct Telling<P: Parts + 'static> {
+    parts: Owned<P>,
     /// Each part is a chunk.
     chunked: bool,
     socket: Option<Beside>,
@@ -86,9 +86,8 @@ pub struct Telling<P> {
 
 /// What came of a turn.
 #[derive(Debug)]
-pub struct Turn<P> {
-    /// There is more to tell. What has none left was freed on the thread: it may hold a row for each of many thousands of servers, which takes longer than a
-    /// lane has.
+pub struct Turn<P: Parts + 'static> {
+    /// There is more to tell. What has none left was freed on the thread.
     pub left: Option<Telling<P>>,
     /// Bytes that the socket took.
     pub sent: u64,
@@ -100,10 +99,21 @@ pub struct Turn<P> {
     pub gone: bool,
 }
 
+/// What makes a page may hold a row for each of many thousands of servers, which takes longer to free than a lane has: wherever it is dropped, a thread frees it.
+#[derive(Debug)]
+struct Owned<P: Send + 'static>(Option<P>);
+
+impl<P: Send + 'static> Drop for Owned<P> {
+    fn drop(&mut self) {
+        // If no thread takes it, it is freed by that.
+        drop(self.0.take().map(|parts| aside().run(move || drop(parts))));
+    }
+}
+
 impl<P: Parts> Telling<P> {
     /// What `parts` makes, in chunks or as it is.
     pub fn new(parts: P, chunked: bool) -> Self {
-        Self { parts, chunked, socket: None }
+        Self { parts: Owned(Some(parts)), chunked, socket: None }
     }
 
     /// From now on the thread writes to that socket, by turns with the lane. Before it makes one part a turn, and the lane sends it.
@@ -118,10 +128,7 @@ impl<P: Parts> Telling<P> {
     ///
     /// # Errors
     /// There is no thread, or too much to do for those that there are.
-    pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused>
-    where
-        P: 'static,
-    {
+    pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused> {
         let pool = if self.socket.is_none() { soon() } else { aside() };
         pool.run(move || self.told())
     }
@@ -133,10 +140,14 @@ impl<P: Parts> Telling<P> {
             (more, begin, room) = self.part(room);
             if let Some(socket) = &self.socket {
                 let Ok(written) = socket.write(&room[begin..]) else {
+                    drop(self.parts.0.take()); // here and now
                     return Turn { left: None, sent, rest: Vec::new(), begin: 0, gone: true };
                 };
                 begin += written;
                 sent += written as u64;
+            }
+            if !more {
+                drop(self.parts.0.take());
             }
             if !more || begin < room.len() || sent >= TURN || self.socket.is_none() {
                 return Turn { left: more.then_some(self), sent, rest: room, begin, gone: false };
@@ -151,7 +162,7 @@ impl<P: Parts> Telling<P> {
         text.reserve(PART + PART / 4);
         let before = if self.chunked { SIZE } else { 0 };
         text.extend(std::iter::repeat_n(' ', before));
-        let more = self.parts.next(&mut text);
+        let more = self.parts.0.as_mut().is_some_and(|parts| parts.next(&mut text));
         let length = text.len() - before;
         if !self.chunked {
             return (more, 0, text.into_bytes());
@@ -206,5 +217,33 @@ mod tests {
         let large = told(&[(b'a', 3 * PART)], true);
         assert!(large.starts_with(b"30000\r\na") && large.ends_with(b"a\r\n0\r\n\r\n"));
         assert_eq!(large.len(), 7 + 3 * PART + 7);
+    }
+
+    /// Tells the thread that frees it.
+    struct Heavy(std::sync::mpsc::Sender<std::thread::ThreadId>);
+
+    impl Parts for Heavy {
+        fn next(&mut self, text: &mut String) -> bool {
+            text.push('a');
+            true
+        }
+    }
+
+    impl Drop for Heavy {
+        fn drop(&mut self) {
+            let _ = self.0.send(std::thread::current().id());
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_freed_on_a_thread_wherever_it_is_dropped() {
+        let (sender, freed) = std::sync::mpsc::channel();
+        let own = std::thread::current().id();
+        drop(Telling::new(Heavy(sender.clone()), true));
+        assert_ne!(freed.recv().unwrap(), own);
+        drop(Telling::new(Heavy(sender.clone()), true).told());
+        assert_ne!(freed.recv().unwrap(), own);
+        drop(Telling::new(Heavy(sender), true).turn().unwrap());
+        assert_ne!(freed.recv().unwrap(), own);
     }
 }

@@ -6,7 +6,7 @@ use super::{Session, count_status, edit};
 use super::administer::{Formed, is_of_another_site};
 use super::pump::Pump;
 use crate::generation::{Backend, PageAction, StatsPage};
-use crate::pages::{Page, Telling, aside};
+use crate::pages::{Page, Telling};
 use crate::run::PageServed;
 use crate::rules::{Answer, End, Moment, any_holds, challenge, see_other};
 use crate::termination::{Cause, Phase, Termination};
@@ -163,8 +163,6 @@ impl Session<'_> {
             // The text is sent from where it was made.
             let written = !turn.gone && push(turn.rest, turn.begin, &mut out).is_ok();
             if !written || !self.send_part(&mut out).await || (left.is_some() && !self.flush_part().await) {
-                // What is left may take long to free. If nobody takes it, it is freed by that.
-                drop(left.map(|telling| aside().run(move || drop(telling))));
                 return After::Close;
             }
             if let Some(telling) = &mut left {
