@@ -3,9 +3,11 @@
 
 mod places;
 mod rate;
+mod told;
 
 pub use places::Places;
 pub use rate::Rate;
+pub use told::{News, Told};
 
 /// All that makes system calls. What lanes share in it is in the rooms below.
 macro_rules! sockets {

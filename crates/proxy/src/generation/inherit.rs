@@ -3,7 +3,7 @@
 //! Things are the same when the file names them so: a proxy by its name and mode, a listener by its address too, a server by its name and address, wherever
 //! an operator sent it since.
 
-use super::{Backend, Frontend, Generation, Listener, Server, ServerPlace, variables};
+use super::{Backend, Frontend, Generation, Listener, Server, ServerPlace, Whereabouts, variables};
 use crate::places::Places;
 use manylane_balance::Standing;
 use manylane_sched::Time;
@@ -248,15 +248,14 @@ impl Server {
         }
     }
 
-    /// Goes where the same server of the generation that serves is: only that one hears what name servers say.
-    pub(crate) fn go_along(&self, serving: &Self) {
-        if self.resolution.is_none() || serving.resolution.is_none() {
-            return;
-        }
-        let (own, known) = (self.site.read(), serving.site.read());
-        if (&own.place, own.port) != (&known.place, known.port) {
-            self.site.change(|own| *own = known);
-        }
+    /// Where it is to go along with the same server of the generation that serves: only that one hears what name servers say.
+    pub(crate) fn goes_along(&self, serving: &Self) -> Option<Whereabouts> {
+        (self.resolution.is_some() && serving.resolution.is_some()).then(|| serving.site.read())
+    }
+
+    /// It is there now.
+    pub(crate) fn go_along(&self, known: &Whereabouts) {
+        self.site.change(|own| own.clone_from(known));
     }
 
     /// Goes on where another one is whose address was resolved: answers will tell whether that is right.

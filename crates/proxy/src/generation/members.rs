@@ -18,9 +18,9 @@
 
 use super::refuse::Refuse;
 use super::server::{self, Server};
-use super::told::Told;
 use super::{Backend, Generation, Parts, ServerNumber, agent, balance, checks, proxies};
 use manylane_balance::{Admin, Index, ServerSpec};
+use crate::told::Told;
 use manylane_config::cond::Build;
 use manylane_config::diag::{Diagnostic, Diagnostics, Severity};
 use manylane_config::lex::{Environment, Word};
@@ -149,7 +149,7 @@ impl Generation {
         backends[number] = Arc::new(backend);
         let parts: Arc<Parts> = self.parts.clone();
         let (pages, changes) = (self.pages.clone(), self.changes.clone());
-        Self { parts, backends, servers, pages, changes, bounds: Vec::new(), ring_patience: Vec::new(), told: Told::default() }
+        Self { parts, backends, servers, pages, changes, bounds: Vec::new(), ring_patience: Vec::new() }
     }
 
     fn with_server(&self, backend: &str, name: &str, words: &[String]) -> Result<Changed, String> {
@@ -370,6 +370,7 @@ impl Backend {
             order,
             of_client: self.of_client,
             depot: Arc::new(proxies::depot(&servers)),
+            told: Told::nothing(servers.len()),
             balancer,
             servers,
             fullconn: self.fullconn,

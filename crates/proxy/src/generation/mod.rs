@@ -28,7 +28,6 @@ mod rules;
 mod server;
 mod site;
 mod spelling;
-mod told;
 mod track;
 mod users;
 mod state_file;
@@ -81,7 +80,6 @@ use manylane_sync::Arc;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use refuse::Refuse;
-use told::Told;
 
 /// One configuration, built for running. One that differs from another by a server only shares the rest with it (`members.rs`).
 #[derive(Debug)]
@@ -100,8 +98,6 @@ pub struct Generation {
     bounds: Vec<(Arc<Places>, u64)>,
     /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
     ring_patience: Vec<(Arc<RingServer>, manylane_logs::Patience)>,
-    /// What it was told of servers after it was replaced.
-    pub(crate) told: Told,
 }
 
 impl Deref for Generation {
@@ -268,7 +264,6 @@ impl Generation {
             changes: None,
             bounds: Vec::new(),
             ring_patience: Vec::new(),
-            told: Told::default(),
         };
         for (backend, states) in &proxies.states {
             state_file::restore(&generation.backends[*backend], states);

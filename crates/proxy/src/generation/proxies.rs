@@ -17,6 +17,7 @@ use crate::invalid::LastInvalid;
 use crate::counts::{BackendStats, FrontendStats};
 use crate::places::Places;
 use crate::rate::Rate;
+use crate::told::Told;
 use manylane_balance::{Balancer, Depot, Index, Operation, ShelfLimits};
 use manylane_check::{Past, Running};
 use manylane_check::states::States;
@@ -110,6 +111,8 @@ pub struct Backend {
     pub depot: Arc<Depot>,
     /// Chooses among them.
     pub balancer: Balancer,
+    /// What it was told of them since another generation serves.
+    pub(crate) told: Told,
     /// `fullconn`; 0 for a tenth of the frontends' `maxconn`.
     pub fullconn: u32,
 }
@@ -508,6 +511,7 @@ fn one<'c>(
             parts: Arc::new(parts),
             order: built.iter().filter(|server| !server.stands_in).map(|server| server.index).collect(),
             depot: Arc::new(depot(&built)),
+            told: Told::nothing(built.len()),
             balancer,
             of_client,
             servers: built.into_iter().map(Arc::new).collect(),
