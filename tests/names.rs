@@ -725,9 +725,8 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
     compare(&ours, theirs);
 }
 
-/// What is under way below a reload goes where the name leads when its turn comes, not where it led when the file was read again.
-#[test]
-fn requests_of_before_a_reload_hear_where_servers_went() {
+/// What is under way below a reload goes where the server is when its turn comes, not where it was when the file was read again.
+fn goes_where_the_server_is(moves: impl Fn(&Dns, &Played)) {
     let port = two_places();
     let dns = Dns::new();
     dns.addresses("a.test", &["127.0.0.2"]);
@@ -752,7 +751,7 @@ fn requests_of_before_a_reload_hear_where_servers_went() {
     until(|| played.ask("show sess").contains("fe=l "));
     let answer = played.ask("reload");
     assert!(answer.contains("Reloaded"), "{answer}");
-    dns.addresses("a.test", &["127.0.0.3"]);
+    moves(&dns, &played);
     until(|| played.columns("l", "s", &["addr"]) == [format!("127.0.0.3:{port}")]);
     for _ in 0..50 {
         played.ask("show version");
@@ -761,6 +760,19 @@ fn requests_of_before_a_reload_hear_where_servers_went() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("second"), "{answer}");
+}
+
+#[test]
+fn requests_of_before_a_reload_hear_where_servers_went() {
+    goes_where_the_server_is(|dns, _| dns.addresses("a.test", &["127.0.0.3"]));
+}
+
+#[test]
+fn requests_of_before_a_reload_hear_where_operators_send_servers() {
+    goes_where_the_server_is(|_, played| {
+        let answer = played.ask("set server l/s addr 127.0.0.3");
+        assert!(answer.contains("IP changed from '127.0.0.2' to '127.0.0.3'"), "{answer}");
+    });
 }
 
 #[test]

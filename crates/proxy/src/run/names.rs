@@ -12,9 +12,9 @@
 use super::Local;
 use super::changes::{change, say};
 use super::checks::{Place, unless_stopped};
-use super::older::{set_weight, tell};
+use super::older::{set_place, set_weight};
 use crate::generation::bell::Bell;
-use crate::generation::{Backend, Order, Question, Resolvers, Server, ServerNumber, Whereabouts};
+use crate::generation::{Backend, Order, Question, Resolvers, ServerNumber, Whereabouts};
 use crate::places::Places;
 use manylane_balance::{Index, Standing};
 use manylane_buf::{Chain, Segment};
@@ -401,7 +401,7 @@ impl Guests {
 
     /// A server gets an address of its name, keeps the one that it has, or has none any more.
     fn settle(&self, desk: &Desk, local: &Local, number: ServerNumber, id: Id, by: Option<usize>) {
-        let (backend, server) = local.generation.server(number);
+        let (_, server) = local.generation.server(number);
         let Some(resolution) = &server.resolution else { return };
         if desk.section.borrow().status(id) != Status::Valid {
             if desk.section.borrow().is_lost(id, clock(local)) {
@@ -443,7 +443,7 @@ impl Guests {
                 if let Some(records) = desk.section.borrow_mut().records_mut(id) {
                     records.took(address);
                 }
-                go(local, backend, server, &teller, |known| {
+                go(local, number, &teller, |known| {
                     known.heard(answer);
                     known.settle(Some(address));
                 });
@@ -513,7 +513,7 @@ impl Guests {
             self.unfollow(desk, local, number);
             let (known, answer) = (server.site.read(), mark(std::iter::once(address)));
             if new || known.ip() != Some(address) && !known.stays_by_hand(answer) {
-                go(local, backend, server, "DNS additional record", |known| {
+                go(local, number, "DNS additional record", |known| {
                     known.heard(answer);
                     known.port = Port::One(port);
                     known.settle(Some(address));
@@ -550,14 +550,14 @@ fn reason(status: Status) -> &'static str {
 }
 
 /// A server is elsewhere.
-fn go(local: &Local, backend: &Backend, server: &Server, by: &str, to: impl FnOnce(&mut Whereabouts)) {
-    let before = server.site.change(to).ip();
+fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Whereabouts)) {
+    let (backend, server) = local.generation.server(number);
+    let before = set_place(local, number, to).ip();
     let after = server.site.read().ip();
     if before != after {
         let shown = |ip: Option<IpAddr>| ip.map_or("(none)".into(), |ip| ip.to_string());
         let text = format!("{}/{} changed its IP from {} to {} by {by}.", backend.name, server.name, shown(before), shown(after));
         say(local, backend, Level::Notice, &text);
-        tell(local, ServerNumber { backend: backend.number, server: server.index });
     }
 }
 
@@ -585,7 +585,7 @@ fn lose(local: &Local, number: ServerNumber, why: &str) {
     let (backend, server) = local.generation.server(number);
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
     change(local, backend, index, why, |own| Standing { unresolved: true, ..own });
-    server.site.change(|known| {
+    set_place(local, number, |known| {
         known.by_hand = false;
         known.settle(None);
     });

@@ -26,6 +26,16 @@ pub fn set_maxconn(local: &Local, backend: &Backend, index: Index, most: u32) ->
     is_limited
 }
 
+/// Changes where a server is. As it was.
+pub(super) fn set_place(local: &Local, number: ServerNumber, to: impl FnOnce(&mut Whereabouts)) -> Whereabouts {
+    let (_, server) = local.generation.server(number);
+    let before = server.site.change(to);
+    if before.place != server.site.read().place {
+        tell(local, number);
+    }
+    before
+}
+
 /// So that one lane tells each backend of them.
 static NEWS: News = News::new();
 

@@ -2,6 +2,7 @@
 
 use super::Local;
 use super::changes::change;
+use super::older::set_place;
 use crate::generation::{Backend, Order};
 use manylane_balance::{Index, Standing};
 use manylane_net::address::Port;
@@ -26,7 +27,7 @@ pub fn relocate(local: &Local, backend: &Backend, index: Index, ip: IpAddr, port
     if let Some(why) = server.stays {
         return Err(why);
     }
-    let before = server.site.change(|known| {
+    let before = set_place(local, backend.number_of(index), |known| {
         known.port = port.map_or(known.port, Port::One);
         known.by_hand = true;
         known.settle(Some(ip));
