@@ -91,6 +91,18 @@ fn what_is_of_no_use_is_swept_and_room_is_made_where_most_lie() {
 }
 
 #[test]
+fn a_shelf_that_goes_empty_says_nothing_of_the_one_that_took_its_place() {
+    let s = servers(1);
+    let depot = depot(ShelfLimits::default(), 1);
+    let (before, mut after) = (Shelf::<()>::new(depot.clone()), Shelf::new(depot.clone()));
+    after.put(s[0], 0, (), NOW).unwrap();
+    drop(before);
+    assert_eq!(depot.idle(s[0]), 1);
+    drop(after);
+    assert_eq!(depot.idle(s[0]), 0, "its own go with it");
+}
+
+#[test]
 fn limits_refuse_connections_that_are_too_many_or_not_to_be_kept() {
     let s = servers(1);
     let mut shelf = Shelf::new(depot(ShelfLimits { most: Some(2), ..ShelfLimits::default() }, 1));
