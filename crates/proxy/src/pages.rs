@@ -124,7 +124,7 @@ impl<P: Parts> Telling<P> {
         }
     }
 
-    /// Has a thread make parts and write them, until the socket takes no more for now, or there are about [`TURN`] bytes of them.
+    /// Has a thread make parts and write them, until the socket takes no more for now, or there are about `TURN` bytes of them.
     ///
     /// # Errors
     /// There is no thread, or too much to do for those that there are.
