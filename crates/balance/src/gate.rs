@@ -71,6 +71,11 @@ impl Gate {
         self.limit.load(Ordering::Relaxed)
     }
 
+    /// Changes the limit. Gives what it was.
+    pub(crate) fn set_limit(&self, limit: u32) -> u32 {
+        self.limit.swap(limit, Ordering::SeqCst)
+    }
+
     /// Whether a request would be let in.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
@@ -333,10 +338,5 @@ impl Gates {
         for (word, &bits) in by_rank.iter().enumerate() {
             self.members.0[word / 16][word % 16].store(bits, Ordering::SeqCst);
         }
-    }
-
-    /// Changes the limit of a server that has one.
-    pub(crate) fn set_limit(&self, index: Index, limit: u32) {
-        self.of(index).limit.store(limit, Ordering::SeqCst);
     }
 }

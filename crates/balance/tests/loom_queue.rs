@@ -232,3 +232,38 @@ fn no_wake_up_is_lost_between_balancers_that_share_places() {
         assert_eq!((first.waiting(s), second.waiting(s)), (0, 0));
     });
 }
+
+/// A limit changes while another lane looks whether it has: in the end it is what was set last, also where the one who looks found what was before.
+#[test]
+fn what_is_set_is_not_undone_by_one_who_looks_again() {
+    model(|| {
+        let (b, s) = one_place();
+        let looking = {
+            let b = b.clone();
+            thread::spawn(move || b.look_again(s, NOW))
+        };
+        assert!(b.set_maxconn(s, 2, NOW));
+        looking.join().expect("no assertion failed");
+        b.take(s, NOW).expect("there are two places");
+        b.take(s, NOW).expect("there are two places");
+        assert!(b.take(s, NOW).is_err(), "there are two places");
+    });
+}
+
+/// The same where the one who looks goes to write what another has set before, and who sets finds nothing to write.
+#[test]
+fn what_is_set_back_is_not_undone_by_the_one_who_set_before() {
+    model(|| {
+        let (b, s) = one_place();
+        let setting = {
+            let b = b.clone();
+            thread::spawn(move || {
+                assert!(b.set_maxconn(s, 2, NOW));
+                assert!(b.set_maxconn(s, 1, NOW));
+            })
+        };
+        b.look_again(s, NOW);
+        setting.join().expect("no assertion failed");
+        all_is_back(&b, s);
+    });
+}

@@ -53,8 +53,8 @@ impl<W: Waiter> Balancer<W> {
         least != 0 && least < most && self.core.options.fullconn != 0
     }
 
-    /// The limit at `now`.
-    fn limit_at(&self, index: Index, now: Time) -> u32 {
+    /// The limit at `now`. The backend's load is the one that was found before, if it was.
+    fn limit_at(&self, index: Index, now: Time, load: &mut Option<u64>) -> u32 {
         let server = &self.core.servers[index];
         let spec = &server.spec;
         let most = match server.state.maxconn() {
@@ -63,7 +63,8 @@ impl<W: Waiter> Balancer<W> {
         };
         let mut limit = most;
         if self.is_dynamic(index) {
-            let (load, full) = (self.total_load(), u64::from(self.core.options.fullconn));
+            let load = *load.get_or_insert_with(|| self.total_load());
+            let full = u64::from(self.core.options.fullconn);
             if load < full {
                 limit = spec.minconn.max((u64::from(most) * load / full) as u32);
             }
@@ -76,27 +77,29 @@ impl<W: Waiter> Balancer<W> {
     }
 
     /// Brings the limit up to date, and lets those in who wait when it grew. Whether it grew.
+    ///
+    /// Who changes what a limit follows from calls this after it. Who sets a limit reads all of that once more: so who sets it last has read what was
+    /// changed before, and who changes something later finds what was set. The backend's load is looked at once only, since it never stands still.
     pub(super) fn adapt(&self, index: Index, now: Time) -> bool {
         if !self.core.is_limited(index) {
             return false;
         }
-        // What there is behind what there should be: whoever sets a limit meanwhile either finds what we have changed, or is found here (the lock of
-        // `seats` is in between for both).
-        let mut new = self.limit_at(index, now);
-        let old = self.core.gates.of(index).limit();
-        if new == old {
+        fence(Ordering::SeqCst); // pairs with the one below
+        let gate = self.core.gates.of(index);
+        let mut load = None;
+        let mut new = self.limit_at(index, now, &mut load);
+        if new == gate.limit() {
             return false;
         }
-        self.core.gates.set_limit(index, new);
-        let mut least = old.min(new);
-        while self.shares_places(index) {
-            let again = self.limit_at(index, now); // `seats`, rule 2
+        let mut least = u32::MAX;
+        loop {
+            least = least.min(gate.set_limit(new));
+            fence(Ordering::SeqCst); // who changes something behind this finds the limit that was set
+            let again = self.limit_at(index, now, &mut load);
             if again == new {
                 break;
             }
             new = again;
-            self.core.gates.set_limit(index, new);
-            least = least.min(new);
         }
         // What grew again is room for those who came meanwhile and found the least of it.
         if new <= least {

@@ -96,7 +96,7 @@ impl<W: Waiter> Balancer<W> {
                 0 => u32::MAX, // an operator took it away
                 most => most,
             };
-            next.core.gates.set_limit(index, limit.saturating_sub(next.served_by_others(index)));
+            next.core.gates.of(index).set_limit(limit.saturating_sub(next.served_by_others(index)));
         }
         Ok(next)
     }
@@ -112,7 +112,8 @@ impl<W: Waiter> Balancer<W> {
         seats.join(&self.core.gates, index);
         state.seats = seats;
         let others = self.served_by_others(index);
-        self.core.gates.set_limit(index, self.core.gates.of(index).limit().saturating_sub(others));
+        let gate = self.core.gates.of(index);
+        gate.set_limit(gate.limit().saturating_sub(others));
     }
 
     /// Whether other balancers fill places of the server, too: those [look again](Self::look_again) when this one has let a request in, or ended one.
