@@ -29,8 +29,10 @@ const SERVED: u64 = WAITING_ONE - 1;
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: AtomicU64,
-    /// Of a server without one nobody asks. 0: others serve as many as the server may (`seats`).
+    /// Of a server without one nobody asks. 0: others serve as many as the server may. Written under the lock of `seats`.
     limit: AtomicU32,
+    /// What it would be if nobody else sent requests to the server. Written under that lock, too.
+    alone: AtomicU32,
 }
 
 /// Served and waiting.
@@ -71,9 +73,14 @@ impl Gate {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. Gives what it was.
-    pub(crate) fn set_limit(&self, limit: u32) -> u32 {
-        self.limit.swap(limit, Ordering::SeqCst)
+    /// The limit if nobody else sends requests to the server.
+    pub(crate) fn alone(&self) -> u32 {
+        self.alone.load(Ordering::Relaxed)
+    }
+
+    /// Changes that. The limit follows when `seats` sets all of the server's.
+    pub(crate) fn set_alone(&self, limit: u32) {
+        self.alone.store(limit, Ordering::SeqCst);
     }
 
     /// Whether a request would be let in.
@@ -254,8 +261,10 @@ pub(crate) struct Entered {
 
 impl Gates {
     pub(crate) fn new(servers: &Servers) -> Self {
-        let gate =
-            |maxconn| CachePadded::new(Gate { word: AtomicU64::new(0), limit: AtomicU32::new(maxconn) });
+        let gate = |maxconn| {
+            let (word, limit, alone) = (AtomicU64::new(0), AtomicU32::new(maxconn), AtomicU32::new(maxconn));
+            CachePadded::new(Gate { word, limit, alone })
+        };
         Self {
             gates: servers.iter().map(|(_, server)| gate(server.spec.maxconn)).collect(),
             ranks: servers.iter().map(|(_, server)| server.rank).collect(),
@@ -324,6 +333,25 @@ impl Gates {
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn mark_room(&self, index: Index) {
         self.full.clear(self.ranks[index.get()]);
+    }
+
+    /// The limit when others serve so many of the server. Under the lock of `seats`.
+    pub(crate) fn leave_to_others(&self, index: Index, others: u32) {
+        let gate = self.of(index);
+        let (before, limit) = (gate.limit(), gate.alone().saturating_sub(others));
+        if limit != before {
+            gate.limit.store(limit, Ordering::SeqCst);
+        }
+        if limit > before {
+            self.mark_room(index);
+        }
+    }
+
+    /// Whether somebody waits who could be let in.
+    pub(crate) fn could_let_in(&self, index: Index) -> bool {
+        let gate = self.of(index);
+        let count = gate.count();
+        count.served < gate.limit() && (count.waiting > 0 || self.is_wanted(index))
     }
 
     /// Whether somebody waits for any server and may have this one.

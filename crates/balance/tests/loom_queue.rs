@@ -192,9 +192,8 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
 
 /// Two balancers share two places (`seats`). While a lane takes one by the first and another lane gives one back there, somebody comes to the second: in the end
 /// there is room for him there.
-#[test]
-fn no_wake_up_is_lost_between_balancers_that_share_places() {
-    model(|| {
+fn comes_beside_another_balancer(any: bool) {
+    model(move || {
         let two = || {
             let spec = ServerSpec { maxconn: 2, ..ServerSpec::new("s", 1) };
             let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
@@ -205,6 +204,11 @@ fn no_wake_up_is_lost_between_balancers_that_share_places() {
         first.take(s, NOW).expect("it is free");
         second.join(s, &first, s);
         let second = Arc::new(second);
+        let told = move |first: &Balancer<Bell>, second: &Balancer<Bell>| {
+            if first.tell_others(s) && second.could_let_in(s) {
+                second.look_again(s, NOW);
+            }
+        };
         let coming = {
             let second = second.clone();
             thread::spawn(move || {
@@ -212,25 +216,43 @@ fn no_wake_up_is_lost_between_balancers_that_share_places() {
                 if second.take(s, NOW).is_ok() {
                     return None;
                 }
-                Some((second.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"), bell))
+                let ticket = match any {
+                    true => second.enqueue_any(Priority::default(), NOW, bell.clone()),
+                    false => second.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"),
+                };
+                Some((ticket, bell))
             })
         };
         let taking = {
             let (first, second) = (first.clone(), second.clone());
             thread::spawn(move || {
-                first.take(s, NOW).expect("nobody has told it that there is less room");
-                second.look_again(s, NOW);
+                first.take(s, NOW).expect("there are two places, or somebody is in the midst of taking one");
+                told(&first, &second);
             })
         };
         first.release(s);
-        second.look_again(s, NOW);
+        told(&first, &second);
         taking.join().expect("no assertion failed");
         if let Some((ticket, bell)) = coming.join().expect("no assertion failed") {
             assert!(bell.rung(), "a wake-up was lost");
             assert!(matches!(second.poll(ticket, bell), Turn::Granted(..)));
         }
-        assert_eq!((first.waiting(s), second.waiting(s)), (0, 0));
+        assert_eq!((first.waiting(s), second.waiting(s), second.waiting_for_any()), (0, 0, 0));
+        // Whatever happened, the limits are what is left.
+        second.tell_others(s);
+        let room = |b: &Balancer<Bell>| (0..3).take_while(|_| b.take(s, NOW).is_ok()).count();
+        assert_eq!(room(&first), 0, "one by each");
     });
+}
+
+#[test]
+fn no_wake_up_is_lost_between_balancers_that_share_places() {
+    comes_beside_another_balancer(false);
+}
+
+#[test]
+fn no_wake_up_is_lost_between_balancers_that_share_places_where_one_waits_for_any() {
+    comes_beside_another_balancer(true);
 }
 
 /// A limit changes while another lane looks whether it has: in the end it is what was set last, also where the one who looks found what was before.

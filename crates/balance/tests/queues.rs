@@ -476,20 +476,46 @@ fn who_joined_looks_again_and_has_what_was_given_back_meanwhile() {
     next.release(s);
 }
 
-/// What looking at each other costs has a bound: the oldest is not counted when too many share.
+/// It holds for any number of balancers, also for requests that began while another one was made: nobody has to look for that.
 #[test]
-fn the_oldest_of_too_many_balancers_is_not_counted() {
-    let oldest = limited(&[(2, 0)], Options::default());
-    let s = index(&oldest, 0);
-    oldest.take(s, NOW).unwrap();
-    let mut all = vec![oldest];
-    for number in 1..=16 {
-        let mut next = limited(&[(2, 0)], Options::default());
-        next.join(s, all.last().unwrap(), s);
-        let room = (0..2).take_while(|_| next.take(s, NOW).is_ok()).count();
-        assert_eq!(room, if number < 16 { 1 } else { 2 });
-        (0..room).for_each(|_| next.release(s));
+fn a_limit_holds_for_any_number_of_balancers() {
+    const EACH: usize = 2;
+    let most = 40 * EACH as u32;
+    let mut all = vec![limited(&[(most, 0)], Options::default())];
+    let s = index(&all[0], 0);
+    for number in 1..50 {
+        let mut next = limited(&[(most, 0)], Options::default());
+        let before = all.last().unwrap();
+        next.join(s, before, s);
+        for _ in 0..EACH {
+            assert_eq!(before.take(s, NOW).is_ok(), number <= 40, "{number}");
+            assert!(!before.tell_others(s), "nobody waits");
+        }
         all.push(next);
     }
+    let last = all.pop().unwrap();
+    let bells: Vec<_> = (0..2).map(|_| Bell::default()).collect();
+    let wait =
+        |on: &Balancer<Bell>, bell: &Bell| on.enqueue(s, Priority::default(), NOW, bell.clone()).unwrap();
+    let tickets = [wait(&all[45], &bells[0]), wait(&last, &bells[1])];
+    // One place for two who wait: the others know that it is taken before who has it runs.
     all[0].release(s);
+    assert!(all[0].tell_others(s));
+    let could: Vec<_> = (0..all.len()).filter(|&number| all[number].could_let_in(s)).collect();
+    assert!(could == [45] && last.could_let_in(s));
+    all[45].look_again(s, NOW);
+    assert!(!last.could_let_in(s));
+    assert_eq!((bells[0].rung(), bells[1].rung()), (1, 0));
+    all[0].release(s);
+    last.look_again(s, NOW);
+    assert_eq!(bells[1].rung(), 1);
+    for (on, (ticket, bell)) in [&all[45], &last].into_iter().zip(tickets.into_iter().zip(bells)) {
+        on.release(granted(on.poll(ticket, bell)));
+    }
+    for balancer in &all[1..40] {
+        (0..EACH).for_each(|_| balancer.release(s));
+    }
+    drop(all);
+    (0..most).for_each(|_| last.take(s, NOW).unwrap());
+    assert_eq!(last.take(s, NOW), Err(Full));
 }

@@ -628,6 +628,8 @@ impl Supervisor {
         if let Reloading::Begins { before, what, .. } = std::mem::replace(&mut self.reloading, Reloading::No)
         {
             let failed = std::mem::replace(&mut self.serving, before);
+            // A lane that never had it woke nobody who waits there.
+            failed.generation.look_for_places(self.here.now());
             self.retire(failed.number, failed.generation, Local::stop);
             self.over(what, Err(error));
         }

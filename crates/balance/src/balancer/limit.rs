@@ -5,6 +5,7 @@ use crate::algorithm::Algorithm;
 use crate::queue::Waiter;
 use crate::spec::Index;
 use manylane_sched::Time;
+use manylane_sync::Arc;
 use manylane_sync::atomic::{Ordering, fence};
 
 /// How often a lane adapts the limits to the backend's load at most, in nanoseconds.
@@ -53,7 +54,7 @@ impl<W: Waiter> Balancer<W> {
         least != 0 && least < most && self.core.options.fullconn != 0
     }
 
-    /// The limit at `now`. The backend's load is the one that was found before, if it was.
+    /// The limit at `now`, if nobody else sends requests to the server. The backend's load is the one that was found before, if it was.
     fn limit_at(&self, index: Index, now: Time, load: &mut Option<u64>) -> u32 {
         let server = &self.core.servers[index];
         let spec = &server.spec;
@@ -73,7 +74,7 @@ impl<W: Waiter> Balancer<W> {
         if warmth < 1.0 {
             limit = ((f64::from(limit) * warmth) as u32).max(1);
         }
-        limit.saturating_sub(self.served_by_others(index))
+        limit
     }
 
     /// Brings the limit up to date, and lets those in who wait when it grew. Whether it grew.
@@ -85,15 +86,15 @@ impl<W: Waiter> Balancer<W> {
             return false;
         }
         fence(Ordering::SeqCst); // pairs with the one below
-        let gate = self.core.gates.of(index);
+        let (gate, seats) = (self.core.gates.of(index), &self.core.servers[index].state.seats);
         let mut load = None;
         let mut new = self.limit_at(index, now, &mut load);
-        if new == gate.limit() {
+        if new == gate.alone() {
             return false;
         }
         let mut least = u32::MAX;
         loop {
-            least = least.min(gate.set_limit(new));
+            least = least.min(seats.set_limit(&self.core.gates, index, new));
             fence(Ordering::SeqCst); // who changes something behind this finds the limit that was set
             let again = self.limit_at(index, now, &mut load);
             if again == new {
@@ -102,16 +103,51 @@ impl<W: Waiter> Balancer<W> {
             new = again;
         }
         // What grew again is room for those who came meanwhile and found the least of it.
-        if new <= least {
-            if !self.core.gates.of(index).has_room() && self.core.gates.mark_full(index) {
+        if gate.limit() <= least {
+            if !gate.has_room() && self.core.gates.mark_full(index) {
                 self.offer(index);
             }
             return false;
         }
-        self.core.gates.mark_room(index);
-        fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
+        // They are counted behind the fence, or look behind theirs: see `enqueue`, and `WaitingForAny::add`.
         self.settle(index);
         self.offer(index);
         true
+    }
+
+    /// Whether other balancers fill places of the server, too: when this one has let a request in, or ended one, it [tells](Self::tell_others) them.
+    #[inline]
+    pub fn shares_places(&self, index: Index) -> bool {
+        self.core.is_limited(index) && self.core.servers[index].state.seats.is_shared()
+    }
+
+    /// Whether `other` does.
+    pub fn shares_places_with(&self, index: Index, other: &Self, of_other: Index) -> bool {
+        let (own, others) =
+            (&self.core.servers[index].state.seats, &other.core.servers[of_other].state.seats);
+        self.shares_places(index) && other.core.is_limited(of_other) && Arc::ptr_eq(own, others)
+    }
+
+    /// This balancer serves more of the server, or less: for the others there is less room, or more. Whether there is some for those who wait by one of them, or by
+    /// this one: all who [could let in](Self::could_let_in) have to [look again](Self::look_again), those who are older first.
+    pub fn tell_others(&self, index: Index) -> bool {
+        self.shares_places(index) && self.core.servers[index].state.seats.level()
+    }
+
+    /// Whether somebody waits here beside room on the server.
+    pub fn could_let_in(&self, index: Index) -> bool {
+        self.core.is_limited(index) && self.core.gates.could_let_in(index)
+    }
+
+    /// Another balancer has served more of the server, or less: lets those in who wait, if there is room.
+    pub fn look_again(&self, index: Index, now: Time) {
+        if !self.core.is_limited(index) {
+            return;
+        }
+        self.adapt(index, now);
+        if self.tell_others(index) {
+            self.settle(index);
+            self.offer(index);
+        }
     }
 }

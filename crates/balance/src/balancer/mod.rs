@@ -96,7 +96,7 @@ impl<W: Waiter> Balancer<W> {
                 0 => u32::MAX, // an operator took it away
                 most => most,
             };
-            next.core.gates.of(index).set_limit(limit.saturating_sub(next.served_by_others(index)));
+            next.core.servers[index].state.seats.set_limit(&next.core.gates, index, limit);
         }
         Ok(next)
     }
@@ -111,34 +111,6 @@ impl<W: Waiter> Balancer<W> {
         state.seats.leave(&self.core.gates);
         seats.join(&self.core.gates, index);
         state.seats = seats;
-        let others = self.served_by_others(index);
-        let gate = self.core.gates.of(index);
-        gate.set_limit(gate.limit().saturating_sub(others));
-    }
-
-    /// Whether other balancers fill places of the server, too: those [look again](Self::look_again) when this one has let a request in, or ended one.
-    #[inline]
-    pub fn shares_places(&self, index: Index) -> bool {
-        self.core.is_limited(index) && self.core.servers[index].state.seats.is_shared()
-    }
-
-    /// Whether `other` does.
-    pub fn shares_places_with(&self, index: Index, other: &Self, of_other: Index) -> bool {
-        let (own, others) =
-            (&self.core.servers[index].state.seats, &other.core.servers[of_other].state.seats);
-        self.shares_places(index)
-            && other.core.is_limited(of_other)
-            && manylane_sync::Arc::ptr_eq(own, others)
-    }
-
-    /// Another balancer serves more of the server, or less: there is less room here, or more for those who wait.
-    pub fn look_again(&self, index: Index, now: Time) {
-        self.adapt(index, now);
-    }
-
-    fn served_by_others(&self, index: Index) -> u32 {
-        let seats = &self.core.servers[index].state.seats;
-        if seats.is_shared() { seats.served_by_others(&self.core.gates) } else { 0 }
     }
 
     /// Whether that server of `other` is the same as that one of this balancer: one of both [follows](Self::follow) the other, and what changes it changes it for both.

@@ -240,10 +240,15 @@ impl<W: Waiter> Balancer<W> {
 
     /// Lets in those who wait for `index`, as far as there is room.
     pub(super) fn settle(&self, index: Index) {
+        let mut some = false;
         while self.core.gates.of(index).admit() {
+            some = true;
             if !self.hand_over(index, self.queue(index)) {
                 self.free(index); // rule 3
             }
+        }
+        if some {
+            self.tell_others(index); // before those who were let in run
         }
     }
 
@@ -256,11 +261,23 @@ impl<W: Waiter> Balancer<W> {
             }
             return;
         }
-        while gates.is_wanted(index) && gates.enter(index).entered {
+        let mut some = false;
+        while gates.is_wanted(index) {
+            let entered = gates.enter(index);
+            if !entered.entered {
+                if entered.offer {
+                    continue; // there is room meanwhile
+                }
+                break;
+            }
+            some = true;
             let wanted = gates.waiting.claim();
             if !wanted || !self.hand_over(index, &self.any) {
                 self.free(index);
             }
+        }
+        if some {
+            self.tell_others(index); // before those who were let in run
         }
     }
 

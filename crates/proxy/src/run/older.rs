@@ -102,11 +102,14 @@ fn be(own: &Backend, index: Index, standing: Standing, place: Option<Whereabouts
 /// are older have waited longer.
 #[cold]
 pub(crate) fn others_look_again(local: &Local, backend: &Backend, index: Index) {
+    if !backend.balancer.tell_others(index) {
+        return;
+    }
     let (server, now) = (&backend.servers[index.get()], local.here().now());
-    for other in Local::all().iter().filter(|other| !std::ptr::eq(&***other, local)) {
+    for other in Local::all() {
         let Some(own) = other.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode) else { continue };
         let Some(own_index) = own.balancer.servers().by_name(&server.name) else { continue };
-        if own.balancer.shares_places_with(own_index, &backend.balancer, index) {
+        if own.balancer.could_let_in(own_index) && own.balancer.shares_places_with(own_index, &backend.balancer, index) {
             own.balancer.look_again(own_index, now);
         }
     }
