@@ -5,7 +5,7 @@
 //!    and putting them back writes no line that other lanes write.
 //! 2. Connections lie by key: the hash of all that must be equal for a connection to serve (server, name asked for in TLS, source
 //!    address, PROXY header). The one that came last is taken first: it is the warmest, and the old ones age together at the bottom.
-//! 3. A lane publishes how many idle connections it has of each server (`idle` in [`Depot`], stored when it changes). Only a lane
+//! 3. A lane publishes how many idle connections it has of each server, on all of its shelves (`idle` in [`Depot`], stored when it changes). Only a lane
 //!    whose own shelf has none looks there. It takes none from a lane that has not more than the server's `pool-low-conn`.
 //! 4. What another lane has is *asked for*: [`Depot::ask`] gives the lane to ask, the room above sends that lane a task, which takes a
 //!    connection from its shelf, detaches it from its driver and sends it back; or sends back that there is none, and the asker connects.
@@ -247,7 +247,6 @@ impl<C> Shelf<C> {
         }
         of.count += 1;
         self.count += 1;
-        let count = of.count;
         let place = &mut self.places[number as usize];
         (place.connection, place.key, place.server, place.since) = (Some(connection), key, server, now);
         (place.above, place.below, place.newer, place.older) = (NONE, below, NONE, older);
@@ -258,7 +257,7 @@ impl<C> Shelf<C> {
         if older != NONE {
             self.places[older as usize].newer = number;
         }
-        self.publish(server, count);
+        self.publish(server, 1);
         Ok(id)
     }
 
@@ -372,8 +371,10 @@ impl<C> Shelf<C> {
         self.places.get(self.servers[server.get()].oldest as usize).map(|place| place.since)
     }
 
-    fn publish(&self, server: Index, count: u32) {
-        self.depot.idle.own().set(server.get(), count);
+    /// So many more lie here. Not how many: another shelf of the lane may have some of the same depot, too, while one takes the place of the other.
+    fn publish(&self, server: Index, more: i32) {
+        let own = self.depot.idle.own();
+        own.set(server.get(), own.get(server.get()).wrapping_add_signed(more));
     }
 
     fn remove(&mut self, number: u32) -> C {
@@ -413,17 +414,15 @@ impl<C> Shelf<C> {
         of.count -= 1;
         of.fewest = of.fewest.min(of.count);
         self.count -= 1;
-        let count = of.count;
-        self.publish(server, count);
+        self.publish(server, -1);
         connection
     }
 }
 
 impl<C> Drop for Shelf<C> {
     fn drop(&mut self) {
-        // What lies elsewhere is another shelf's to tell: one may have taken this one's place.
-        for number in (0..self.servers.len()).filter(|number| self.servers[*number].count > 0) {
-            self.publish(Index(number as u16), 0);
+        for (number, of) in self.servers.iter().enumerate().filter(|(_, of)| of.count > 0) {
+            self.publish(Index(number as u16), -of.count.cast_signed());
         }
     }
 }

@@ -103,6 +103,23 @@ fn a_shelf_that_goes_empty_says_nothing_of_the_one_that_took_its_place() {
 }
 
 #[test]
+fn two_shelves_of_a_lane_tell_what_lies_on_both() {
+    let s = servers(1);
+    let depot = depot(ShelfLimits::default(), 1);
+    let (mut before, mut after) = (Shelf::new(depot.clone()), Shelf::new(depot.clone()));
+    before.put(s[0], 7, (), NOW).unwrap();
+    after.put(s[0], 0, (), NOW).unwrap();
+    assert_eq!(depot.idle(s[0]), 2);
+    before.sweep(|()| false);
+    assert_eq!(depot.idle(s[0]), 1);
+    before.put(s[0], 7, (), NOW).unwrap();
+    after.take(0).unwrap();
+    assert_eq!(depot.idle(s[0]), 1);
+    drop(before);
+    assert_eq!(depot.idle(s[0]), 0);
+}
+
+#[test]
 fn limits_refuse_connections_that_are_too_many_or_not_to_be_kept() {
     let s = servers(1);
     let mut shelf = Shelf::new(depot(ShelfLimits { most: Some(2), ..ShelfLimits::default() }, 1));
