@@ -11,6 +11,9 @@
 //!    after a fence. So one of both sees the other. Those who wait are let in by a lane that knows their balancer: one that not all lanes have yet
 //!    [looks again](crate::Balancer::look_again) when they do.
 //!
+//! 5. Who lets somebody in holds the place before it is clear that there still is somebody. Whoever looks in that moment finds no room, and nobody tells him when the place is
+//!    given back: that is noted, and looked at again soon ([`has_hidden_room`](crate::Balancer::has_hidden_room)).
+//!
 //! # Cost
 //! While one balancer has the server, a load when a request begins or ends. With several a lock of the server's own, and two looks at each of them; once more when a place goes
 //! to one who waits by another.

@@ -289,3 +289,55 @@ fn what_is_set_back_is_not_undone_by_the_one_who_set_before() {
         all_is_back(&b, s);
     });
 }
+
+/// Two balancers share one place. Somebody who waits by the second leaves while a place that the first gave back is offered there, and somebody comes to the
+/// first: the place that was held for the one who has left is noted, if nobody told of it.
+#[test]
+fn room_that_was_held_for_one_who_had_left_is_not_forgotten() {
+    model(|| {
+        let (first, s) = one_place();
+        let (second, _) = one_place();
+        let mut second = Arc::try_unwrap(second).expect("nobody else has it");
+        first.take(s, NOW).expect("it is free");
+        second.join(s, &first, s);
+        let second = Arc::new(second);
+        let told = move |from: &Balancer<Bell>, to: &Balancer<Bell>| {
+            if from.tell_others(s) && to.could_let_in(s) {
+                to.look_again(s, NOW);
+            }
+        };
+        let waiting = second.enqueue_any(Priority::default(), NOW, Bell::new());
+        let leaving = {
+            let (first, second) = (first.clone(), second.clone());
+            thread::spawn(move || {
+                if let Some(index) = second.leave(waiting) {
+                    second.release(index);
+                }
+                told(&second, &first);
+            })
+        };
+        let coming = {
+            let first = first.clone();
+            thread::spawn(move || {
+                let bell = Bell::new();
+                if first.take(s, NOW).is_ok() {
+                    return None;
+                }
+                Some((first.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"), bell))
+            })
+        };
+        first.release(s);
+        told(&first, &second);
+        leaving.join().expect("no assertion failed");
+        let came = coming.join().expect("no assertion failed");
+        let hid = second.has_hidden_room() || first.has_hidden_room();
+        if hid {
+            told(&second, &first);
+        }
+        if let Some((ticket, bell)) = came {
+            assert!(bell.rung(), "a wake-up was lost");
+            assert!(matches!(first.poll(ticket, bell), Turn::Granted(..)));
+        }
+        assert_eq!((first.waiting(s), second.waiting(s), second.waiting_for_any()), (0, 0, 0));
+    });
+}

@@ -614,7 +614,9 @@ impl Supervisor {
             let (what, said) = (*what, std::mem::take(said));
             if what == What::Servers {
                 // What a lane has changed by the balancer before, until it let go of that.
-                self.serving.generation.backends[self.changed].balancer.refresh(self.here.now());
+                let balancer = &self.serving.generation.backends[self.changed].balancer;
+                balancer.refresh(self.here.now());
+                balancer.look_for_places(self.here.now());
             }
             self.over(what, Ok(said));
         }

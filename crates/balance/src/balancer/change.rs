@@ -146,7 +146,7 @@ impl<W: Waiter> Balancer<W> {
         limited
     }
 
-    /// Looks at the servers' states again: the balancer that this one [follows](Self::follow) may have changed them since, or given places back.
+    /// Looks at the servers' states again: the balancer that this one [follows](Self::follow) may have changed them since.
     pub fn refresh(&self, now: Time) {
         let Core { servers, .. } = &self.core;
         let mut changes = self.core.changes.lock();
@@ -154,8 +154,8 @@ impl<W: Waiter> Balancer<W> {
             servers.iter().filter(|(_, server)| server.state.is_warming()).map(|(index, _)| index).collect();
         self.core.publish(&mut changes);
         drop(changes);
-        for (index, _) in servers.iter() {
-            self.look_again(index, now);
+        for (index, _) in servers.iter().filter(|(index, _)| self.core.is_limited(*index)) {
+            self.adapt(index, now);
         }
         fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
         let limited = self.core.servers.iter().filter(|(index, _)| self.core.is_limited(*index));

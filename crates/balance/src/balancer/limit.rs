@@ -139,6 +139,16 @@ impl<W: Waiter> Balancer<W> {
         self.core.is_limited(index) && self.core.gates.could_let_in(index)
     }
 
+    /// Whether one of its servers may have room that nobody was told of who waits by another balancer (`seats`, rule 5): it has to [tell](Self::tell_others) them, of each.
+    pub fn has_hidden_room(&self) -> bool {
+        self.hid_room.load(Ordering::Relaxed) && self.hid_room.swap(false, Ordering::SeqCst)
+    }
+
+    /// [Looks](Self::look_again) at all servers.
+    pub fn look_for_places(&self, now: Time) {
+        self.core.servers.iter().for_each(|(index, _)| self.look_again(index, now));
+    }
+
     /// Another balancer has served more of the server, or less: lets those in who wait, if there is room.
     pub fn look_again(&self, index: Index, now: Time) {
         if !self.core.is_limited(index) {

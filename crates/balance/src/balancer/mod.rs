@@ -17,6 +17,7 @@ use crate::spec::{BuildError, Index, ServerSpec};
 use crate::{LANES_PER_GROUP, QUEUE_LINES};
 use manylane_sched::Time;
 use manylane_sync::Reader;
+use manylane_sync::atomic::AtomicBool;
 use std::fmt;
 use std::task::Waker;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct Balancer<W: Waiter = Waker> {
     queues: Box<[Option<Queue<W>>]>,
     /// For any server.
     any: Queue<W>,
+    /// See [`has_hidden_room`](Self::has_hidden_room).
+    hid_room: AtomicBool,
 }
 
 /// The server has no room: it serves as many requests as it may, or others wait for it.
@@ -67,6 +70,7 @@ impl<W: Waiter> Balancer<W> {
         };
         let queue = |(index, _)| core.is_limited(index).then(|| Queue::new(options.lanes, lanes_per_group));
         Self {
+            hid_room: AtomicBool::new(false),
             queues: core.servers.iter().map(queue).collect(),
             any: Queue::new(options.lanes, lanes_per_group),
             core,

@@ -240,15 +240,23 @@ impl<W: Waiter> Balancer<W> {
 
     /// Lets in those who wait for `index`, as far as there is room.
     pub(super) fn settle(&self, index: Index) {
-        let mut some = false;
+        let (mut some, mut in_vain) = (false, false);
         while self.core.gates.of(index).admit() {
             some = true;
             if !self.hand_over(index, self.queue(index)) {
                 self.free(index); // rule 3
+                in_vain = true;
             }
         }
         if some {
-            self.tell_others(index); // before those who were let in run
+            self.have_let_in(index, in_vain);
+        }
+    }
+
+    /// Tells other balancers, before those who were let in run. A place that was held in vain meanwhile may have hidden room from who waits there (`seats`, rule 5).
+    fn have_let_in(&self, index: Index, in_vain: bool) {
+        if self.tell_others(index) && in_vain {
+            self.hid_room.store(true, Ordering::SeqCst);
         }
     }
 
@@ -261,7 +269,7 @@ impl<W: Waiter> Balancer<W> {
             }
             return;
         }
-        let mut some = false;
+        let (mut some, mut in_vain) = (false, false);
         while gates.is_wanted(index) {
             let entered = gates.enter(index);
             if !entered.entered {
@@ -274,10 +282,11 @@ impl<W: Waiter> Balancer<W> {
             let wanted = gates.waiting.claim();
             if !wanted || !self.hand_over(index, &self.any) {
                 self.free(index);
+                in_vain = true;
             }
         }
         if some {
-            self.tell_others(index); // before those who were let in run
+            self.have_let_in(index, in_vain);
         }
     }
 

@@ -91,9 +91,7 @@ impl Generation {
 
     /// All lanes have the generation: a place that one before gave back until now may have been told to nobody.
     pub fn look_for_places(&self, now: Time) {
-        for backend in &self.backends {
-            backend.balancer.servers().iter().for_each(|(index, _)| backend.balancer.look_again(index, now));
-        }
+        self.backends.iter().for_each(|backend| backend.balancer.look_for_places(now));
     }
 
     /// The generation serves: `maxconn`, sizes of rings and times of their servers are what it says.

@@ -101,7 +101,9 @@ impl Effect {
             generation.settle_followers(Time::now());
         }
         // What changed while both were there.
-        generation.backends[self.backend].balancer.refresh(Time::now());
+        let balancer = &generation.backends[self.backend].balancer;
+        balancer.refresh(Time::now());
+        balancer.look_for_places(Time::now());
         generation.backends[self.backend].settle_past(Time::now());
     }
 }

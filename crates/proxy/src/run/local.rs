@@ -4,6 +4,7 @@ use super::checks::Checks;
 use super::event::Event;
 use super::idle::Idle;
 use super::listen::BoundListener;
+use super::older::look_for_hidden_room;
 use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::generation::{Backend, Frontend, Generation, Server, inherit_late, set_now};
@@ -462,6 +463,7 @@ impl Local {
             for backend in &self.generation.backends {
                 backend.balancer.tick(here.now());
             }
+            look_for_hidden_room();
             self.quiescent();
             free_replaced();
         }

@@ -74,7 +74,8 @@ fn bring_up_to_date(older: &Generation, serving: &Generation, number: ServerNumb
     let Some((index, own, like, own_index)) = found() else { return false };
     own.told.tell(like.index, news, || {
         if own.balancer.shares(own_index, &backend.balancer, index) {
-            return own.balancer.refresh(now); // it is the same server, and where that is
+            own.balancer.refresh(now); // it is the same server, and where that is
+            return own.balancer.look_again(own_index, now);
         }
         let state = backend.balancer.servers()[index].state();
         let _ = own.balancer.set_weight(own_index, state.weight(), now); // weights that are fixed are the file's
@@ -111,6 +112,15 @@ pub(crate) fn others_look_again(local: &Local, backend: &Backend, index: Index) 
         let Some(own_index) = own.balancer.servers().by_name(&server.name) else { continue };
         if own.balancer.could_let_in(own_index) && own.balancer.shares_places_with(own_index, &backend.balancer, index) {
             own.balancer.look_again(own_index, now);
+        }
+    }
+}
+
+/// The same for all servers of backends that may have room of which nobody was told. Once a second.
+pub(super) fn look_for_hidden_room() {
+    for local in Local::all() {
+        for backend in local.generation.backends.iter().filter(|backend| backend.balancer.has_hidden_room()) {
+            others_look_again_behind(&local, backend, None);
         }
     }
 }
