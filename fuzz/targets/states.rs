@@ -12,6 +12,12 @@ fuzz_target!(|bytes: &[u8]| {
     let states = States::read(bytes, &mut wrong);
     assert!(wrong.len() <= MOST_WRONG);
     assert!(states.len() <= bytes.split(|byte| *byte == b'\n').count());
-    let file = [b"1\n", bytes, b"\n", LINE].concat();
-    assert!(States::read(&file, &mut Vec::new()).get("b", "g").is_some());
+    let ended = [b"1\n", bytes, b"\n", LINE, b"\n"].concat();
+    assert!(States::read(&ended, &mut Vec::new()).get("b", "g").is_some());
+    // Of a file that was cut, the line of the cut is left out: without its end, nothing tells a line from the half of one.
+    let cut = &ended[..ended.len() - 1];
+    assert_eq!(
+        States::read(cut, &mut Vec::new()).len(),
+        States::read(&cut[..cut.len() - LINE.len()], &mut Vec::new()).len()
+    );
 });

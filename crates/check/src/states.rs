@@ -98,7 +98,8 @@ impl fmt::Display for Wrong {
 }
 
 impl States {
-    /// Reads a file. What is wrong is added to `wrong`, [`MOST_WRONG`] lines of it and how many more there are.
+    /// Reads a file. What is wrong is added to `wrong`, up to [`MOST_WRONG`] lines of it and how many more there are; the line of
+    /// a cut is always among them.
     pub fn read(bytes: &[u8], wrong: &mut Vec<Wrong>) -> Self {
         let mut states = Self::default();
         let ended = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -140,13 +141,14 @@ impl States {
             let why = "nothing follows the version of the file, which may have been cut there";
             return wrong.push(Wrong { line: 1, why: why.to_owned() });
         }
+        let most = MOST_WRONG - usize::from(goes_on);
         let mut more = 0_usize;
         for (number, line) in lines.filter(|(_, line)| !line.starts_with(b"#")) {
             let outcome =
                 Self::line(line).and_then(|(backend, server, state)| states.add(backend, server, state));
             match outcome {
                 Ok(()) => {}
-                Err(_) if wrong.len() == MOST_WRONG => more += 1,
+                Err(_) if wrong.len() >= most => more += 1,
                 Err(why) => wrong.push(Wrong { line: number, why }),
             }
         }
@@ -377,6 +379,10 @@ mod tests {
         let (states, wrong) = read(&format!("1\n{}{LINE}\n", "x\n".repeat(100)));
         assert_eq!((states.len(), wrong.len()), (1, MOST_WRONG));
         assert!(wrong[MOST_WRONG - 1].ends_with("(and 84 more lines are wrong)"), "{wrong:?}");
+        let (_, wrong) = read(&format!("1\n{}half", "x\n".repeat(100)));
+        assert_eq!(wrong.len(), MOST_WRONG);
+        assert!(wrong[MOST_WRONG - 2].ends_with("(and 85 more lines are wrong)"), "{wrong:?}");
+        assert!(wrong[MOST_WRONG - 1].starts_with("line 102: it has no end"), "{wrong:?}");
     }
 
     /// Wherever a file is cut, one line says so, and no server goes on by half of its line.
@@ -417,12 +423,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_and_lines_beside_them_hold(junk in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_are_read_and_lines_beside_them_hold(
+            lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..12), 0..40),
+            version in any::<bool>(),
+        ) {
+            let junk = lines.join(&b'\n');
             let mut wrong = Vec::new();
-            States::read(&junk, &mut wrong);
-            let junk: Vec<u8> = junk.into_iter().filter(|byte| *byte != b'\n').collect();
+            States::read(&[if version { &b"1\n"[..] } else { b"" }, &junk].concat(), &mut wrong);
+            prop_assert!(wrong.len() <= MOST_WRONG);
             let file = [b"1\n", &junk[..], b"\n", LINE.as_bytes(), b"\n"].concat();
-            let states = States::read(&file, &mut wrong);
+            let states = States::read(&file, &mut Vec::new());
             prop_assert!(states.get("b", "g").is_some());
         }
     }
