@@ -57,6 +57,11 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
         assert!(answer.ends_with(&format!("\r\n\r\n{by}")), "{answer}");
     };
     served("a");
+    // A client may have all of its answer before the lane has let go of the server, and the line below tells of sessions.
+    until(|| {
+        let stat = ask(&socket, "show stat back 4 -1");
+        stat.lines().any(|line| line.starts_with("back,a,0,0,0,"))
+    });
     status.store(500, Ordering::Relaxed);
     let line = log.wait("Server back/a is");
     assert!(
