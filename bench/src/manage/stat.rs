@@ -51,7 +51,7 @@ impl What {
 pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
     println!("\n50 backends of 1,000 servers, {RATE} requests a second (stat)");
     println!(
-        "| what | who | MB | ms | ms of lanes | at most {} | slices over 1 ms | p99 without, with, us | ratio | at most {} | waits for a processor without, with, us a request |",
+        "| what | who | MB | ms | ms of lanes | at most {} | slices over 1 ms of dumps alone, of requests without, with | p99 without, with, us | ratio | at most {} | waits for a processor without, with, us a request |",
         MOST.0, MOST.1
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
@@ -78,22 +78,31 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
             }
             let each = began.elapsed() / DUMPS;
             let lanes = (scheduled(running.pid(), !kind.is_ours()).ran - before) / DUMPS;
-            let [(without, rested), (with, waited)] = latencies(load, &running, what, kind)?;
-            let slices = running.slices(SLICE).split_off(said);
-            let ratio = f64::from(with) / f64::from(without);
+            let alone = running.slices(SLICE).split_off(said);
+            let [without, with] = latencies(load, &running, what, kind)?;
+            let ratio = f64::from(with.p99) / f64::from(without.p99);
             let name = if what == What::Stat { "`show stat`" } else { "a scrape" };
             println!(
-                "| {name} | {kind} | {:.1} | {:.0} | {:.1} | {} | {} | {without}, {with} | {ratio:.2} | {} | {rested:.1}, {waited:.1} |",
+                "| {name} | {kind} | {:.1} | {:.0} | {:.1} | {} | {} | {}, {} | {ratio:.2} | {} | {:.1}, {:.1} |",
                 length as f64 / 1e6,
                 ms(each),
                 ms(lanes),
                 verdict(ms(lanes) <= MOST.0),
                 if kind.is_ours() {
-                    format!("{} {}", slices.len(), slices.join(" "))
+                    let all = [&alone, &without.slices, &with.slices];
+                    let counts = all.map(|slices| slices.len().to_string()).join(", ");
+                    let mut kinds: Vec<&str> = all.into_iter().flatten().map(String::as_str).collect();
+                    kinds.sort_unstable();
+                    kinds.dedup();
+                    format!("{counts} {}", kinds.join(" "))
                 } else {
                     "not told".into()
                 },
+                without.p99,
+                with.p99,
                 verdict(ratio <= MOST.1),
+                without.waited,
+                with.waited,
             );
         }
         load.close();
@@ -101,8 +110,18 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
     Ok(())
 }
 
-/// p99 without dumps and with them, medians of rounds in turns, and for how long lanes had no processor that they wanted.
-fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[(u32, f64); 2], String> {
+/// What was seen of requests in rounds of one sort.
+struct Rounds {
+    /// The median of their p99, in microseconds.
+    p99: u32,
+    /// For how long lanes had no processor that they wanted, microseconds a request.
+    waited: f64,
+    /// Kinds of tasks that took a lane for longer than [`SLICE`].
+    slices: Vec<String>,
+}
+
+/// Rounds without dumps and with them, in turns.
+fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[Rounds; 2], String> {
     let traffic = Arc::new(traffic(false));
     let requests = RATE as u64 * SECONDS / ROUNDS as u64;
     let waited = || scheduled(running.pid(), !kind.is_ours()).waited;
@@ -110,12 +129,20 @@ fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[
     load.open(&traffic, running.address())?;
     load.go(2_000, Pace::Closed)?;
     let mut rounds = [Vec::new(), Vec::new()];
+    let mut slices = [Vec::new(), Vec::new()];
+    let mut said = running.slices(SLICE).len();
+    let mut news = || {
+        let new = running.slices(SLICE).split_off(said);
+        said += new.len();
+        new
+    };
     for _ in 0..ROUNDS {
         let before = waited();
         let quiet = load.go(requests, Pace::Rate(RATE))?;
         let between = waited();
         waits[0] += between - before;
         rounds[0].push(quiet.percentile(99.0));
+        slices[0].extend(news());
         let (over, dumps) = (AtomicBool::new(false), AtomicU32::new(0));
         let phase = std::thread::scope(|scope| {
             let dumping = scope.spawn(|| {
@@ -141,12 +168,14 @@ fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[
         }
         waits[1] += waited() - between;
         rounds[1].push(phase.percentile(99.0));
+        slices[1].extend(news());
     }
     load.close();
-    let [without, with] = rounds.map(|mut all| {
+    let [p99, slow] = rounds.map(|mut all| {
         all.sort_unstable();
         all[all.len() / 2]
     });
     let [rested, waited] = waits.map(|wait| wait.as_secs_f64() * 1e6 / (requests * ROUNDS as u64) as f64);
-    Ok([(without, rested), (with, waited)])
+    let [quiet, dumping] = slices;
+    Ok([Rounds { p99, waited: rested, slices: quiet }, Rounds { p99: slow, waited, slices: dumping }])
 }
