@@ -57,15 +57,14 @@ impl Checks {
 }
 
 impl Local {
-    /// What it has in common with others of the lane, which go on.
-    fn kin<'a>(&'a self, served: &'a [Rc<Self>]) -> impl Iterator<Item = &'a Rc<Self>> {
-        served.iter().filter(|other| Rc::ptr_eq(&other.checks, &self.checks) && !std::ptr::eq(&***other, self) && !other.stopping.has_happened())
+    /// The oldest of those that have their checks with it, and go on.
+    fn kin(&self) -> Option<Rc<Self>> {
+        Self::all().find(|other| Rc::ptr_eq(&other.checks, &self.checks) && !std::ptr::eq(&**other, self) && !other.stopping.has_happened())
     }
 
     /// It checks nobody any more. Checks of servers that another generation of the same making has go on there, and need not know; others end.
     pub(super) fn leave_checks(&self) {
-        let served = Self::all();
-        let Some(heir) = self.kin(&served).next() else {
+        let Some(heir) = self.kin() else {
             self.checks.over.happen();
             return self.checks.sockets.clear();
         };
@@ -86,8 +85,7 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
         let what = if kind == Kind::Agent { &AGENT } else { &CHECK };
         local.here().spawn(what, Class::Normal, checking(local.here(), own, delay)).map_err(|error| error.to_string())
     };
-    let served = Local::all();
-    if let Some(before) = local.kin(&served).next() {
+    if let Some(before) = local.kin() {
         for (backend, server) in local.generation.others_than(&before.generation).filter(|(_, server)| server.number % lanes.len() == own) {
             for kind in [Kind::Health, Kind::Agent].into_iter().filter(|kind| kind.of(server).is_some()) {
                 begin(backend, server, kind, Duration::ZERO)?;
@@ -126,8 +124,8 @@ impl Kind {
 impl Checked {
     /// The lane's side of a generation that has the server and goes on: of several the oldest, since those after it may come to nothing.
     fn local(&self) -> Option<Rc<Local>> {
-        let goes_on = |local: &&Rc<Local>| Rc::ptr_eq(&local.checks, &self.checks) && !local.stopping.has_happened();
-        Local::all().iter().filter(goes_on).find(|local| local.generation.backends[self.backend].has(&self.server)).cloned()
+        let goes_on = |local: &Rc<Local>| Rc::ptr_eq(&local.checks, &self.checks) && !local.stopping.has_happened();
+        Local::all().filter(goes_on).find(|local| local.generation.backends[self.backend].has(&self.server))
     }
 
     /// What `work` gives, unless checks end before.

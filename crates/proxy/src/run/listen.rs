@@ -493,7 +493,7 @@ fn refuse(generation: &Generation, bound: &BoundListener) {
 /// # Errors
 /// A sentence, when the system does not let a socket listen again. All is as it was then.
 pub fn set_gate(frontend: &Frontend, to: GateState) -> Result<GateState, String> {
-    let served = Local::all().into_iter().filter(|local| !local.stopping.has_happened());
+    let served = Local::all().filter(|local| !local.stopping.has_happened());
     let served: Vec<_> = served.filter_map(|local| Some((local.bound.borrow().upgrade()?, local.generation.clone()))).collect();
     let own = || {
         served.iter().flat_map(|(bound, generation)| {

@@ -246,9 +246,14 @@ impl Local {
         SERVED.with_borrow(|served| served.iter().find(|local| std::ptr::eq(&*local.generation, generation)).cloned())
     }
 
-    /// What the calling lane has of all generations that it serves.
-    pub(super) fn all() -> Vec<Rc<Self>> {
-        SERVED.with_borrow(Clone::clone)
+    /// What the calling lane has of all generations that it serves, the newest last; of those that come and go meanwhile, too. Takes no memory.
+    pub(super) fn all() -> impl Iterator<Item = Rc<Self>> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let local = SERVED.with_borrow(|served| served.iter().find(|local| local.serial >= next).cloned())?;
+            next = local.serial + 1;
+            Some(local)
+        })
     }
 
     /// The lane.
@@ -325,8 +330,7 @@ impl Local {
         }
         self.stopping.happen();
         // Who waits for something with a generation that was replaced may have nothing to wait for now.
-        let served = SERVED.with_borrow(Clone::clone);
-        served.iter().filter(|local| local.stopping.has_happened()).for_each(|local| local.stopping.happen());
+        Self::all().filter(|local| local.stopping.has_happened()).for_each(|local| local.stopping.happen());
         self.leave_checks();
         self.close_idle();
         if let Some(next) = Self::newest() {
@@ -409,7 +413,7 @@ impl Local {
 
     /// The same for all generations of the calling lane.
     pub fn end_all_streams() {
-        Self::all().iter().for_each(|local| local.end_streams());
+        Self::all().for_each(|local| local.end_streams());
     }
 
     /// A line about a frontend, or about a backend without one, for its log targets.

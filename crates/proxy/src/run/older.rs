@@ -55,7 +55,7 @@ pub(super) fn tell(local: &Local, number: ServerNumber) {
 
 async fn told(generation: &Arc<Generation>, number: ServerNumber, news: u64) {
     let Some(serving) = Local::of(generation) else { return };
-    for older in Local::all().iter().filter(|local| local.serial < serving.serial) {
+    for older in Local::all().filter(|local| local.serial < serving.serial) {
         if bring_up_to_date(&older.generation, generation, number, news, serving.here().now()) {
             serving.here().yield_now().await; // there may be many
         }

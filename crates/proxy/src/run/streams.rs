@@ -278,7 +278,7 @@ fn slice_here(Cursor(first, entry): Cursor) -> Slice {
     let mut rows = Vec::with_capacity(SLICE);
     let mut most = LOOKED_AT;
     // The newest is the last.
-    for of in Local::all().iter().filter(|of| of.serial >= first) {
+    for of in Local::all().filter(|of| of.serial >= first) {
         let from = if of.serial == first { entry } else { 0 };
         let generation = &of.generation;
         let stopped = of.streams.show(from, &mut most, |entry| {
@@ -339,13 +339,13 @@ pub async fn slice(lane: LaneId, from: Cursor) -> Option<Slice> {
 
 /// Ends the stream of that number. Whether it was there.
 pub async fn end_stream(lane: LaneId, number: u64, cause: Cause) -> bool {
-    let end = move || Local::all().iter().any(|local| local.streams.end_one(number, cause));
+    let end = move || Local::all().any(|local| local.streams.end_one(number, cause));
     ask(lane, end).await.unwrap_or(false)
 }
 
 /// Has the stream of that number panic. Whether it was there.
 pub async fn panic_stream(lane: LaneId, number: u64) -> bool {
-    let panic = move || Local::all().iter().any(|local| local.streams.panic_one(number));
+    let panic = move || Local::all().any(|local| local.streams.panic_one(number));
     ask(lane, panic).await.unwrap_or(false)
 }
 
