@@ -35,6 +35,13 @@ impl Stream {
     }
 }
 
+/// For a socket that no lane has.
+impl From<OwnedFd> for Beside {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
 impl Beside {
     /// Writes as many of `bytes` as the socket takes at once, perhaps none. How many these were.
     ///

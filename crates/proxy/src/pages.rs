@@ -7,6 +7,7 @@ use manylane_sched::{Blocking, BlockingPool, Refused};
 use manylane_sync::Arc;
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// Threads that make pages, of the whole process.
 const PAGE_THREADS: usize = 2;
@@ -60,10 +61,20 @@ pub trait Parts: Send {
 /// Bytes after which a thread gives a page back to its lane, about: others may wait for a thread, and the lane knows whether anybody wants the rest.
 const TURN: u64 = 1 << 20;
 
+/// After so long a turn the processors count as taken: it takes 3 ms where they are free. The rest of its page goes to threads that have a share of them, so that a
+/// monitoring system sees a machine that has too much to do.
+const TAKEN: Duration = Duration::from_millis(50);
+
 /// Bytes before a part where the size of its chunk fits in.
 const SIZE: usize = 10;
 
-/// What a page takes that has more than one part, and to free what is left of it. Of the whole process, as what follows.
+/// For what a page takes that has more than one part. Of the whole process, as what follows.
+fn idle() -> &'static BlockingPool {
+    static POOL: OnceLock<BlockingPool> = OnceLock::new();
+    POOL.get_or_init(|| BlockingPool::when_idle(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
+}
+
+/// The same where processors are never idle, and to free what is left of a page.
 fn aside() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
     POOL.get_or_init(|| BlockingPool::giving_way(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
@@ -82,6 +93,8 @@ pub struct Telling<P: Parts + 'static> {
     /// Each part is a chunk.
     chunked: bool,
     socket: Option<Beside>,
+    /// A turn took longer than [`TAKEN`].
+    crowded: bool,
 }
 
 /// What came of a turn.
@@ -113,7 +126,7 @@ impl<P: Send + 'static> Drop for Owned<P> {
 impl<P: Parts> Telling<P> {
     /// What `parts` makes, in chunks or as it is.
     pub fn new(parts: P, chunked: bool) -> Self {
-        Self { parts: Owned(Some(parts)), chunked, socket: None }
+        Self { parts: Owned(Some(parts)), chunked, socket: None, crowded: false }
     }
 
     /// From now on the thread writes to that socket, by turns with the lane. Before it makes one part a turn, and the lane sends it.
@@ -129,11 +142,16 @@ impl<P: Parts> Telling<P> {
     /// # Errors
     /// There is no thread, or too much to do for those that there are.
     pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused> {
-        let pool = if self.socket.is_none() { soon() } else { aside() };
-        pool.run(move || self.told())
+        let pool = match &self.socket {
+            None => soon(),
+            Some(_) if self.crowded => aside(),
+            Some(_) => idle(),
+        };
+        let asked = Instant::now();
+        pool.run(move || self.told(asked))
     }
 
-    fn told(mut self) -> Turn<P> {
+    fn told(mut self, asked: Instant) -> Turn<P> {
         let (mut sent, mut room) = (0, Vec::new());
         loop {
             let (more, mut begin);
@@ -149,7 +167,9 @@ impl<P: Parts> Telling<P> {
             if !more {
                 drop(self.parts.0.take());
             }
-            if !more || begin < room.len() || sent >= TURN || self.socket.is_none() {
+            let is_late = !self.crowded && asked.elapsed() >= TAKEN;
+            self.crowded |= is_late;
+            if !more || begin < room.len() || sent >= TURN || self.socket.is_none() || is_late {
                 return Turn { left: more.then_some(self), sent, rest: room, begin, gone: false };
             }
         }
@@ -185,6 +205,9 @@ impl<P: Parts> Telling<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
 
     /// So many parts, each of one letter.
     struct Letters(Vec<(u8, usize)>);
@@ -200,7 +223,7 @@ mod tests {
     fn told(parts: &[(u8, usize)], chunked: bool) -> Vec<u8> {
         let (mut left, mut all) = (Some(Telling::new(Letters(parts.to_vec()), chunked)), Vec::new());
         while let Some(telling) = left {
-            let turn = telling.told();
+            let turn = telling.told(Instant::now());
             assert!(turn.sent == 0 && !turn.gone, "there is no socket");
             all.extend_from_slice(&turn.rest[turn.begin..]);
             left = turn.left;
@@ -217,6 +240,41 @@ mod tests {
         let large = told(&[(b'a', 3 * PART)], true);
         assert!(large.starts_with(b"30000\r\na") && large.ends_with(b"a\r\n0\r\n\r\n"));
         assert_eq!(large.len(), 7 + 3 * PART + 7);
+    }
+
+    /// The policy by which the thread is scheduled that makes a part, as the system tells it: 3 is `SCHED_BATCH`, 5 `SCHED_IDLE`.
+    struct Policies;
+
+    impl Parts for Policies {
+        fn next(&mut self, text: &mut String) -> bool {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            text.push_str(stat.rsplit(") ").next().unwrap().split(' ').nth(38).unwrap());
+            true
+        }
+    }
+
+    /// A page on its way to the socket beside it.
+    fn on_its_way(crowded: bool) -> (Telling<Policies>, UnixStream) {
+        let (client, socket) = UnixStream::pair().unwrap();
+        let mut telling = Telling::new(Policies, false);
+        telling.socket = Some(Beside::from(OwnedFd::from(socket)));
+        telling.crowded = crowded;
+        (telling, client)
+    }
+
+    #[test]
+    fn a_page_is_made_in_idle_times_until_there_are_none() {
+        for (crowded, policy) in [(false, b'5'), (true, b'3')] {
+            let (telling, mut client) = on_its_way(crowded);
+            drop(telling.turn().unwrap()); // nobody waits for it; it goes on until the socket is full
+            let mut letter = [0];
+            client.read_exact(&mut letter).unwrap();
+            assert_eq!(letter[0], policy);
+        }
+        let (telling, _client) = on_its_way(false);
+        let turn = telling.told(Instant::now().checked_sub(TAKEN).unwrap());
+        assert_eq!(turn.sent, 1, "it ends with the part behind which it is late");
+        assert!(turn.left.unwrap().crowded);
     }
 
     /// Tells the thread that frees it.
@@ -241,7 +299,7 @@ mod tests {
         let own = std::thread::current().id();
         drop(Telling::new(Heavy(sender.clone()), true));
         assert_ne!(freed.recv().unwrap(), own);
-        drop(Telling::new(Heavy(sender.clone()), true).told());
+        drop(Telling::new(Heavy(sender.clone()), true).told(Instant::now()));
         assert_ne!(freed.recv().unwrap(), own);
         drop(Telling::new(Heavy(sender), true).turn().unwrap());
         assert_ne!(freed.recv().unwrap(), own);

@@ -39,7 +39,16 @@ struct Shared {
     state: Mutex<State>,
     threads: usize,
     queue: usize,
-    gives_way: bool,
+    standing: Standing,
+}
+
+/// What a pool's threads have of the processors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// What lanes have.
+    AsLanes,
+    GivesWay,
+    WhenIdle,
 }
 
 struct State {
@@ -82,17 +91,23 @@ impl std::error::Error for Refused {}
 impl BlockingPool {
     /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are started as they are needed.
     pub fn new(threads: usize, queue: usize) -> Self {
-        Self::with(threads, queue, false)
+        Self::with(threads, queue, Standing::AsLanes)
     }
 
     /// The same for work that nobody is in a hurry for: where processors are short its threads have about a third of what a lane has, never nothing.
     pub fn giving_way(threads: usize, queue: usize) -> Self {
-        Self::with(threads, queue, true)
+        Self::with(threads, queue, Standing::GivesWay)
     }
 
-    fn with(threads: usize, queue: usize, gives_way: bool) -> Self {
+    /// The same for work in small pieces: its threads have a processor at once when nobody else wants it, and whoever wakes there has it from them at once. Where all
+    /// processors are wanted all the time they have a three-hundredth of one, so who asks should give what takes long to another pool.
+    pub fn when_idle(threads: usize, queue: usize) -> Self {
+        Self::with(threads, queue, Standing::WhenIdle)
+    }
+
+    fn with(threads: usize, queue: usize, standing: Standing) -> Self {
         let state = State { jobs: VecDeque::new(), idle: Vec::new(), started: Vec::new(), ending: false };
-        let shared = Shared { state: Mutex::new(&QUEUE, state), threads: threads.max(1), queue, gives_way };
+        let shared = Shared { state: Mutex::new(&QUEUE, state), threads: threads.max(1), queue, standing };
         Self { shared: Arc::new(shared) }
     }
 
@@ -189,8 +204,10 @@ impl Shared {
     fn work(&self) {
         #[cfg(not(any(loom, manylane_sim)))]
         crate::placement::unbind(); // a lane may have started it, which `cpu-map` binds
-        if self.gives_way {
-            crate::placement::give_way();
+        match self.standing {
+            Standing::AsLanes => {}
+            Standing::GivesWay => crate::placement::give_way(),
+            Standing::WhenIdle => crate::placement::run_when_idle(),
         }
         let this = thread::current().id();
         loop {

@@ -43,9 +43,10 @@ fn a_blocking_job_gives_its_result_to_the_task_that_waits() {
 }
 
 #[test]
-fn a_pool_that_gives_way_is_nicer_than_who_asks_and_nobody_else_is() {
-    /// `SCHED_BATCH`
+fn a_pool_that_gives_way_is_nicer_than_who_asks_one_for_idle_times_is_of_that_policy_and_nobody_else_is() {
+    /// `SCHED_BATCH` and `SCHED_IDLE`
     const BATCH: i32 = 3;
+    const IDLE: i32 = 5;
     // The fields 19, the nice value, and 41, the policy; those before the 3rd may hold blanks.
     let scheduled = || {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
@@ -55,6 +56,7 @@ fn a_pool_that_gives_way_is_nicer_than_who_asks_and_nobody_else_is() {
     let own = scheduled();
     let on = |pool: BlockingPool| block_on(move |_| Box::pin(pool.run(scheduled).unwrap())).unwrap();
     assert_eq!(on(BlockingPool::giving_way(1, 8)), [(own[0] + 5).min(19), BATCH]);
+    assert_eq!(on(BlockingPool::when_idle(1, 8)), [own[0], IDLE]);
     assert_eq!(on(BlockingPool::new(1, 8)), own);
     assert_eq!(scheduled(), own);
 }
