@@ -5,7 +5,6 @@ use crate::commands::info;
 use crate::commands::stat::{self, Line};
 use crate::commands::values::{Form, Value};
 use crate::process::Facts;
-use crate::walk::Turns;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Listener, StatsPage};
 use manylane_proxy::pages::{PART, Page, Pages, Parts};
@@ -404,13 +403,6 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-impl Drop for Rows {
-    fn drop(&mut self) {
-        let mut turns = Turns::default();
-        self.servers.drain(..).for_each(|_| turns.pass());
-    }
-}
-
 impl Making {
     /// Reads on, up to [`READ_AT_ONCE`] servers.
     fn read(&mut self) {
@@ -424,7 +416,7 @@ impl Making {
                 }
             }
         }
-        let (mut turns, mut read) = (Turns::default(), 0);
+        let mut read = 0;
         while let Some(backend) = generation.backends.get(rows.backends.len()) {
             let (mut own, mut at) = rows
                 .reading
@@ -435,7 +427,6 @@ impl Making {
                     rows.reading = Some((own, at));
                     return;
                 }
-                turns.pass();
                 (at, read) = (at + 1, read + 1);
                 let Some(index) = backend.balancer.servers().index(server.index) else { continue };
                 let row = Row::new(&stat::server(generation, backend, index, server), Some("server"));

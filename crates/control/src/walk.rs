@@ -40,25 +40,6 @@ pub(crate) struct Walk {
     proxies: Box<[(Option<usize>, Option<usize>)]>,
     proxy: usize,
     at: At,
-    turns: Turns,
-}
-
-/// Lines after which a thread lets others go first: some ten microseconds.
-const AT_ONCE: usize = 16;
-
-/// A thread's manners beside lanes. A lane that is woken on the processor of a thread that computes waits until the system takes that from it, which is
-/// milliseconds; so it gives way by itself, ever so often.
-#[derive(Default)]
-pub(crate) struct Turns(usize);
-
-impl Turns {
-    /// Called for each line.
-    pub(crate) fn pass(&mut self) {
-        self.0 += 1;
-        if self.0.is_multiple_of(AT_ONCE) {
-            std::thread::yield_now();
-        }
-    }
 }
 
 /// Where in a proxy.
@@ -83,12 +64,7 @@ impl Walk {
         let alone = backends.into_values();
         proxies.extend(alone.map(|place| (generation.backends[place].place, (None, Some(place)))));
         proxies.sort_unstable();
-        Self {
-            proxies: proxies.into_iter().map(|(_, sides)| sides).collect(),
-            proxy: 0,
-            at: At::Begin,
-            turns: Turns::default(),
-        }
+        Self { proxies: proxies.into_iter().map(|(_, sides)| sides).collect(), proxy: 0, at: At::Begin }
     }
 
     /// Leaves out the rest of the proxy that has begun.
@@ -98,7 +74,6 @@ impl Walk {
 
     /// The next step through `generation`, which is the one that the walk was made for.
     pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<Step<'g>> {
-        self.turns.pass();
         loop {
             let (front, back) = *self.proxies.get(self.proxy)?;
             let sides = Sides {

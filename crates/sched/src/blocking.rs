@@ -51,6 +51,17 @@ enum Standing {
     WhenIdle,
 }
 
+impl Standing {
+    /// What the system calls the threads.
+    fn name(self) -> &'static str {
+        match self {
+            Self::AsLanes => "blocking",
+            Self::GivesWay => "gives way",
+            Self::WhenIdle => "when idle",
+        }
+    }
+}
+
 struct State {
     jobs: VecDeque<Job>,
     idle: Vec<Thread>,
@@ -99,8 +110,8 @@ impl BlockingPool {
         Self::with(threads, queue, Standing::GivesWay)
     }
 
-    /// The same for work in small pieces: its threads have a processor at once when nobody else wants it, and whoever wakes there has it from them at once. Where all
-    /// processors are wanted all the time they have a three-hundredth of one, so who asks should give what takes long to another pool.
+    /// The same for work in small pieces: its threads have a processor that nobody else wants, and whoever wakes there has it from them at once. Where all processors are
+    /// wanted all the time they have a three-hundredth of one or less, so who asks should give what is late then to another pool. Not for what holds a lock that a lane waits for.
     pub fn when_idle(threads: usize, queue: usize) -> Self {
         Self::with(threads, queue, Standing::WhenIdle)
     }
@@ -188,7 +199,7 @@ impl Shared {
         }
         if state.started.len() < this.threads {
             let shared = this.clone();
-            match thread::Builder::new().name("blocking".to_owned()).spawn(move || shared.work()) {
+            match thread::Builder::new().name(this.standing.name().to_owned()).spawn(move || shared.work()) {
                 Ok(thread) => state.started.push(thread),
                 Err(error) if state.started.is_empty() => return Err(Refused::NoThread(error)),
                 Err(_) if state.jobs.len() >= this.queue => {

@@ -562,7 +562,9 @@ impl Home {
     #[cold]
     #[inline(never)]
     pub(crate) fn unpark(&self) {
-        if let Some(unpark) = self.unpark.lock().as_deref() {
+        // Not under the lock: the lane that wakes may take the processor of this thread, and others that wake it later would wait for both.
+        let unpark = self.unpark.lock().clone();
+        if let Some(unpark) = unpark {
             unpark.unpark();
         }
     }

@@ -246,11 +246,11 @@ impl Local {
         SERVED.with_borrow(|served| served.iter().find(|local| std::ptr::eq(&*local.generation, generation)).cloned())
     }
 
-    /// What the calling lane has of all generations that it serves, the newest last; of those that come and go meanwhile, too. Takes no memory.
+    /// What the calling lane has of all generations that it serves, the newest last. One that comes meanwhile is among them, one that goes is not. Takes no memory.
     pub(super) fn all() -> impl Iterator<Item = Rc<Self>> {
         let mut next = 0;
         std::iter::from_fn(move || {
-            let local = SERVED.with_borrow(|served| served.iter().find(|local| local.serial >= next).cloned())?;
+            let local = SERVED.with_borrow(|served| served.get(served.partition_point(|local| local.serial < next)).cloned())?;
             next = local.serial + 1;
             Some(local)
         })

@@ -181,7 +181,7 @@ pub(crate) fn give_way() {
 /// The calling thread runs when nobody else wants the processor from now on. There is no way back without a privilege.
 ///
 /// A thread of `SCHED_BATCH` that a lane wakes beside goes on when the lane has had more than its share before: for 1 to 7 ms, 8 times a second of a scrape. One of `SCHED_IDLE`
-/// never does, and the system takes its processor for a free one when it looks for a place for a lane.
+/// never does, and the system takes its processor for a free one when it looks for a place for a lane. With `SCHED_BATCH` and a nice value of 19 lanes waited as often as with 5.
 pub(crate) fn run_when_idle() {
     // SAFETY: as above; nothing is added.
     let nice = unsafe { libc::nice(0) };
