@@ -23,6 +23,9 @@ pub struct ManageArguments {
     /// Only this row; may be repeated
     #[arg(long = "row", value_name = "NAME")]
     pub rows: Vec<String>,
+    /// Rounds of latencies without dumps and with them, in turns, of which the medians count
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
     /// Reloads of each kind
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub reloads: u32,
@@ -45,6 +48,7 @@ struct Bench {
     /// Where the servers are.
     origin: SocketAddr,
     alone: bool,
+    rounds: u32,
     reloads: u32,
     sessions: u32,
 }
@@ -74,6 +78,7 @@ pub fn run(arguments: &ManageArguments) -> Result<(), String> {
         folder: folder.clone(),
         origin: load.origin(),
         alone: arguments.alone,
+        rounds: arguments.rounds,
         reloads: arguments.reloads,
         sessions: arguments.sessions,
     };

@@ -9,15 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests a second meanwhile, and of how many seconds latencies are.
+/// Requests a second meanwhile, and in a round of latencies.
 const RATE: f64 = 4_000.0;
-const SECONDS: u64 = 24;
+const REQUESTS: u64 = 6_400;
 
 /// Dumps of which the lanes' time is taken, with nothing else to do.
 const DUMPS: u32 = 5;
-
-/// Rounds of latencies without dumps and with them, in turns.
-const ROUNDS: usize = 15;
 
 /// From one dump to the next, as of somebody who scrapes often.
 const EVERY: Duration = Duration::from_secs(1);
@@ -79,7 +76,7 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
             let each = began.elapsed() / DUMPS;
             let lanes = (scheduled(running.pid(), !kind.is_ours()).ran - before) / DUMPS;
             let alone = running.slices(SLICE).split_off(said);
-            let [without, with] = latencies(load, &running, what, kind)?;
+            let [without, with] = latencies(bench.rounds, load, &running, what, kind)?;
             let ratio = f64::from(with.p99) / f64::from(without.p99);
             let name = if what == What::Stat { "`show stat`" } else { "a scrape" };
             println!(
@@ -121,9 +118,14 @@ struct Rounds {
 }
 
 /// Rounds without dumps and with them, in turns.
-fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[Rounds; 2], String> {
+fn latencies(
+    count: u32,
+    load: &Load,
+    running: &Running,
+    what: What,
+    kind: Kind,
+) -> Result<[Rounds; 2], String> {
     let traffic = Arc::new(traffic(false));
-    let requests = RATE as u64 * SECONDS / ROUNDS as u64;
     let waited = || scheduled(running.pid(), !kind.is_ours()).waited;
     let mut waits = [Duration::ZERO; 2];
     load.open(&traffic, running.address())?;
@@ -136,9 +138,9 @@ fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[
         said += new.len();
         new
     };
-    for _ in 0..ROUNDS {
+    for _ in 0..count {
         let before = waited();
-        let quiet = load.go(requests, Pace::Rate(RATE))?;
+        let quiet = load.go(REQUESTS, Pace::Rate(RATE))?;
         let between = waited();
         waits[0] += between - before;
         rounds[0].push(quiet.percentile(99.0));
@@ -158,7 +160,7 @@ fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[
                 }
                 Ok::<_, String>(())
             });
-            let phase = load.go(requests, Pace::Rate(RATE));
+            let phase = load.go(REQUESTS, Pace::Rate(RATE));
             over.store(true, Ordering::Relaxed);
             dumping.join().map_err(|_| "the dumps have ended by a panic".to_string())??;
             phase
@@ -175,7 +177,7 @@ fn latencies(load: &Load, running: &Running, what: What, kind: Kind) -> Result<[
         all.sort_unstable();
         all[all.len() / 2]
     });
-    let [rested, waited] = waits.map(|wait| wait.as_secs_f64() * 1e6 / (requests * ROUNDS as u64) as f64);
+    let [rested, waited] = waits.map(|wait| wait.as_secs_f64() * 1e6 / (REQUESTS * u64::from(count)) as f64);
     let [quiet, dumping] = slices;
     Ok([Rounds { p99, waited: rested, slices: quiet }, Rounds { p99: slow, waited, slices: dumping }])
 }
