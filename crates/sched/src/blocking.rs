@@ -100,7 +100,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl BlockingPool {
-    /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are started as they are needed.
+    /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are started as they are needed, by who asks then: see [`start`](Self::start).
     pub fn new(threads: usize, queue: usize) -> Self {
         Self::with(threads, queue, Standing::AsLanes)
     }
@@ -146,6 +146,16 @@ impl BlockingPool {
         });
         Shared::submit(&self.shared, job)?;
         Ok(Blocking { slot })
+    }
+
+    /// Starts all threads that there are not yet, or as many as the system gives. For a pool that a thread of [`when_idle`](Self::when_idle) asks: a thread that is started has
+    /// the standing of who starts it, and leaving that of idle times takes a privilege.
+    pub fn start(&self) {
+        let mut state = self.shared.state.lock();
+        while state.started.len() < self.shared.threads {
+            let Ok(thread) = Shared::thread(&self.shared) else { return };
+            state.started.push(thread);
+        }
     }
 
     /// Threads that were started.
@@ -198,8 +208,7 @@ impl Shared {
             return Err(Refused::Full { queue: state.jobs.len() });
         }
         if state.started.len() < this.threads {
-            let shared = this.clone();
-            match thread::Builder::new().name(this.standing.name().to_owned()).spawn(move || shared.work()) {
+            match Self::thread(this) {
                 Ok(thread) => state.started.push(thread),
                 Err(error) if state.started.is_empty() => return Err(Refused::NoThread(error)),
                 Err(_) if state.jobs.len() >= this.queue => {
@@ -210,6 +219,11 @@ impl Shared {
         }
         state.jobs.push_back(job);
         Ok(())
+    }
+
+    fn thread(this: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let shared = this.clone();
+        thread::Builder::new().name(this.standing.name().to_owned()).spawn(move || shared.work())
     }
 
     fn work(&self) {

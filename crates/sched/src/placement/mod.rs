@@ -168,28 +168,29 @@ const NICER: libc::c_int = 5;
 /// lane had to wait else until a time slice of a few milliseconds was over. Older ones have no such wish and take no notice.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// What a thread asks for that runs when nobody else wants the processor: the system's shortest. The shorter, the sooner is its turn where all want it.
-const SHORTEST_SLICE: Duration = Duration::from_micros(100);
-
 /// The calling thread lets lanes go first from now on.
 pub(crate) fn give_way() {
     // SAFETY: it takes a number. On Linux it is of the calling thread alone; what the system refuses leaves that as it is.
     let nice = unsafe { libc::nice(NICER) };
-    schedule(libc::SCHED_BATCH, nice, SLICE); // when it wakes, it puts nobody aside
+    // When it wakes, it puts nobody aside. What the system refuses leaves it as it is: with the nice value.
+    let _ = schedule(libc::SCHED_BATCH, nice, SLICE);
 }
 
-/// The calling thread runs when nobody else wants the processor from now on. There is no way back without a privilege.
+/// The calling thread runs when nobody else wants the processor from now on, or gives way where the system refuses that. There is no way back without a privilege
+/// (`CAP_SYS_NICE`), neither for it nor for threads that it starts.
 ///
 /// A thread of `SCHED_BATCH` that a lane wakes beside goes on when the lane has had more than its share before: for 1 to 7 ms, 8 times a second of a scrape. One of `SCHED_IDLE`
 /// never does, and the system takes its processor for a free one when it looks for a place for a lane. With `SCHED_BATCH` and a nice value of 19 lanes waited as often as with 5.
 pub(crate) fn run_when_idle() {
     // SAFETY: as above; nothing is added.
     let nice = unsafe { libc::nice(0) };
-    schedule(libc::SCHED_IDLE, nice, SHORTEST_SLICE);
+    if !schedule(libc::SCHED_IDLE, nice, Duration::ZERO) {
+        give_way();
+    }
 }
 
-/// Wishes for the calling thread. What the system refuses leaves it as it is.
-fn schedule(policy: libc::c_int, nice: libc::c_int, slice: Duration) {
+/// Wishes for the calling thread, with the system's own slice for none. Whether they are granted; else it is left as it is.
+fn schedule(policy: libc::c_int, nice: libc::c_int, slice: Duration) -> bool {
     let wish = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: policy.cast_unsigned(),
@@ -201,7 +202,7 @@ fn schedule(policy: libc::c_int, nice: libc::c_int, slice: Duration) {
         sched_period: 0,
     };
     // SAFETY: 0 is the calling thread, and `wish` is as long as it says and only read.
-    let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) == 0 }
 }
 
 /// The NUMA nodes and their processors.
