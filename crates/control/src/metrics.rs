@@ -562,6 +562,10 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
 }
 
 impl Parts for Making {
+    fn reads(&self) -> bool {
+        !self.begun || !self.rows.whole
+    }
+
     fn next(&mut self, text: &mut String) -> bool {
         if !std::mem::replace(&mut self.begun, true) && self.scope.process {
             self.process(text);

@@ -175,6 +175,10 @@ pub(crate) fn page(
 struct Schema;
 
 impl Parts for Schema {
+    fn reads(&self) -> bool {
+        false
+    }
+
     fn next(&mut self, text: &mut String) -> bool {
         text.push_str(&schema::text());
         false
@@ -338,6 +342,10 @@ impl Making {
 }
 
 impl Parts for Making {
+    fn reads(&self) -> bool {
+        true // each line is made when its row was read
+    }
+
     fn next(&mut self, text: &mut String) -> bool {
         let generation = self.generation.clone();
         if !std::mem::replace(&mut self.begun, true) {

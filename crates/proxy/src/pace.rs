@@ -136,8 +136,11 @@ impl<C: Paced> Counted<C> {
 impl<C: Paced> Counted<C> {
     /// What the last look found, and the rates of now.
     pub fn figures(&self, now: Time) -> Figures {
+        let mut means = Vec::with_capacity(C::MEANS.len()); // nothing is allocated under the lock
         let looks = self.looks.lock();
-        let (mut figures, forgotten) = (looks.figures.clone(), looks.forgotten);
+        means.extend_from_slice(&looks.figures.means);
+        let Figures { rates, most, last, usual, .. } = looks.figures;
+        let (mut figures, forgotten) = (Figures { rates, most, means, last, usual }, looks.forgotten);
         let cleared = looks.cleared.get(Self::RATED[0]).copied().unwrap_or(0);
         drop(looks);
         for (which, forgotten) in forgotten.into_iter().enumerate() {
@@ -199,9 +202,12 @@ impl<C: Paced> Counted<C> {
 
     /// What was counted since the counters were cleared, in order of their names; `sums` is what [`CounterGroup::read_cheap`] says.
     pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
+        let mut all = Vec::with_capacity(sums.len());
         let looks = self.looks.lock();
         let cleared = looks.cleared.iter().copied().chain(std::iter::repeat(0));
-        sums.iter().zip(cleared).map(|(sum, cleared)| sum.saturating_sub(cleared)).collect() // they may have been cleared since
+        all.extend(sums.iter().zip(cleared).map(|(sum, cleared)| sum.saturating_sub(cleared))); // they may have been cleared since
+        drop(looks);
+        all
     }
 
     /// From now on only what comes is told.

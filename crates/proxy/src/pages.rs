@@ -48,6 +48,10 @@ impl fmt::Debug for Page {
 }
 
 impl<P: Parts + ?Sized> Parts for Box<P> {
+    fn reads(&self) -> bool {
+        (**self).reads()
+    }
+
     fn next(&mut self, text: &mut String) -> bool {
         (**self).next(text)
     }
@@ -55,6 +59,10 @@ impl<P: Parts + ?Sized> Parts for Box<P> {
 
 /// Makes the parts of a page, one after another, on a thread for what takes long.
 pub trait Parts: Send {
+    /// Whether the next part reads what lanes write under a lock, such as how healthy a server is. A thread for idle times may lose its processor for seconds, and would keep such a
+    /// lock: it makes only what is not read so.
+    fn reads(&self) -> bool;
+
     /// Appends the next part, of about [`PART`] bytes, or fewer where these would take longer than a millisecond or so. Whether there are more.
     fn next(&mut self, text: &mut String) -> bool;
 }
@@ -98,10 +106,13 @@ const SIZE: usize = 10;
 /// For what a page takes that has more than one part. Of the whole process, as what follows.
 fn idle() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
-    POOL.get_or_init(|| BlockingPool::when_idle(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
+    POOL.get_or_init(|| {
+        aside().start(); // what is left of a page goes there from these threads, which must not start any of it
+        BlockingPool::when_idle(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES)
+    })
 }
 
-/// The same where processors are never idle, and to free what is left of a page.
+/// The same where processors are never idle, for what reads under locks of lanes, and to free what is left of a page.
 fn aside() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
     POOL.get_or_init(|| BlockingPool::giving_way(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
@@ -120,6 +131,8 @@ pub struct Telling<P: Parts + 'static> {
     /// Each part is a chunk.
     chunked: bool,
     socket: Option<Beside>,
+    /// No part was made yet.
+    new: bool,
     /// How long its turns took that waited for idle processors; not those of a client that reads slowly.
     waited: Duration,
 }
@@ -127,7 +140,7 @@ pub struct Telling<P: Parts + 'static> {
 /// What came of a turn.
 #[derive(Debug)]
 pub struct Turn<P: Parts + 'static> {
-    /// There is more to tell. What has none left was freed on the thread.
+    /// There is more to tell. What has none left is freed on a thread.
     pub left: Option<Telling<P>>,
     /// Bytes that the socket took.
     pub sent: u64,
@@ -153,7 +166,7 @@ impl<P: Send + 'static> Drop for Owned<P> {
 impl<P: Parts> Telling<P> {
     /// What `parts` makes, in chunks or as it is.
     pub fn new(parts: P, chunked: bool) -> Self {
-        Self { parts: Owned(Some(parts)), chunked, socket: None, waited: Duration::ZERO }
+        Self { parts: Owned(Some(parts)), chunked, socket: None, new: true, waited: Duration::ZERO }
     }
 
     /// From now on the thread writes to that socket, by turns with the lane. Before it makes one part a turn, and the lane sends it.
@@ -171,7 +184,7 @@ impl<P: Parts> Telling<P> {
     pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused> {
         match &self.socket {
             None => soon().run(move || self.told(None)),
-            Some(_) if are_processors_busy() => aside().run(move || self.told(None)),
+            Some(_) if self.reads() || are_processors_busy() => aside().run(move || self.told(None)),
             Some(_) => {
                 let asked = Instant::now();
                 idle().run(move || self.told(Some(asked)))
@@ -179,17 +192,23 @@ impl<P: Parts> Telling<P> {
         }
     }
 
-    /// A turn. One that waits for an idle processor, since then, ends before its next part when it is late.
+    fn reads(&self) -> bool {
+        self.parts.0.as_ref().is_some_and(Parts::reads)
+    }
+
+    /// A turn. One that waits for an idle processor, since then, ends before its next part when it is late, or when that is not for it.
     fn told(mut self, idle: Option<Instant>) -> Turn<P> {
         let (mut sent, mut room) = (0, Vec::new());
         loop {
-            if idle.is_some_and(|asked| is_late(self.waited + asked.elapsed())) {
+            if idle.is_some_and(|asked| self.reads() || is_late(self.waited + asked.elapsed())) {
+                self.waited += idle.map_or(Duration::ZERO, |asked| asked.elapsed());
                 return Turn { left: Some(self), sent, rest: Vec::new(), begin: 0, gone: false };
             }
             if idle.is_some() {
                 // Where somebody wants the processor, who has it until the system looks again waits the longer for its next: nine seconds for four milliseconds.
                 std::thread::yield_now();
             }
+            let only = std::mem::replace(&mut self.new, false);
             let (more, mut begin);
             (more, begin, room) = self.part(room);
             if let Some(socket) = &self.socket {
@@ -199,7 +218,7 @@ impl<P: Parts> Telling<P> {
                 begin += written;
                 sent += written as u64;
             }
-            if !more && self.socket.is_none() {
+            if !more && only {
                 drop(self.parts.0.take()); // a small page, here and now; of others see `Owned`
             }
             if !more || begin < room.len() || sent >= TURN || self.socket.is_none() {
@@ -247,6 +266,10 @@ mod tests {
     struct Letters(Vec<(u8, usize)>);
 
     impl Parts for Letters {
+        fn reads(&self) -> bool {
+            false
+        }
+
         fn next(&mut self, text: &mut String) -> bool {
             let (letter, length) = self.0.remove(0);
             text.extend(std::iter::repeat_n(char::from(letter), length));
@@ -277,9 +300,15 @@ mod tests {
     }
 
     /// The policy by which the thread is scheduled that makes a part, as the system tells it: 3 is `SCHED_BATCH`, 5 `SCHED_IDLE`.
-    struct Policies;
+    struct Policies {
+        reads: bool,
+    }
 
     impl Parts for Policies {
+        fn reads(&self) -> bool {
+            self.reads
+        }
+
         fn next(&mut self, text: &mut String) -> bool {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             text.push_str(stat.rsplit(") ").next().unwrap().split(' ').nth(38).unwrap());
@@ -287,31 +316,38 @@ mod tests {
         }
     }
 
-    /// By which policy the first part of a turn is made. Nobody waits for that: it goes on until the socket is full.
-    fn policy() -> u8 {
+    /// By which policy the first part of a turn is made. Nobody waits for that: it goes on until the socket is full. Nothing, if it was late.
+    fn policy(reads: bool) -> Option<u8> {
         let (mut client, socket) = UnixStream::pair().unwrap();
-        let mut telling = Telling::new(Policies, false);
+        let mut telling = Telling::new(Policies { reads }, false);
         telling.socket = Some(Beside::from(OwnedFd::from(socket)));
         drop(telling.turn().unwrap());
         let mut letter = [0];
-        client.read_exact(&mut letter).unwrap();
-        letter[0]
+        (client.read(&mut letter).unwrap() > 0).then_some(letter[0])
     }
 
     #[test]
     fn a_page_is_made_in_idle_times_until_there_are_none() {
-        assert_eq!(policy(), b'5');
+        assert_eq!(policy(true), Some(b'3'), "what reads under locks is not for these threads");
+        let reading = Telling::new(Policies { reads: true }, false).told(Some(Instant::now()));
+        assert!((reading.sent, reading.rest.len(), reading.gone) == (0, 0, false) && reading.left.is_some());
+        // A machine that has no processor for it until it is late says so by making none.
+        assert!(matches!(policy(false), Some(b'5') | None));
         let late = Instant::now().checked_sub(LATE).unwrap();
-        let turn = Telling::new(Policies, false).told(Some(late));
+        let turn = Telling::new(Policies { reads: false }, false).told(Some(late));
         assert_eq!((turn.sent, turn.rest.len(), turn.gone), (0, 0, false));
         assert!(turn.left.is_some(), "the next turn has it all");
-        assert_eq!(policy(), b'3', "those of other pages, too");
+        assert_eq!(policy(false), Some(b'3'), "those of other pages, too");
     }
 
     /// Tells the thread that frees it.
     struct Heavy(std::sync::mpsc::Sender<std::thread::ThreadId>);
 
     impl Parts for Heavy {
+        fn reads(&self) -> bool {
+            false
+        }
+
         fn next(&mut self, text: &mut String) -> bool {
             text.push('a');
             true

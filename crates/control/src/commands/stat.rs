@@ -679,6 +679,10 @@ struct Making {
 }
 
 impl Parts for Making {
+    fn reads(&self) -> bool {
+        true // each line is made when its row was read
+    }
+
     fn next(&mut self, text: &mut String) -> bool {
         let Self { generation, wanted, form, walk, begun, first } = self;
         if !std::mem::replace(begun, true) {
