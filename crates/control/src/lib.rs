@@ -10,6 +10,7 @@ mod metrics;
 mod page;
 mod process;
 mod reply;
+mod seen;
 mod serve;
 mod session;
 mod walk;

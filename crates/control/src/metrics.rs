@@ -5,6 +5,7 @@ use crate::commands::info;
 use crate::commands::stat::{self, Line};
 use crate::commands::values::{Form, Value};
 use crate::process::Facts;
+use crate::seen::{Read, Seen};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Listener, StatsPage};
 use manylane_proxy::pages::{PART, Page, Pages, Parts};
@@ -315,8 +316,8 @@ struct Row {
     checks: [i64; CHECKS.len()],
 }
 
-/// Servers that are read for a part: some hundred microseconds.
-const READ_AT_ONCE: usize = 256;
+/// Rows that are made for a part: some hundred microseconds.
+const ROWS_AT_ONCE: usize = 256;
 
 /// Rows by kind, in the order of names.
 #[derive(Default)]
@@ -325,10 +326,10 @@ struct Rows {
     listeners: Vec<Row>,
     backends: Vec<Row>,
     servers: Vec<Row>,
-    /// The backend that is being read, as far as it was, and how many of its servers were.
-    reading: Option<(Row, usize)>,
-    /// All were read.
-    whole: bool,
+    /// Of backends and, with a place there, of their servers: rows are to be made of it.
+    seen: Read<(usize, Option<usize>, Seen)>,
+    /// What is to be seen next, likewise.
+    next: (usize, Option<usize>),
 }
 
 /// A page at work.
@@ -404,46 +405,63 @@ fn escaped(text: &str) -> String {
 }
 
 impl Making {
-    /// Reads on, up to [`READ_AT_ONCE`] servers.
-    fn read(&mut self) {
+    /// Looks on, at backends and servers; at all frontends before.
+    fn look(&mut self) {
         let Self { generation, scope, rows, .. } = self;
-        if rows.frontends.is_empty() {
+        if rows.next == (0, None) {
             for frontend in &generation.frontends {
-                rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), None));
+                let seen = Seen::paced(frontend.counts.looked());
+                rows.frontends
+                    .push(Row::new(&stat::frontend(frontend, generation.places.most(), &seen), None));
                 let reported = |own: &&Listener| own.reported && scope.of & LISTENERS != 0;
                 for listener in frontend.listeners.iter().filter(reported) {
-                    rows.listeners.push(Row::new(&stat::listener(frontend, listener), Some("listener")));
+                    let seen = Seen::paced(listener.counts.looked());
+                    rows.listeners
+                        .push(Row::new(&stat::listener(frontend, listener, &seen), Some("listener")));
                 }
             }
         }
-        let mut read = 0;
-        while let Some(backend) = generation.backends.get(rows.backends.len()) {
-            let (mut own, mut at) = rows
-                .reading
-                .take()
-                .unwrap_or_else(|| (Row::new(&stat::backend(backend, Form::default()), None), 0));
-            while let Some(server) = backend.listed_at(at) {
-                if read == READ_AT_ONCE {
-                    rows.reading = Some((own, at));
-                    return;
-                }
-                (at, read) = (at + 1, read + 1);
-                let Some(index) = backend.balancer.servers().index(server.index) else { continue };
-                let row = Row::new(&stat::server(generation, backend, index, server), Some("server"));
-                if let Some(state) = row.state {
-                    own.states[state] += 1;
-                }
-                if let Some(check) = row.check {
-                    own.checks[check] += 1;
-                }
-                let hidden = scope.no_maintenance && row.state.is_some_and(|state| STATES[state] == "MAINT");
-                if scope.of & SERVERS != 0 && !hidden {
-                    rows.servers.push(row);
-                }
+        let Rows { seen, next, .. } = rows;
+        seen.part(|| {
+            let (place, own) = *next;
+            let backend = generation.backends.get(place)?;
+            let Some(own) = own else {
+                *next = (place, Some(0));
+                return Some(Some((place, None, Seen::backend(backend))));
+            };
+            let Some(server) = backend.listed_at(own) else {
+                *next = (place + 1, None);
+                return Some(None);
+            };
+            *next = (place, Some(own + 1));
+            let index = backend.balancer.servers().index(server.index);
+            Some(index.map(|index| (place, Some(own), Seen::server(generation, backend, index, server))))
+        });
+    }
+
+    /// Makes rows of what was seen, up to [`ROWS_AT_ONCE`].
+    fn read(&mut self) {
+        let Self { generation, scope, rows, .. } = self;
+        for _ in 0..ROWS_AT_ONCE {
+            let Some((place, own, seen)) = rows.seen.take() else { return };
+            let backend = &generation.backends[place];
+            let Some(own) = own else {
+                let line = stat::backend(backend, Form::default(), &seen);
+                rows.backends.push(Row::new(&line, None));
+                continue;
+            };
+            let Some(server) = backend.listed_at(own) else { continue };
+            let Some(index) = backend.balancer.servers().index(server.index) else { continue };
+            let row = Row::new(&stat::server(generation, backend, index, server, seen), Some("server"));
+            if let Some(of) = rows.backends.last_mut() {
+                row.state.into_iter().for_each(|state| of.states[state] += 1);
+                row.check.into_iter().for_each(|check| of.checks[check] += 1);
             }
-            rows.backends.push(own);
+            let hidden = scope.no_maintenance && row.state.is_some_and(|state| STATES[state] == "MAINT");
+            if scope.of & SERVERS != 0 && !hidden {
+                rows.servers.push(row);
+            }
         }
-        rows.whole = true;
     }
 
     fn process(&self, text: &mut String) {
@@ -563,7 +581,7 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
 
 impl Parts for Making {
     fn reads(&self) -> bool {
-        !self.begun || !self.rows.whole
+        !self.begun || self.rows.seen.reads()
     }
 
     fn next(&mut self, text: &mut String) -> bool {
@@ -573,11 +591,15 @@ impl Parts for Making {
         if self.scope.of == 0 {
             return false;
         }
-        if !self.rows.whole {
-            self.read();
-            if !self.rows.whole {
+        if self.rows.seen.reads() {
+            self.look();
+            if self.rows.seen.reads() {
                 return true;
             }
+        }
+        self.read();
+        if !self.rows.seen.is_over() {
+            return true;
         }
         let Rows { frontends, listeners, backends, servers, .. } = &self.rows;
         let kinds = [

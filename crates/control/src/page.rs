@@ -6,7 +6,8 @@ use crate::commands::schema;
 use crate::commands::stat::{self, Line};
 use crate::commands::values::Form;
 use crate::process::Facts;
-use crate::walk::{Step, Walk};
+use crate::seen::Ahead;
+use crate::walk::Step;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, StatsPage};
 use manylane_proxy::pages::{PART, Page, Parts};
@@ -161,7 +162,7 @@ pub(crate) fn page(
         formed: asked.formed.map(outcome),
         first: true,
         begun: false,
-        walk: Walk::new(generation),
+        ahead: Ahead::new(generation),
     };
     let content_type = match (asked.json, asked.csv || typed) {
         (true, _) => "application/json",
@@ -202,7 +203,7 @@ struct Making {
     /// No line was written yet.
     first: bool,
     begun: bool,
-    walk: Walk,
+    ahead: Ahead,
 }
 
 /// As text stands in a page.
@@ -211,10 +212,6 @@ fn escaped(text: &str) -> String {
 }
 
 impl Making {
-    fn shows(&self, name: &str) -> bool {
-        self.page.shows(name) && name.contains(&self.wanted)
-    }
-
     /// What stands before all proxies.
     fn begin(&self, text: &mut String) {
         if self.form.json {
@@ -343,7 +340,7 @@ impl Making {
 
 impl Parts for Making {
     fn reads(&self) -> bool {
-        true // each line is made when its row was read
+        !self.begun || self.ahead.reads()
     }
 
     fn next(&mut self, text: &mut String) -> bool {
@@ -351,8 +348,22 @@ impl Parts for Making {
         if !std::mem::replace(&mut self.begun, true) {
             self.begin(text);
         }
+        if self.ahead.reads() {
+            let Self { page, wanted, form, ahead, .. } = self;
+            ahead.look(&generation, |step| match step {
+                Step::Begin(sides) => page.shows(sides.name()) && sides.name().contains(&**wanted),
+                Step::Server(back, index, _) => form.shows(back, *index),
+                Step::Frontend(_) | Step::Listener(..) | Step::Backend(_) | Step::End(_) => true,
+            });
+            if self.ahead.reads() {
+                return true;
+            }
+        }
         while text.len() < PART {
-            let Some(step) = self.walk.next(&generation) else {
+            let Some((step, seen)) = self.ahead.next(&generation) else {
+                if self.ahead.reads() {
+                    return true;
+                }
                 text.push_str(match (self.form.json, self.as_page) {
                     (true, _) => "]\n",
                     (_, true) => "</body></html>\n",
@@ -361,20 +372,19 @@ impl Parts for Making {
                 return false;
             };
             match step {
-                Step::Begin(sides) if !self.shows(sides.name()) => self.walk.skip(),
                 Step::Begin(sides) => {
                     if self.as_page {
                         self.head_of_table(text, sides.name());
                     }
                 }
-                Step::Frontend(front) => self.put(text, &stat::frontend(front, generation.places.most())),
-                Step::Listener(front, own) => self.put(text, &stat::listener(front, own)),
-                Step::Server(back, index, own) => {
-                    if self.form.shows(back, index) {
-                        self.put(text, &stat::server(&generation, back, index, own));
-                    }
+                Step::Frontend(front) => {
+                    self.put(text, &stat::frontend(front, generation.places.most(), &seen))
                 }
-                Step::Backend(back) => self.put(text, &stat::backend(back, self.form)),
+                Step::Listener(front, own) => self.put(text, &stat::listener(front, own, &seen)),
+                Step::Server(back, index, own) => {
+                    self.put(text, &stat::server(&generation, back, index, own, seen));
+                }
+                Step::Backend(back) => self.put(text, &stat::backend(back, self.form, &seen)),
                 Step::End(sides) => self.foot_of_table(text, sides.back),
             }
         }

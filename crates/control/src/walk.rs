@@ -42,6 +42,13 @@ pub(crate) struct Walk {
     at: At,
 }
 
+/// Where a step is.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    proxy: usize,
+    at: At,
+}
+
 /// Where in a proxy.
 #[derive(Clone, Copy)]
 enum At {
@@ -73,51 +80,59 @@ impl Walk {
     }
 
     /// The next step through `generation`, which is the one that the walk was made for.
-    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<Step<'g>> {
+    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<(Place, Step<'g>)> {
         loop {
-            let (front, back) = *self.proxies.get(self.proxy)?;
-            let sides = Sides {
-                front: front.map(|place| &generation.frontends[place]),
-                back: back.map(|place| &*generation.backends[place]),
-            };
-            match self.at {
-                At::Begin => {
-                    self.at = At::Frontend;
-                    return Some(Step::Begin(sides));
+            let place = Place { proxy: self.proxy, at: self.at };
+            let sides = self.sides(generation, place)?;
+            self.at = match self.at {
+                At::Begin => At::Frontend,
+                At::Frontend => At::Listener(0),
+                At::Listener(place) if sides.front.is_some_and(|front| place < front.listeners.len()) => {
+                    At::Listener(place + 1)
                 }
-                At::Frontend => {
-                    self.at = At::Listener(0);
-                    if let Some(front) = sides.front {
-                        return Some(Step::Frontend(front));
-                    }
+                At::Listener(_) => At::Server(0),
+                At::Server(place) if sides.back.is_some_and(|back| back.listed_at(place).is_some()) => {
+                    At::Server(place + 1)
                 }
-                At::Listener(place) => {
-                    let own = sides.front.and_then(|front| Some((front, front.listeners.get(place)?)));
-                    self.at = if own.is_some() { At::Listener(place + 1) } else { At::Server(0) };
-                    if let Some((front, own)) = own.filter(|(_, own)| own.reported) {
-                        return Some(Step::Listener(front, own));
-                    }
-                }
-                At::Server(place) => {
-                    let own = sides.back.and_then(|back| Some((back, back.listed_at(place)?)));
-                    self.at = if own.is_some() { At::Server(place + 1) } else { At::Backend };
-                    if let Some((back, own)) = own
-                        && let Some(index) = back.balancer.servers().index(own.index)
-                    {
-                        return Some(Step::Server(back, index, own));
-                    }
-                }
-                At::Backend => {
-                    self.at = At::End;
-                    if let Some(back) = sides.back {
-                        return Some(Step::Backend(back));
-                    }
-                }
+                At::Server(_) => At::Backend,
+                At::Backend => At::End,
                 At::End => {
                     self.skip();
-                    return Some(Step::End(sides));
+                    At::Begin
                 }
+            };
+            if let Some(step) = self.at(generation, place) {
+                return Some((place, step));
             }
+        }
+    }
+
+    fn sides<'g>(&self, generation: &'g Generation, place: Place) -> Option<Sides<'g>> {
+        let (front, back) = *self.proxies.get(place.proxy)?;
+        Some(Sides {
+            front: front.map(|place| &generation.frontends[place]),
+            back: back.map(|place| &*generation.backends[place]),
+        })
+    }
+
+    /// The step at a place that was passed by, if there is one.
+    pub(crate) fn at<'g>(&self, generation: &'g Generation, place: Place) -> Option<Step<'g>> {
+        let sides = self.sides(generation, place)?;
+        match place.at {
+            At::Begin => Some(Step::Begin(sides)),
+            At::Frontend => sides.front.map(Step::Frontend),
+            At::Listener(place) => {
+                let front = sides.front?;
+                let own = front.listeners.get(place).filter(|own| own.reported)?;
+                Some(Step::Listener(front, own))
+            }
+            At::Server(place) => {
+                let back = sides.back?;
+                let own = back.listed_at(place)?;
+                Some(Step::Server(back, back.balancer.servers().index(own.index)?, own))
+            }
+            At::Backend => sides.back.map(Step::Backend),
+            At::End => Some(Step::End(sides)),
         }
     }
 }

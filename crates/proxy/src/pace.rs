@@ -73,6 +73,22 @@ struct Looks {
     forgotten: [u64; 2],
 }
 
+/// What of a pace lies under its lock, as it was when it was read.
+#[derive(Debug, Default)]
+pub struct Looked {
+    figures: Figures,
+    cleared: Vec<u64>,
+    forgotten: [u64; 2],
+}
+
+impl Looked {
+    /// What was counted since the counters were cleared, in order of their names; `sums` is what [`CounterGroup::read_cheap`] says.
+    pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
+        let cleared = self.cleared.iter().copied().chain(std::iter::repeat(0));
+        sums.iter().zip(cleared).map(|(sum, cleared)| sum.saturating_sub(cleared)).collect() // they may have been cleared since
+    }
+}
+
 /// Counters with their pace.
 #[derive(Debug)]
 pub struct Counted<C> {
@@ -134,23 +150,50 @@ impl<C: Paced> Counted<C> {
 }
 
 impl<C: Paced> Counted<C> {
+    /// What is read under the lock; what the other reports are made of takes none.
+    pub fn looked(&self) -> Looked {
+        // Nothing is allocated under the lock.
+        let (mut means, mut cleared) = (Vec::with_capacity(C::MEANS.len()), Vec::new());
+        loop {
+            let looks = self.looks.lock();
+            if cleared.capacity() < looks.cleared.len() {
+                drop(looks);
+                cleared.reserve(C::NAMES.len());
+                continue;
+            }
+            means.extend_from_slice(&looks.figures.means);
+            cleared.extend_from_slice(&looks.cleared);
+            let Figures { rates, most, last, usual, .. } = looks.figures;
+            let figures = Figures { rates, most, means, last, usual };
+            return Looked { figures, cleared, forgotten: looks.forgotten };
+        }
+    }
+
     /// What the last look found, and the rates of now.
     pub fn figures(&self, now: Time) -> Figures {
-        let mut means = Vec::with_capacity(C::MEANS.len()); // nothing is allocated under the lock
-        let looks = self.looks.lock();
-        means.extend_from_slice(&looks.figures.means);
-        let Figures { rates, most, last, usual, .. } = looks.figures;
-        let (mut figures, forgotten) = (Figures { rates, most, means, last, usual }, looks.forgotten);
-        let cleared = looks.cleared.get(Self::RATED[0]).copied().unwrap_or(0);
-        drop(looks);
-        for (which, forgotten) in forgotten.into_iter().enumerate() {
+        self.figures_of(&self.looked(), now)
+    }
+
+    /// The same without the lock.
+    pub fn figures_of(&self, looked: &Looked, now: Time) -> Figures {
+        let mut figures = looked.figures.clone();
+        let cleared = looked.cleared.get(Self::RATED[0]).copied().unwrap_or(0);
+        for (which, forgotten) in looked.forgotten.into_iter().enumerate() {
             figures.rates[which] = self.rate(which, now);
             let since = self.counts.read_cheap_one(|counts| counts.rated(which)).saturating_sub(forgotten);
-            figures.most[which] = figures.most[which].max(self.since_beat(which, now).1.min(since));
+            // There may have been a look since.
+            let (_, current, grown) = self.since_beat(which, now);
+            figures.most[which] = figures.most[which].max(current.max(grown).min(since));
         }
-        // Since the last look there was one, and not before they were cleared.
-        if self.since_beat(0, now).1 > 0 && self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
-            figures.last = Some(now);
+        // Since the last look there was one, or in the second before that, and not before they were cleared.
+        let (elapsed, current, grown) = self.since_beat(0, now);
+        if self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
+            if current > 0 {
+                figures.last = Some(now);
+            } else if grown > 0 {
+                let look = Time::from_nanos(now.as_nanos().saturating_sub(elapsed.as_nanos() as u64));
+                figures.last = figures.last.max(Some(look));
+            }
         }
         figures
     }
@@ -200,15 +243,6 @@ impl<C: Paced> Counted<C> {
         self.last.store(1 - last, Ordering::Release);
     }
 
-    /// What was counted since the counters were cleared, in order of their names; `sums` is what [`CounterGroup::read_cheap`] says.
-    pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
-        let mut all = Vec::with_capacity(sums.len());
-        let looks = self.looks.lock();
-        let cleared = looks.cleared.iter().copied().chain(std::iter::repeat(0));
-        all.extend(sums.iter().zip(cleared).map(|(sum, cleared)| sum.saturating_sub(cleared))); // they may have been cleared since
-        drop(looks);
-        all
-    }
 
     /// From now on only what comes is told.
     pub fn clear(&self) {

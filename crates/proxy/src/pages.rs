@@ -18,6 +18,9 @@ pub(crate) const PAGES_AT_ONCE: u32 = 16;
 /// Bytes of a part of a page, about: for each, a lane asks a thread, is woken and calls the system once.
 pub const PART: usize = 65_536;
 
+/// Rows of which a part reads at once what lanes write under locks: some ten microseconds.
+pub const READ_AT_ONCE: usize = 32;
+
 /// Makes pages.
 pub trait Pages: Send + Sync + fmt::Debug {
     /// What counters say of `generation`, for Prometheus: `http-request use-service prometheus-exporter`. `query` is what follows the question mark
@@ -60,7 +63,8 @@ impl<P: Parts + ?Sized> Parts for Box<P> {
 /// Makes the parts of a page, one after another, on a thread for what takes long.
 pub trait Parts: Send {
     /// Whether the next part reads what lanes write under a lock, such as how healthy a server is. A thread for idle times may lose its processor for seconds, and would keep such a
-    /// lock: it makes only what is not read so.
+    /// lock: it makes only what is not read so. Such a part takes no longer than a lane may wait for a processor, [`READ_AT_ONCE`] rows; the first one takes more, since somebody waits
+    /// for it.
     fn reads(&self) -> bool;
 
     /// Appends the next part, of about [`PART`] bytes, or fewer where these would take longer than a millisecond or so. Whether there are more.
@@ -100,16 +104,16 @@ fn is_late(waited: Duration) -> bool {
     are_processors_busy()
 }
 
+/// Between parts that read, the thread sleeps so long: a lane that has had more than its share of the processor, as a busy one has, would wait for it until all was read.
+const PAUSE: Duration = Duration::from_micros(50);
+
 /// Bytes before a part where the size of its chunk fits in.
 const SIZE: usize = 10;
 
 /// For what a page takes that has more than one part. Of the whole process, as what follows.
 fn idle() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
-    POOL.get_or_init(|| {
-        aside().start(); // what is left of a page goes there from these threads, which must not start any of it
-        BlockingPool::when_idle(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES)
-    })
+    POOL.get_or_init(|| BlockingPool::when_idle(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
 }
 
 /// The same where processors are never idle, for what reads under locks of lanes, and to free what is left of a page.
@@ -184,7 +188,8 @@ impl<P: Parts> Telling<P> {
     pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused> {
         match &self.socket {
             None => soon().run(move || self.told(None)),
-            Some(_) if self.reads() || are_processors_busy() => aside().run(move || self.told(None)),
+            // What is left of a page goes there from the threads for idle times, which must not have to start one.
+            Some(_) if self.reads() || are_processors_busy() || !aside().start() => aside().run(move || self.told(None)),
             Some(_) => {
                 let asked = Instant::now();
                 idle().run(move || self.told(Some(asked)))
@@ -196,11 +201,12 @@ impl<P: Parts> Telling<P> {
         self.parts.0.as_ref().is_some_and(Parts::reads)
     }
 
-    /// A turn. One that waits for an idle processor, since then, ends before its next part when it is late, or when that is not for it.
+    /// A turn. One that waits for an idle processor, since then, ends before its next part when it is late. With a part that reads, or with what was made of that, it ends, too:
+    /// others go on.
     fn told(mut self, idle: Option<Instant>) -> Turn<P> {
-        let (mut sent, mut room) = (0, Vec::new());
+        let (mut sent, mut room, reads) = (0, Vec::new(), self.reads());
         loop {
-            if idle.is_some_and(|asked| self.reads() || is_late(self.waited + asked.elapsed())) {
+            if idle.is_some_and(|asked| is_late(self.waited + asked.elapsed())) {
                 self.waited += idle.map_or(Duration::ZERO, |asked| asked.elapsed());
                 return Turn { left: Some(self), sent, rest: Vec::new(), begin: 0, gone: false };
             }
@@ -221,9 +227,12 @@ impl<P: Parts> Telling<P> {
             if !more && only {
                 drop(self.parts.0.take()); // a small page, here and now; of others see `Owned`
             }
-            if !more || begin < room.len() || sent >= TURN || self.socket.is_none() {
+            if !more || begin < room.len() || sent >= TURN || self.socket.is_none() || reads != self.reads() {
                 self.waited += idle.map_or(Duration::ZERO, |asked| asked.elapsed());
                 return Turn { left: more.then_some(self), sent, rest: room, begin, gone: false };
+            }
+            if reads {
+                std::thread::sleep(PAUSE);
             }
         }
     }
@@ -329,8 +338,6 @@ mod tests {
     #[test]
     fn a_page_is_made_in_idle_times_until_there_are_none() {
         assert_eq!(policy(true), Some(b'3'), "what reads under locks is not for these threads");
-        let reading = Telling::new(Policies { reads: true }, false).told(Some(Instant::now()));
-        assert!((reading.sent, reading.rest.len(), reading.gone) == (0, 0, false) && reading.left.is_some());
         // A machine that has no processor for it until it is late says so by making none.
         assert!(matches!(policy(false), Some(b'5') | None));
         let late = Instant::now().checked_sub(LATE).unwrap();

@@ -148,14 +148,16 @@ impl BlockingPool {
         Ok(Blocking { slot })
     }
 
-    /// Starts all threads that there are not yet, or as many as the system gives. For a pool that a thread of [`when_idle`](Self::when_idle) asks: a thread that is started has
-    /// the standing of who starts it, and leaving that of idle times takes a privilege.
-    pub fn start(&self) {
+    /// Starts all threads that there are not yet; whether all are there. For a pool that a thread of [`when_idle`](Self::when_idle) asks: a thread that is started has the standing
+    /// of who starts it, and leaving that of idle times takes a privilege.
+    #[must_use = "the system may give no thread"]
+    pub fn start(&self) -> bool {
         let mut state = self.shared.state.lock();
         while state.started.len() < self.shared.threads {
-            let Ok(thread) = Shared::thread(&self.shared) else { return };
+            let Ok(thread) = Shared::thread(&self.shared) else { return false };
             state.started.push(thread);
         }
+        true
     }
 
     /// Threads that were started.

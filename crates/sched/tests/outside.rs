@@ -76,7 +76,7 @@ fn a_pool_that_was_started_has_its_standing_when_a_thread_for_idle_times_asks_it
         set_capabilities(None, none).unwrap();
         let own = scheduled();
         let (aside, idle) = (Arc::new(BlockingPool::giving_way(2, 8)), BlockingPool::when_idle(1, 8));
-        aside.start();
+        assert!(aside.start());
         let (threads, (sender, receiver)) = (aside.threads(), mpsc::channel());
         let there = aside.clone();
         let job = idle.run(move || {

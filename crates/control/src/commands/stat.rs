@@ -4,14 +4,15 @@ use super::Call;
 use super::columns::{COLUMNS, Column, begins_protocols, header};
 use super::values::{Field, Form, Value};
 use crate::reply::Gone;
-use crate::walk::{Sides, Step, Walk};
+use crate::seen::{Ahead, Seen};
+use crate::walk::{Sides, Step};
 use manylane_balance::{Admin, Index, Operation, Standing, WEIGHT_SCALE};
 use manylane_check::{Health, Report, Status, Verdict};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, Frontend, GateState, Listener, Server, ServerPlace};
-use manylane_proxy::pace::{Counted, Figures, Paced};
+use manylane_proxy::pace::{Counted, Figures, Looked, Paced};
 use manylane_proxy::pages::{PART, Parts};
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -116,7 +117,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of<C: Paced>(counted: &Counted<C>) -> Self {
+    fn of<C: Paced>(counted: &Counted<C>, looked: &Looked) -> Self {
         let (mut all, mut largest) = (vec![0u64; C::NAMES.len()], vec![0u64; C::NAMES.len()]);
         for (_, values) in counted.lanes() {
             for (place, value) in values.into_iter().enumerate() {
@@ -124,8 +125,9 @@ impl Sums {
                 largest[place] = largest[place].max(value);
             }
         }
-        let since = counted.since_cleared(&all);
-        Self { names: C::NAMES, all, counted: since, largest, figures: counted.figures(Time::now()) }
+        let since = looked.since_cleared(&all);
+        let figures = counted.figures_of(looked, Time::now());
+        Self { names: C::NAMES, all, counted: since, largest, figures }
     }
 
     fn of_name(&self, values: &[u64], name: &str) -> u64 {
@@ -197,9 +199,9 @@ const RESPONSES: &[(Column, &str)] = &[
 ];
 
 /// The line of a frontend.
-pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
+pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &Seen) -> Line {
     let mut line = Line::new(Kind::Frontend, (frontend.id, &frontend.name), (0, "FRONTEND"), frontend.mode);
-    let sums = Sums::of(&frontend.counts);
+    let sums = Sums::of(&frontend.counts, &seen.pace);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
     let own = frontend.places.most();
     let limit = if own == 0 { process_most } else { own };
@@ -263,10 +265,10 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
 }
 
 /// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of frontends only stays empty, as in HAProxy.
-pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
+pub(crate) fn listener(frontend: &Frontend, own: &Listener, seen: &Seen) -> Line {
     let name = own.name.as_deref().unwrap_or_default();
     let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
-    let sums = Sums::of(&own.counts);
+    let sums = Sums::of(&own.counts, &seen.pace);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
     let limit = own.places.most();
     line.gauge(Column::Slim, limit);
@@ -382,17 +384,25 @@ pub(crate) fn address(place: &ServerPlace) -> Option<String> {
 
 /// Streams that a server has at work, and the most that there were at once.
 pub(super) fn streams(server: &Server, limit: u64) -> (u64, u64) {
-    let sums = Sums::of(&server.counts);
+    let sums = Sums::of(&server.counts, &server.counts.looked());
     let now = sums.now("streams", "streams_ended");
     (now, sums.peak("peak_streams", limit, now))
 }
 
 /// The line of a server.
-pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, server: &Server) -> Line {
+pub(crate) fn server(
+    generation: &Generation,
+    backend: &Backend,
+    index: Index,
+    server: &Server,
+    seen: Seen,
+) -> Line {
     let mut line =
         Line::new(Kind::Server, (backend.id, &backend.name), (server.id, &server.name), backend.mode);
-    let sums = Sums::of(&server.counts);
+    let sums = Sums::of(&server.counts, &seen.pace);
+    let Seen { check: report, agent, past, standing, address, .. } = seen;
     let state = backend.balancer.servers()[index].state();
+    let standing = standing.unwrap_or_else(|| state.standing());
     line.gauge(Column::Qcur, backend.balancer.waiting(index).into());
     let streams = sums.now("streams", "streams_ended");
     line.gauge(Column::Qmax, sums.largest("peak_waiting"));
@@ -415,21 +425,22 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
         let (backend, server) = generation.server(tracked);
         format!("{}/{}", backend.name, server.name)
     });
-    let (_, root) = generation.server(generation.root_of(backend.number_of(index)));
-    let report = root.check.as_ref().map(|check| check.board.read()).filter(|report| !report.disabled);
-    let agent = root.agent.as_ref().map(|agent| agent.board.read()).filter(|report| !report.disabled);
     let health = |report: &Option<Report>| report.as_ref().map(|report| report.health.clone());
-    let word = status(state.standing(), health(&report).as_ref(), health(&agent).as_ref(), via.as_deref());
+    let word = status(standing, health(&report).as_ref(), health(&agent).as_ref(), via.as_deref());
     line.set(Column::Status, Text(word));
     if let Some(agent) = agent.filter(|_| via.is_none()) {
         heard(&mut line, &agent);
     }
-    let (now, past) = (Time::now().since(Time::ZERO), server.past.read());
-    line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
+    let now = Time::now().since(Time::ZERO);
+    if let Some(past) = past {
+        line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
+    }
     if let Some(report) = report.filter(|_| via.is_none()) {
-        line.count(Column::Chkdown, past.downs);
-        line.gauge(Column::Downtime, past.downtime(now).as_secs());
-        checked(&mut line, &report, state.standing().is_in_maintenance());
+        if let Some(past) = past {
+            line.count(Column::Chkdown, past.downs);
+            line.gauge(Column::Downtime, past.downtime(now).as_secs());
+        }
+        checked(&mut line, &report, standing.is_in_maintenance());
     }
     if let Some(via) = via {
         line.set(Column::Tracked, Text(via));
@@ -443,7 +454,7 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
     }
     line.gauge(Column::Act, (!server.backup).into());
     line.gauge(Column::Bck, server.backup.into());
-    if let Some(address) = address(&server.site.read().place) {
+    if let Some(address) = address {
         line.set(Column::Addr, Text(address));
     }
     if let Some(cookie) = &server.cookie {
@@ -488,9 +499,9 @@ pub(crate) fn server(generation: &Generation, backend: &Backend, index: Index, s
 }
 
 /// The line of a backend.
-pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
+pub(crate) fn backend(backend: &Backend, form: Form, seen: &Seen) -> Line {
     let mut line = Line::new(Kind::Backend, (backend.id, &backend.name), (0, "BACKEND"), backend.mode);
-    let sums = Sums::of(&backend.counts);
+    let sums = Sums::of(&backend.counts, &seen.pace);
     let servers = backend.balancer.servers();
     let usable = |backups: bool| {
         servers
@@ -555,11 +566,13 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
             (Column::Eint, "internal_errors"),
         ],
     );
-    let (now, past) = (Time::now().since(Time::ZERO), backend.past.read());
-    line.count(Column::Chkdown, past.downs);
-    line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
-    if backend.listed().next().is_some() {
-        line.gauge(Column::Downtime, past.downtime(now).as_secs());
+    let now = Time::now().since(Time::ZERO);
+    if let Some(past) = seen.past {
+        line.count(Column::Chkdown, past.downs);
+        line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
+        if backend.listed().next().is_some() {
+            line.gauge(Column::Downtime, past.downtime(now).as_secs());
+        }
     }
     line.protocols();
     if backend.mode == Mode::Http {
@@ -657,7 +670,7 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         generation: generation.clone(),
         wanted,
         form,
-        walk: Walk::new(generation),
+        ahead: Ahead::new(generation),
         begun: false,
         first: true,
     };
@@ -672,7 +685,7 @@ struct Making {
     generation: Arc<Generation>,
     wanted: Wanted,
     form: Form,
-    walk: Walk,
+    ahead: Ahead,
     begun: bool,
     /// No line was written yet.
     first: bool,
@@ -680,11 +693,11 @@ struct Making {
 
 impl Parts for Making {
     fn reads(&self) -> bool {
-        true // each line is made when its row was read
+        self.ahead.reads()
     }
 
     fn next(&mut self, text: &mut String) -> bool {
-        let Self { generation, wanted, form, walk, begun, first } = self;
+        let Self { generation, wanted, form, ahead, begun, first } = self;
         if !std::mem::replace(begun, true) {
             if form.json {
                 text.push('[');
@@ -692,31 +705,42 @@ impl Parts for Making {
                 let _ = writeln!(text, "{}", header());
             }
         }
+        if ahead.reads() {
+            ahead.look(generation, |step| match step {
+                // A proxy's sides are of one name and one number.
+                Step::Begin(sides) => wanted.proxy(*sides),
+                Step::Frontend(_) => wanted.kind(Kind::Frontend),
+                Step::Listener(_, own) => wanted.kind(Kind::Listener) && wanted.number(own.id),
+                Step::Server(back, index, own) => {
+                    wanted.kind(Kind::Server) && wanted.number(own.id) && form.shows(back, *index)
+                }
+                Step::Backend(_) => wanted.kind(Kind::Backend),
+                Step::End(_) => false,
+            });
+            if ahead.reads() {
+                return true;
+            }
+        }
         while text.len() < PART {
-            let Some(step) = walk.next(generation) else {
+            let Some((step, seen)) = ahead.next(generation) else {
+                if ahead.reads() {
+                    return true;
+                }
                 if form.json {
                     text.push_str("]\n");
                 }
                 return false;
             };
             match step {
-                // A proxy's sides are of one name and one number.
-                Step::Begin(sides) if !wanted.proxy(sides) => walk.skip(),
-                Step::Frontend(front) if wanted.kind(Kind::Frontend) => {
-                    put(text, *form, first, &frontend(front, generation.places.most()));
+                Step::Begin(_) | Step::End(_) => {}
+                Step::Frontend(front) => {
+                    put(text, *form, first, &frontend(front, generation.places.most(), &seen))
                 }
-                Step::Listener(front, own) if wanted.kind(Kind::Listener) && wanted.number(own.id) => {
-                    put(text, *form, first, &listener(front, own));
+                Step::Listener(front, own) => put(text, *form, first, &listener(front, own, &seen)),
+                Step::Server(back, index, own) => {
+                    put(text, *form, first, &server(generation, back, index, own, seen))
                 }
-                Step::Server(back, index, own)
-                    if wanted.kind(Kind::Server) && wanted.number(own.id) && form.shows(back, index) =>
-                {
-                    put(text, *form, first, &server(generation, back, index, own));
-                }
-                Step::Backend(back) if wanted.kind(Kind::Backend) => {
-                    put(text, *form, first, &backend(back, *form));
-                }
-                _ => {}
+                Step::Backend(back) => put(text, *form, first, &backend(back, *form, &seen)),
             }
         }
         true
