@@ -1,12 +1,11 @@
 //! What lanes write under locks of all that has a line in `show stat`. It is read apart from the making of lines, which takes longer and is left to threads that may lose their
 //! processor for seconds: within a lock they would keep a lane waiting (`manylane_proxy::pages`).
 
-use crate::commands::stat::address;
 use crate::walk::{Place, Step, Walk};
 use manylane_balance::{Index, Standing};
 use manylane_check::{Report, Since};
 use manylane_proxy::Generation;
-use manylane_proxy::generation::{Backend, Server};
+use manylane_proxy::generation::{Backend, Server, ServerPlace};
 use manylane_proxy::pace::Looked;
 use manylane_proxy::pages::READ_AT_ONCE;
 use std::collections::VecDeque;
@@ -28,8 +27,8 @@ pub(crate) struct Seen {
     pub(crate) past: Option<Since>,
     /// Of servers.
     pub(crate) standing: Option<Standing>,
-    /// Where a server is, as addresses are shown.
-    pub(crate) address: Option<String>,
+    /// Where a server is.
+    pub(crate) place: Option<ServerPlace>,
 }
 
 impl Seen {
@@ -58,7 +57,7 @@ impl Seen {
             agent: root.agent.as_ref().map(|agent| agent.board.read()).filter(|report| !report.disabled),
             past: Some(server.past.read()),
             standing: Some(backend.balancer.servers()[index].state().standing()),
-            address: address(&server.site.read().place),
+            place: Some(server.site.place()),
             ..Self::paced(server.counts.looked())
         }
     }

@@ -45,14 +45,14 @@ struct Beat {
 }
 
 /// What is told of a pace.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Events in the last second, for each of [`Paced::RATES`].
     pub rates: [u64; 2],
     /// The most that there were in a second.
     pub most: [u64; 2],
-    /// For each of [`Paced::MEANS`].
-    pub means: Vec<f64>,
+    /// For each of [`Paced::MEANS`], and 0 behind them.
+    pub means: [f64; MOST_MEANS],
     /// Since when the first of the rates is 0; nothing when it always was.
     pub last: Option<Time>,
     /// About how many there are at once: what there is now, and less and less of what there was.
@@ -103,8 +103,7 @@ pub struct Counted<C> {
 impl<C: Paced> Default for Counted<C> {
     fn default() -> Self {
         let none = || vec![0; C::NAMES.len()];
-        let figures = Figures { means: vec![0.0; C::MEANS.len()], ..Figures::default() };
-        let looks = Looks { was: none(), sums: none(), figures, ..Looks::default() };
+        let looks = Looks { was: none(), sums: none(), ..Looks::default() };
         Self { counts: CounterGroup::new(), looks: Mutex::new(&PACE, looks), beats: Default::default(), last: AtomicUsize::new(0) }
     }
 }
@@ -152,8 +151,7 @@ impl<C: Paced> Counted<C> {
 impl<C: Paced> Counted<C> {
     /// What is read under the lock; what the other reports are made of takes none.
     pub fn looked(&self) -> Looked {
-        // Nothing is allocated under the lock.
-        let (mut means, mut cleared) = (Vec::with_capacity(C::MEANS.len()), Vec::new());
+        let mut cleared = Vec::new(); // nothing is allocated under the lock
         loop {
             let looks = self.looks.lock();
             if cleared.capacity() < looks.cleared.len() {
@@ -161,11 +159,8 @@ impl<C: Paced> Counted<C> {
                 cleared.reserve(C::NAMES.len());
                 continue;
             }
-            means.extend_from_slice(&looks.figures.means);
             cleared.extend_from_slice(&looks.cleared);
-            let Figures { rates, most, last, usual, .. } = looks.figures;
-            let figures = Figures { rates, most, means, last, usual };
-            return Looked { figures, cleared, forgotten: looks.forgotten };
+            return Looked { figures: looks.figures, cleared, forgotten: looks.forgotten };
         }
     }
 
@@ -176,7 +171,7 @@ impl<C: Paced> Counted<C> {
 
     /// The same without the lock.
     pub fn figures_of(&self, looked: &Looked, now: Time) -> Figures {
-        let mut figures = looked.figures.clone();
+        let mut figures = looked.figures;
         let cleared = looked.cleared.get(Self::RATED[0]).copied().unwrap_or(0);
         for (which, forgotten) in looked.forgotten.into_iter().enumerate() {
             figures.rates[which] = self.rate(which, now);
@@ -276,7 +271,7 @@ impl<C: Paced> Counted<C> {
         if grown(Self::RATED[0]) > 0 {
             figures.last = Some(now);
         }
-        for ((sum, of), mean) in Self::MEANS.into_iter().zip(&mut figures.means) {
+        for ((sum, of), mean) in Self::MEANS.into_iter().zip(&mut figures.means).take(C::MEANS.len()) {
             let events = grown(of);
             if events > 0 {
                 let newest = grown(sum) as f64 / events as f64;
@@ -320,7 +315,7 @@ mod tests {
         counted.look(at(10));
         let first = counted.figures(at(10));
         assert_eq!((first.rates, first.most, first.usual), ([10, 4], [10, 4], 6));
-        assert_eq!((first.means, first.last), (vec![10.0], Some(at(10))));
+        assert_eq!((first.means[0], first.last), (10.0, Some(at(10))));
         counted.look(at(12));
         let second = counted.figures(at(12));
         assert_eq!((second.rates, second.most, second.last), ([0, 0], [10, 4], Some(at(10))));
@@ -330,7 +325,7 @@ mod tests {
         counted.look(at(14));
         let third = counted.figures(at(14));
         assert_eq!((third.rates, third.most, third.usual), ([2, 6], [10, 6], 3));
-        assert_eq!(third.means, [22.0], "4 of 10 and 12 of 26");
+        assert_eq!(third.means[..2], [22.0, 0.0], "4 of 10 and 12 of 26");
         counted.forget_most();
         assert_eq!((counted.figures(at(14)).rates, counted.figures(at(14)).most), ([2, 6], [0, 0]));
         counted.own().begun.add(9);
@@ -340,7 +335,7 @@ mod tests {
         counted.own().ended.add(2048);
         counted.look(at(15));
         assert_eq!((counted.figures(at(15)).rates, counted.figures(at(15)).most), ([12, 2048], [3, 2048]));
-        assert_eq!(counted.figures(at(15)).means, [0.0], "older ones do not count any more");
+        assert_eq!(counted.figures(at(15)).means[0], 0.0, "older ones do not count any more");
     }
 
     #[test]

@@ -175,8 +175,7 @@ impl Sums {
     fn times(&self, line: &mut Line) {
         let means = [Column::Qtime, Column::Ctime, Column::Rtime, Column::Ttime];
         for (place, column) in means.into_iter().enumerate() {
-            let mean = self.figures.means.get(place).copied().unwrap_or_default();
-            line.gauge(column, mean.round() as u64);
+            line.gauge(column, self.figures.means[place].round() as u64);
         }
         for (column, name) in [
             (Column::QtimeMax, "peak_queue_ms"),
@@ -400,7 +399,7 @@ pub(crate) fn server(
     let mut line =
         Line::new(Kind::Server, (backend.id, &backend.name), (server.id, &server.name), backend.mode);
     let sums = Sums::of(&server.counts, &seen.pace);
-    let Seen { check: report, agent, past, standing, address, .. } = seen;
+    let Seen { check: report, agent, past, standing, place, .. } = seen;
     let state = backend.balancer.servers()[index].state();
     let standing = standing.unwrap_or_else(|| state.standing());
     line.gauge(Column::Qcur, backend.balancer.waiting(index).into());
@@ -454,7 +453,7 @@ pub(crate) fn server(
     }
     line.gauge(Column::Act, (!server.backup).into());
     line.gauge(Column::Bck, server.backup.into());
-    if let Some(address) = address {
+    if let Some(address) = place.as_ref().and_then(address) {
         line.set(Column::Addr, Text(address));
     }
     if let Some(cookie) = &server.cookie {

@@ -124,6 +124,11 @@ impl Site {
         self.word.load(Ordering::Relaxed)
     }
 
+    /// Where it is, for reports.
+    pub fn place(&self) -> ServerPlace {
+        self.known.lock().place.clone()
+    }
+
     /// For reports.
     pub fn read(&self) -> Whereabouts {
         self.known.lock().clone()
