@@ -65,6 +65,21 @@ fn a_pool_that_gives_way_is_nicer_than_who_asks_one_for_idle_times_is_of_that_po
 }
 
 #[test]
+fn a_thread_that_gives_way_is_as_nice_as_the_one_that_started_it_and_gives_way() {
+    let own = scheduled();
+    let pool = Arc::new(BlockingPool::giving_way(2, 8));
+    let (inner, (sender, receiver)) = (pool.clone(), mpsc::channel());
+    let job = pool.run(move || {
+        // This thread is at work, so the pool starts another one, from here.
+        drop(inner.run(move || sender.send(scheduled())).unwrap());
+        (receiver.recv().unwrap(), scheduled())
+    });
+    let (second, first) = block_on(move |_| Box::pin(job.unwrap())).unwrap();
+    let aside = [(own[0] + 5).min(19), BATCH];
+    assert_eq!((first, second), (aside, aside));
+}
+
+#[test]
 fn a_pool_that_was_started_has_its_standing_when_a_thread_for_idle_times_asks_it() {
     let policies = std::thread::spawn(|| {
         // As a program that has given up the rights of root: this thread, and those that it starts.

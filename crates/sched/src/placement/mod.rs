@@ -8,6 +8,7 @@ mod quota;
 
 pub use cpus::{BadCpuList, parse_cpus};
 
+use rustix::process::{getpid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt;
 use std::fs;
@@ -168,11 +169,13 @@ const NICER: libc::c_int = 5;
 /// lane had to wait else until a time slice of a few milliseconds was over. Older ones have no such wish and take no notice.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The calling thread lets lanes go first from now on.
+/// The calling thread lets lanes go first from now on. A thread that was started by one that does so is no nicer for that.
 pub(crate) fn give_way() {
-    // SAFETY: it takes a number. On Linux it is of the calling thread alone; what the system refuses leaves that as it is.
-    let nice = unsafe { libc::nice(NICER) };
-    // When it wakes, it puts nobody aside. What the system refuses leaves it as it is: with the nice value.
+    // What the system refuses, here and below, leaves the thread as it is. On Linux the value is of one thread; that of the process is its first thread's.
+    let Ok(process) = getpriority_process(Some(getpid())) else { return };
+    let nice = process + NICER;
+    let _ = setpriority_process(None, nice);
+    // When it wakes, it puts nobody aside.
     let _ = schedule(libc::SCHED_BATCH, nice, SLICE);
 }
 
@@ -182,8 +185,7 @@ pub(crate) fn give_way() {
 /// A thread of `SCHED_BATCH` that a lane wakes beside goes on when the lane has had more than its share before: for 1 to 7 ms, 8 times a second of a scrape. One of `SCHED_IDLE`
 /// never does, and the system takes its processor for a free one when it looks for a place for a lane. With `SCHED_BATCH` and a nice value of 19 lanes waited as often as with 5.
 pub(crate) fn run_when_idle() {
-    // SAFETY: as above; nothing is added.
-    let nice = unsafe { libc::nice(0) };
+    let nice = getpriority_process(None).unwrap_or(0);
     if !schedule(libc::SCHED_IDLE, nice, Duration::ZERO) {
         give_way();
     }
