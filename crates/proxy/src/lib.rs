@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod pace;
 mod places;
 mod rate;
 mod told;
@@ -21,7 +22,6 @@ sockets! {
     mod http;
     pub mod invalid;
     mod log;
-    pub mod pace;
     pub mod pages;
     mod panics;
     mod rules;

@@ -8,7 +8,7 @@
 
 use manylane_sched::Time;
 use manylane_stats::{CounterGroup, Counters, Tally};
-use manylane_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use manylane_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use manylane_sync::{LockClass, Mutex};
 use std::ops::Deref;
 use std::time::Duration;
@@ -73,6 +73,17 @@ struct Looks {
     forgotten: [u64; 2],
 }
 
+/// What passed since the last look at a counter.
+struct Passed {
+    elapsed: Duration,
+    /// Events in that time, or in a second of it.
+    current: u64,
+    /// Those of the second before.
+    grown: u64,
+    /// All that there were at the look.
+    had: u64,
+}
+
 /// What of a pace lies under its lock, as it was when it was read.
 #[derive(Debug, Default)]
 pub struct Looked {
@@ -94,9 +105,9 @@ impl Looked {
 pub struct Counted<C> {
     counts: CounterGroup<C>,
     looks: Mutex<Looks>,
-    /// The last look, and the one before it. Each is written when nobody has read it for a second.
+    /// The last look, and the one before it. Each is written again when two seconds have passed since: who reads it then, having been without a processor, sees that by `last`.
     beats: [Beat; 2],
-    /// Which of them is the last.
+    /// How many looks there were, which says which of them is the last.
     last: AtomicUsize,
 }
 
@@ -104,7 +115,12 @@ impl<C: Paced> Default for Counted<C> {
     fn default() -> Self {
         let none = || vec![0; C::NAMES.len()];
         let looks = Looks { was: none(), sums: none(), ..Looks::default() };
-        Self { counts: CounterGroup::new(), looks: Mutex::new(&PACE, looks), beats: Default::default(), last: AtomicUsize::new(0) }
+        Self {
+            counts: CounterGroup::new(),
+            looks: Mutex::new(&PACE, looks),
+            beats: Default::default(),
+            last: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -176,12 +192,13 @@ impl<C: Paced> Counted<C> {
         for (which, forgotten) in looked.forgotten.into_iter().enumerate() {
             figures.rates[which] = self.rate(which, now);
             let since = self.counts.read_cheap_one(|counts| counts.rated(which)).saturating_sub(forgotten);
-            // There may have been a look since.
-            let (_, current, grown) = self.since_beat(which, now);
-            figures.most[which] = figures.most[which].max(current.max(grown).min(since));
+            // There may have been a look since, which took no more for the most than what came since that was forgotten.
+            let Passed { current, grown, had, .. } = self.since_beat(which, now);
+            let looked = grown.min(had.saturating_sub(forgotten));
+            figures.most[which] = figures.most[which].max(current.min(since)).max(looked);
         }
         // Since the last look there was one, or in the second before that, and not before they were cleared.
-        let (elapsed, current, grown) = self.since_beat(0, now);
+        let Passed { elapsed, current, grown, .. } = self.since_beat(0, now);
         if self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
             if current > 0 {
                 figures.last = Some(now);
@@ -195,7 +212,7 @@ impl<C: Paced> Counted<C> {
 
     /// One of [`Paced::RATES`]: events in the second that ends now.
     pub fn rate(&self, which: usize, now: Time) -> u64 {
-        let (elapsed, current, grown) = self.since_beat(which, now);
+        let Passed { elapsed, current, grown, .. } = self.since_beat(which, now);
         if current == 0 && grown <= 1 && elapsed < SECOND {
             return grown; // as in HAProxy: else one event in a second would be none at once
         }
@@ -203,31 +220,45 @@ impl<C: Paced> Counted<C> {
         current + (u128::from(grown) * u128::from(left) / SECOND.as_nanos()) as u64
     }
 
-    /// The time since the last look, the events in it, or in a second of it, and those of the second before.
-    fn since_beat(&self, which: usize, now: Time) -> (Duration, u64, u64) {
-        let beat = &self.beats[self.last.load(Ordering::Acquire)];
-        let sum = self.counts.read_cheap_one(|counts| counts.rated(which));
-        let current = sum.wrapping_sub(beat.had[which].load(Ordering::Relaxed));
-        let grown = beat.grown[which].load(Ordering::Relaxed);
-        let at = beat.at.load(Ordering::Relaxed);
-        if at == 0 {
-            return (Duration::ZERO, current, 0); // nobody has looked yet
+    /// What has passed since the last look. A thread that loses its processor here reads again, if there was a look meanwhile: once, or a few times, since there is one in a second.
+    fn since_beat(&self, which: usize, now: Time) -> Passed {
+        loop {
+            let last = self.last.load(Ordering::Acquire);
+            let beat = &self.beats[last % 2];
+            let sum = self.counts.read_cheap_one(|counts| counts.rated(which));
+            let had = beat.had[which].load(Ordering::Relaxed);
+            let grown = beat.grown[which].load(Ordering::Relaxed);
+            let at = beat.at.load(Ordering::Relaxed);
+            // Pairs with that of `beat`: who has read something of a later look sees that there was one.
+            fence(Ordering::Acquire);
+            if self.last.load(Ordering::Relaxed) != last {
+                continue;
+            }
+            let current = sum.wrapping_sub(had);
+            if at == 0 {
+                return Passed { elapsed: Duration::ZERO, current, grown: 0, had }; // nobody has looked yet
+            }
+            let elapsed = now.since(Time::from_nanos(at));
+            // The look is late.
+            let current = if elapsed > SECOND {
+                (current as f64 / elapsed.as_secs_f64()).ceil() as u64
+            } else {
+                current
+            };
+            return Passed { elapsed, current, grown, had };
         }
-        let elapsed = now.since(Time::from_nanos(at));
-        // The look is late.
-        let current = if elapsed > SECOND { (current as f64 / elapsed.as_secs_f64()).ceil() as u64 } else { current };
-        (elapsed, current, grown)
     }
 
     /// Rates are counted from here on.
     fn beat(&self, sums: [u64; 2], now: Time) {
         let last = self.last.load(Ordering::Relaxed);
-        let (before, next) = (&self.beats[last], &self.beats[1 - last]);
+        let (before, next) = (&self.beats[last % 2], &self.beats[(last + 1) % 2]);
         let at = before.at.load(Ordering::Relaxed);
         let passed = now.since(Time::from_nanos(at));
         if at != 0 && passed < SECOND / 2 {
             return; // a second generation with the same counters looks, too
         }
+        fence(Ordering::Release); // who reads something of this look sees the one before it
         let seconds = if at == 0 { 1.0 } else { passed.as_secs_f64().max(1.0) };
         for (which, sum) in sums.into_iter().enumerate() {
             let grown = sum.wrapping_sub(before.had[which].load(Ordering::Relaxed));
@@ -235,9 +266,8 @@ impl<C: Paced> Counted<C> {
             next.grown[which].store((grown as f64 / seconds).round() as u64, Ordering::Relaxed);
         }
         next.at.store(now.as_nanos(), Ordering::Relaxed);
-        self.last.store(1 - last, Ordering::Release);
+        self.last.store(last.wrapping_add(1), Ordering::Release);
     }
-
 
     /// From now on only what comes is told.
     pub fn clear(&self) {
@@ -250,7 +280,8 @@ impl<C: Paced> Counted<C> {
     /// The most of a second is forgotten.
     pub fn forget_most(&self) {
         let mut looks = self.looks.lock();
-        looks.forgotten = std::array::from_fn(|which| self.counts.read_cheap_one(|counts| counts.rated(which)));
+        looks.forgotten =
+            std::array::from_fn(|which| self.counts.read_cheap_one(|counts| counts.rated(which)));
         looks.figures.most = [0; 2];
     }
 
@@ -336,6 +367,12 @@ mod tests {
         counted.look(at(15));
         assert_eq!((counted.figures(at(15)).rates, counted.figures(at(15)).most), ([12, 2048], [3, 2048]));
         assert_eq!(counted.figures(at(15)).means[0], 0.0, "older ones do not count any more");
+        counted.own().begun.add(500);
+        counted.forget_most();
+        counted.own().begun.add(5);
+        counted.look(at(16));
+        counted.own().begun.add(40);
+        assert_eq!(counted.figures(at(16)).most[0], 40, "what came before it was forgotten counts no more");
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl<P: Parts> Telling<P> {
         Self { parts: Owned(Some(parts)), chunked, socket: None, new: true, waited: Duration::ZERO }
     }
 
-    /// From now on the thread writes to that socket, by turns with the lane. Before it makes one part a turn, and the lane sends it.
+    /// From now on the thread writes to that socket, by turns with the lane. Before a turn ends with the first part that has a byte, and the lane sends it.
     pub fn write_to(&mut self, connection: &Connection) {
         if self.socket.is_none() {
             // Without a descriptor to spare it is the lane that writes.
@@ -227,7 +227,7 @@ impl<P: Parts> Telling<P> {
             if !more && only {
                 drop(self.parts.0.take()); // a small page, here and now; of others see `Owned`
             }
-            if !more || begin < room.len() || sent >= TURN || self.socket.is_none() || reads != self.reads() {
+            if !more || begin < room.len() || sent >= TURN || reads != self.reads() {
                 self.waited += idle.map_or(Duration::ZERO, |asked| asked.elapsed());
                 return Turn { left: more.then_some(self), sent, rest: room, begin, gone: false };
             }
