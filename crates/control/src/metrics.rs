@@ -405,8 +405,8 @@ fn escaped(text: &str) -> String {
 }
 
 impl Making {
-    /// Looks on, at backends and servers; at all frontends before.
-    fn look(&mut self) {
+    /// Looks on, at backends and servers; at all frontends before. Whether rows are to be made in the same part.
+    fn look(&mut self) -> bool {
         let Self { generation, scope, rows, .. } = self;
         if rows.next == (0, None) {
             for frontend in &generation.frontends {
@@ -436,7 +436,7 @@ impl Making {
             *next = (place, Some(own + 1));
             let index = backend.balancer.servers().index(server.index);
             Some(index.map(|index| (place, Some(own), Seen::server(generation, backend, index, server))))
-        });
+        })
     }
 
     /// Makes rows of what was seen, up to [`ROWS_AT_ONCE`].
@@ -591,11 +591,8 @@ impl Parts for Making {
         if self.scope.of == 0 {
             return false;
         }
-        if self.rows.seen.reads() {
-            self.look();
-            if self.rows.seen.reads() {
-                return true;
-            }
+        if self.rows.seen.reads() && !self.look() {
+            return true;
         }
         self.read();
         if !self.rows.seen.is_over() {

@@ -350,12 +350,12 @@ impl Parts for Making {
         }
         if self.ahead.reads() {
             let Self { page, wanted, form, ahead, .. } = self;
-            ahead.look(&generation, |step| match step {
+            let at_once = ahead.look(&generation, |step| match step {
                 Step::Begin(sides) => page.shows(sides.name()) && sides.name().contains(&**wanted),
                 Step::Server(back, index, _) => form.shows(back, *index),
                 Step::Frontend(_) | Step::Listener(..) | Step::Backend(_) | Step::End(_) => true,
             });
-            if self.ahead.reads() {
+            if !at_once {
                 return true;
             }
         }

@@ -16,6 +16,9 @@ pub(crate) const AHEAD: usize = 1_024;
 /// Of so many before the first line, which somebody waits for.
 pub(crate) const AT_FIRST: usize = 256;
 
+/// So many are passed by in a part at most, which takes no lock: some ten microseconds, too.
+const PASSED_AT_ONCE: usize = 1_024;
+
 /// What was seen of one.
 #[derive(Default)]
 pub(crate) struct Seen {
@@ -90,17 +93,25 @@ impl<T> Read<T> {
         self.whole && self.all.is_empty()
     }
 
-    /// Reads a part: `next` says what comes next, nothing at the end, and nothing of what is passed by.
-    pub(crate) fn part(&mut self, mut next: impl FnMut() -> Option<Option<T>>) {
+    /// Reads a part: `next` says what comes next, nothing at the end, and nothing of what is passed by. Whether something is to be made of it in the same part, as of the first,
+    /// which somebody waits for: who makes the others is not who reads them.
+    pub(crate) fn part(&mut self, mut next: impl FnMut() -> Option<Option<T>>) -> bool {
         let first = !std::mem::replace(&mut self.begun, true);
-        for _ in 0..if first { AT_FIRST } else { READ_AT_ONCE } {
+        let (mut left, mut passed) = (if first { AT_FIRST } else { READ_AT_ONCE }, 0);
+        while left > 0 && passed < PASSED_AT_ONCE {
             let Some(one) = next() else {
                 self.whole = true;
                 break;
             };
-            self.all.extend(one);
+            if let Some(one) = one {
+                self.all.push_back(one);
+                left -= 1;
+            } else {
+                passed += 1;
+            }
         }
         self.full = first || self.whole || self.all.len() >= AHEAD;
+        first
     }
 
     pub(crate) fn take(&mut self) -> Option<T> {
@@ -129,8 +140,8 @@ impl Ahead {
         self.seen.reads()
     }
 
-    /// Looks at the next steps that are `wanted`; a proxy whose beginning is not is left out.
-    pub(crate) fn look(&mut self, generation: &Generation, wanted: impl Fn(&Step<'_>) -> bool) {
+    /// Looks at the next steps that are `wanted`; a proxy whose beginning is not is left out. Whether lines are to be made in the same part.
+    pub(crate) fn look(&mut self, generation: &Generation, wanted: impl Fn(&Step<'_>) -> bool) -> bool {
         let Self { walk, seen } = self;
         seen.part(|| {
             let (place, step) = walk.next(generation)?;
@@ -141,7 +152,7 @@ impl Ahead {
                 walk.skip();
             }
             Some(None)
-        });
+        })
     }
 
     /// The next step of those that were seen.
@@ -157,22 +168,29 @@ mod tests {
 
     #[test]
     fn what_is_read_comes_in_order_and_whole_in_parts_that_are_bounded() {
-        for length in [0, 1, AT_FIRST - 1, AT_FIRST, AT_FIRST + 1, AT_FIRST + AHEAD, 5_000] {
+        let lengths = [0, 1, AT_FIRST - 1, AT_FIRST, AT_FIRST + 1, AT_FIRST + AHEAD, 5_000];
+        for (length, every) in
+            lengths.into_iter().flat_map(|length| [1, 2, 1_500, 10_000].map(|every| (length, every)))
+        {
             let (mut left, mut read, mut taken) = (0..length, Read::default(), Vec::new());
             let (mut parts, mut most) = (0, 0);
             while !read.is_over() {
                 if read.reads() {
-                    let before = left.len();
-                    // Of those with odd numbers nothing is wanted.
-                    read.part(|| left.next().map(|number| (number % 2 == 0).then_some(number)));
-                    assert!(before - left.len() <= if parts == 0 { AT_FIRST } else { READ_AT_ONCE });
+                    let (before, had) = (left.len(), read.all.len());
+                    // Of most nothing is wanted.
+                    let at_once =
+                        read.part(|| left.next().map(|number| (number % every == 0).then_some(number)));
+                    assert_eq!(at_once, parts == 0);
+                    assert!(read.all.len() - had <= if parts == 0 { AT_FIRST } else { READ_AT_ONCE });
+                    assert!(before - left.len() <= PASSED_AT_ONCE + AT_FIRST);
                     (parts, most) = (parts + 1, most.max(read.all.len()));
                 } else {
                     taken.extend(read.take());
                 }
             }
             assert!(!read.reads() && most <= AHEAD + READ_AT_ONCE);
-            assert_eq!(taken, (0..length).step_by(2).collect::<Vec<_>>());
+            assert_eq!(taken, (0..length).step_by(every).collect::<Vec<_>>());
+            assert!(every < 10_000 || parts <= 1 + length / PASSED_AT_ONCE + 1, "{length}: {parts}");
         }
     }
 }

@@ -705,7 +705,7 @@ impl Parts for Making {
             }
         }
         if ahead.reads() {
-            ahead.look(generation, |step| match step {
+            let at_once = ahead.look(generation, |step| match step {
                 // A proxy's sides are of one name and one number.
                 Step::Begin(sides) => wanted.proxy(*sides),
                 Step::Frontend(_) => wanted.kind(Kind::Frontend),
@@ -716,7 +716,7 @@ impl Parts for Making {
                 Step::Backend(_) => wanted.kind(Kind::Backend),
                 Step::End(_) => false,
             });
-            if ahead.reads() {
+            if !at_once {
                 return true;
             }
         }
