@@ -173,7 +173,7 @@ impl<P: Parts> Telling<P> {
         Self { parts: Owned(Some(parts)), chunked, socket: None, new: true, waited: Duration::ZERO }
     }
 
-    /// From now on the thread writes to that socket, by turns with the lane. Before a turn ends with the first part that has a byte, and the lane sends it.
+    /// From now on the thread writes to that socket, by turns with the lane. Before the lane sends it: a turn ends with a part that has a byte, or is the first.
     pub fn write_to(&mut self, connection: &Connection) {
         if self.socket.is_none() {
             // Without a descriptor to spare it is the lane that writes.
@@ -187,10 +187,10 @@ impl<P: Parts> Telling<P> {
     /// There is no thread, or too much to do for those that there are.
     pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused> {
         match &self.socket {
-            None => soon().run(move || self.told(None)),
+            None if self.new => soon().run(move || self.told(None)),
             // What is left of a page goes there from the threads for idle times, which must not have to start one.
-            Some(_) if self.reads() || are_processors_busy() || !aside().start() => aside().run(move || self.told(None)),
-            Some(_) => {
+            _ if self.reads() || are_processors_busy() || !aside().start() => aside().run(move || self.told(None)),
+            _ => {
                 let asked = Instant::now();
                 idle().run(move || self.told(Some(asked)))
             }
@@ -227,7 +227,7 @@ impl<P: Parts> Telling<P> {
             if !more && only {
                 drop(self.parts.0.take()); // a small page, here and now; of others see `Owned`
             }
-            if !more || begin < room.len() || sent >= TURN || reads != self.reads() {
+            if !more || begin < room.len() || sent >= TURN || reads != self.reads() || (only && self.socket.is_none()) {
                 self.waited += idle.map_or(Duration::ZERO, |asked| asked.elapsed());
                 return Turn { left: more.then_some(self), sent, rest: room, begin, gone: false };
             }
