@@ -16,7 +16,7 @@ pub(crate) const AHEAD: usize = 1_024;
 /// Of so many before the first line, which somebody waits for.
 pub(crate) const AT_FIRST: usize = 256;
 
-/// So many are passed by in a part at most, which takes no lock, and a hundred nanoseconds or so each.
+/// So many are passed by in a part at most, which takes no lock.
 const PASSED_AT_ONCE: usize = 1_024;
 
 /// What was seen of one.

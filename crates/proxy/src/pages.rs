@@ -173,7 +173,7 @@ impl<P: Parts> Telling<P> {
         Self { parts: Owned(Some(parts)), chunked, socket: None, new: true, waited: Duration::ZERO }
     }
 
-    /// From now on the thread writes to that socket, by turns with the lane. Before the lane sends it: a turn ends with a part that has a byte, or is the first.
+    /// From now on the thread writes to that socket, by turns with the lane. Before that, the lane sends what a turn has made, which ends with a part that has a byte, or is the first.
     pub fn write_to(&mut self, connection: &Connection) {
         if self.socket.is_none() {
             // Without a descriptor to spare it is the lane that writes.
@@ -206,8 +206,9 @@ impl<P: Parts> Telling<P> {
     fn told(mut self, idle: Option<Instant>) -> Turn<P> {
         let (mut sent, mut room, reads) = (0, Vec::new(), self.reads());
         loop {
-            if idle.is_some_and(|asked| is_late(self.waited + asked.elapsed())) {
-                self.waited += idle.map_or(Duration::ZERO, |asked| asked.elapsed());
+            let waited = self.waited + idle.map_or(Duration::ZERO, |asked| asked.elapsed());
+            if idle.is_some() && is_late(waited) {
+                self.waited = waited;
                 return Turn { left: Some(self), sent, rest: Vec::new(), begin: 0, gone: false };
             }
             if idle.is_some() {

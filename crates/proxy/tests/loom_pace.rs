@@ -49,6 +49,6 @@ fn a_rate_is_of_one_look() {
         let rate = reading.join().expect("no assertion failed");
         SEEN.lock().expect("no panic").insert(rate);
     });
-    // Two seconds behind the first look with what came meanwhile, half of 10 in each; one behind the second; of the third.
+    // Two seconds behind the first look: nothing, or 10 in both together. One behind the second: nothing, since its 10 are older than a second, or the next 100. At the third: these.
     assert_eq!(*SEEN.lock().expect("no panic"), BTreeSet::from([0, 5, 100]));
 }

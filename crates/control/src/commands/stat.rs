@@ -373,7 +373,7 @@ fn heard(line: &mut Line, report: &Report) {
 }
 
 /// Where a server is, as addresses are shown.
-pub(crate) fn address(place: &ServerPlace) -> Option<String> {
+fn address(place: &ServerPlace) -> Option<String> {
     match place {
         ServerPlace::At(Endpoint::Unix(_) | Endpoint::Abstract(_)) => Some("unix".into()),
         ServerPlace::At(endpoint) => Some(endpoint.to_string()),
