@@ -743,6 +743,22 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
     let threads = has("show threads", &["* Thread ", " Thread 2 : ", "act=1"]);
     assert_eq!(threads.matches(" Thread ").count(), 2, "{threads}");
     has("show tasks", &["Running tasks: ", " (2 threads)\n"]);
+    // Rows of numbers behind a name: a lane's, or that of a class of locks, of which none need have made anybody wait.
+    for (command, head, rows) in [
+        ("show lanes", "# lane live ", 2..=2),
+        ("show contention", "# lock_class waits total_us longest_us\n", 0..=usize::MAX),
+    ] {
+        let answer = has(command, &[head]);
+        let mut lines =
+            answer.lines().filter(|line| !line.is_empty()).map(|line| line.split(' ').collect::<Vec<_>>());
+        let columns = lines.next().unwrap().len() - 1;
+        let values: Vec<_> = lines.collect();
+        assert!(rows.contains(&values.len()), "{answer}");
+        for row in values {
+            assert_eq!(row.len(), columns, "{answer}");
+            row[1..4].iter().for_each(|value| assert!(value.parse::<u64>().is_ok(), "{answer}"));
+        }
+    }
     let local = format!("local={} st=LISTEN", program.address);
     let unix = format!("socket unix local={}", program.socket.display()); // and the rest of the name that it was made by
     let all = has("show fd", &[&local, &unix]);
