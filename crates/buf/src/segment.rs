@@ -1,7 +1,7 @@
 //! A view of a run of bytes of one cluster.
 
 use crate::error::{Error, OutOfRange};
-use crate::header::Ref;
+use crate::header::{Header, Ref};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
@@ -254,6 +254,13 @@ impl Segment {
     pub(crate) fn spare(&mut self) -> usize {
         let end = self.end();
         self.hold.spare(end)
+    }
+
+    /// True when the bytes fill less than half of the memory that their cluster takes. Foreign bytes never do: their memory is
+    /// their owner's.
+    #[inline]
+    pub(crate) fn is_sparse(&self) -> bool {
+        !self.is_external() && 2 * self.len() < size_of::<Header>() + self.hold.capacity()
     }
 
     /// Copies as many of `bytes` behind the view as there is spare room for; how many it were.

@@ -36,7 +36,7 @@ impl Chain {
 
     /// Copies `bytes` into new clusters behind the last segment, or does nothing.
     #[inline(never)]
-    fn append_clusters(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn append_clusters(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         self.segments.reserve(bytes.len().div_ceil(MAX_CLUSTER))?;
         let mut added = Self::new();
         added.segments.reserve(bytes.len().div_ceil(MAX_CLUSTER))?;

@@ -1,7 +1,7 @@
 //! A queue of segments that reads as one run of bytes.
 //!
-//! Files: this one has the chain itself and whole segments; [`bytes`] adds bytes; [`cut`] cuts and shares;
-//! [`read`] looks.
+//! Files: this one has the chain itself and whole segments; [`bytes`] adds bytes; [`compact`] adds bytes that are to be
+//! kept; [`cut`] cuts and shares; [`read`] looks.
 //!
 //! Rules:
 //! 1. `len` is the sum of the segments' lengths. No segment in a chain is empty.
@@ -10,6 +10,7 @@
 //! 3. Fallible operations allocate first and change after, so a failure leaves the chain as it was (R-B6).
 
 mod bytes;
+mod compact;
 mod cut;
 mod read;
 

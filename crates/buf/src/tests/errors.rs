@@ -125,7 +125,7 @@ fn a_failure_at_any_allocation_leaves_everything_as_it_was() {
         chain
     };
     type Operation = fn(&mut Chain) -> Result<(), Error>;
-    let operations: [(&str, Operation); 13] = [
+    let operations: [(&str, Operation); 14] = [
         ("append", |chain| chain.append(&[9; 40_000])),
         ("prepend", |chain| chain.prepend(&[9; 40_000])),
         ("append together", |chain| chain.append_together(&[&[8; 3000], &[9; 4000]], 2048)),
@@ -147,6 +147,15 @@ fn a_failure_at_any_allocation_leaves_everything_as_it_was() {
             pushed
         }),
         ("share", |chain| chain.share().map(drop)),
+        ("push compact", |chain| {
+            chain.append(&[8; 2000])?; // with room for 48 more
+            let pushed = Cluster::with(&[9; 1000]).and_then(|cluster| Ok(chain.push_compact(cluster.into_segment())?));
+            if pushed.is_err() {
+                assert_eq!(chain.len(), 17_010);
+                assert_eq!(chain.split_off(15_010)?, [8; 2000]);
+            }
+            pushed
+        }),
         ("prepend chain", |chain| {
             let mut other = Chain::new();
             for n in 0..60 {

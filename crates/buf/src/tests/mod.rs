@@ -1,5 +1,6 @@
 //! Tests of the whole crate that need its hooks; one file a topic.
 
+mod compact;
 mod count;
 mod designs;
 mod errors;

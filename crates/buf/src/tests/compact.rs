@@ -1,0 +1,88 @@
+//! What waits in a chain takes memory by its bytes, not by the pieces in which it came.
+
+use crate::{CLUSTER_SIZES, Chain, Cluster, Segment, header::Header};
+use proptest::prelude::*;
+
+/// A segment as a read makes it: so many bytes in a cluster of that class.
+fn read(bytes: &[u8], class: usize) -> Segment {
+    let mut cluster = Cluster::alloc(CLUSTER_SIZES[class]).expect("memory");
+    cluster.put(bytes);
+    cluster.into_segment()
+}
+
+/// Memory of the clusters that a chain holds, headers included. No two neighbours are of one cluster here.
+fn memory(chain: &Chain) -> usize {
+    chain.segments().map(|segment| size_of::<Header>() + segment.hold().capacity()).sum()
+}
+
+proptest! {
+    /// The bound of SECURITY.md: twice the bytes and a cluster, at every moment, while nothing is taken from the front.
+    #[test]
+    fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(
+        cuts in prop::collection::vec((prop_oneof![Just(1_usize), 1..40_usize, 1..2049_usize, 1..16_385_usize], any::<bool>()), 1..120),
+        shared in any::<bool>(),
+    ) {
+        let (mut chain, mut expected) = (Chain::new(), Vec::new());
+        for (n, (len, large)) in cuts.into_iter().enumerate() {
+            let bytes: Vec<u8> = (0..len).map(|at| (n * 31 + at) as u8).collect();
+            let class = usize::from(large || len > CLUSTER_SIZES[0]);
+            let looked_at = shared.then(|| chain.share().expect("memory"));
+            chain.push_compact(read(&bytes, class)).expect("memory");
+            let before = expected.len();
+            expected.extend_from_slice(&bytes);
+            prop_assert_eq!(chain.len(), expected.len());
+            if let Some(looked_at) = looked_at {
+                prop_assert_eq!(looked_at.to_vec(), &expected[..before]); // nobody wrote what others look at
+            }
+            let bound = 2 * chain.len() + size_of::<Header>() + CLUSTER_SIZES[1];
+            prop_assert!(memory(&chain) <= bound, "{} for {} bytes", memory(&chain), chain.len());
+        }
+        prop_assert_eq!(chain.to_vec(), expected);
+    }
+
+    /// The same for chains that are moved behind it, and taken from at the front as parsers do: then there is a cluster at either end.
+    #[test]
+    fn what_is_moved_and_taken_stays_within_two_clusters_of_it(
+        steps in prop::collection::vec((prop::collection::vec(1..700_usize, 1..6), 0..3000_usize), 1..60),
+    ) {
+        let (mut chain, mut expected) = (Chain::new(), Vec::new());
+        for (n, (pieces, taken)) in steps.into_iter().enumerate() {
+            let mut other = Chain::new();
+            for len in pieces {
+                let bytes = vec![n as u8; len];
+                other.push_back(read(&bytes, 0)).expect("memory");
+                expected.extend_from_slice(&bytes);
+            }
+            chain.append_compact(&mut other).expect("memory");
+            prop_assert!(other.is_empty());
+            let taken = taken.min(expected.len());
+            chain.trim_front(taken).expect("there are so many");
+            expected.drain(..taken);
+            prop_assert_eq!(chain.to_vec(), &expected[..]);
+            let bound = 2 * chain.len() + 2 * (size_of::<Header>() + CLUSTER_SIZES[1]);
+            prop_assert!(memory(&chain) <= bound, "{} for {} bytes", memory(&chain), chain.len());
+        }
+    }
+}
+
+/// 15,000 bytes that come one by one lie in as many clusters as their number asks for.
+#[test]
+fn single_bytes_lie_side_by_side() {
+    let mut chain = Chain::new();
+    for at in 0..15_000 {
+        chain.push_compact(read(&[at as u8], 0)).expect("memory");
+    }
+    assert_eq!(chain.segment_count(), 15_000_usize.div_ceil(CLUSTER_SIZES[0]));
+}
+
+/// Large pieces are not copied.
+#[test]
+fn pieces_that_fill_their_clusters_are_taken_by_reference() {
+    let mut chain = Chain::new();
+    for _ in 0..3 {
+        let segment = read(&[7; 1500], 0);
+        let same = segment.clone();
+        chain.push_compact(segment).expect("memory");
+        assert!(chain.back().is_some_and(|back| back.shares_with(&same)));
+    }
+}
