@@ -57,16 +57,17 @@ impl Held {
         Ok(outcome)
     }
 
-    /// Moves all of `chain` behind what is there.
+    /// Moves all of `chain` behind what is there; small pieces are copied behind the last byte, so that what waits for a slow peer takes
+    /// memory by its bytes.
     ///
     /// # Errors
-    /// No memory, or too many segments; then nothing was moved.
+    /// No memory, or too many segments; then a part may have been moved.
     #[inline]
     pub(crate) fn append(&mut self, chain: &mut Chain) -> Result<(), Error> {
         if chain.is_empty() {
             return Ok(());
         }
-        self.change(|held| held.append_chain(chain))?
+        self.change(|held| held.append_compact(chain))?
     }
 
     /// Moves all of `behind` behind what is there.

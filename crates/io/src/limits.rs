@@ -42,8 +42,8 @@ pub const READ_PER_ROUND: usize = 256 << 10;
 /// with epoll; what it does not take goes by operations of at most [`SEGMENTS_PER_WRITE`] segments, one a round.
 pub const WRITTEN_PER_ROUND: usize = 1 << 20;
 
-/// Segments that io_uring receives for a task that does not ask for them, before receiving for it is stopped: up to 128 KiB of clusters,
-/// even if each holds one byte. What the rings hold at that moment may come on top. With epoll it is none.
+/// Segments that io_uring receives for a task that does not ask for them, before receiving for it is stopped: up to 128 KiB, since small
+/// pieces are joined. What the rings hold at that moment may come on top. With epoll it is none.
 pub const RECEIVED_AHEAD: usize = 64;
 
 /// Bytes that io_uring keeps for a socket that has not taken them yet, before a task that sends has to wait: what the kernel's own buffer is

@@ -29,7 +29,7 @@ impl Place<'_> {
             Self::Chain(chain, _) => {
                 let (read, segment) = one(fd, large)?;
                 if let Some(segment) = segment {
-                    chain.push_back(segment).map_err(|_| Errno::NOMEM)?;
+                    chain.push_compact(segment).map_err(|_| Errno::NOMEM)?;
                 }
                 Ok(read)
             }
@@ -47,7 +47,7 @@ impl Place<'_> {
         match self {
             Self::Segment(place) => **place = arrived.pop_front(),
             Self::Chain(chain, most) if arrived.len() <= *most => {
-                chain.append_chain(arrived)?;
+                chain.append_compact(arrived)?;
             }
             Self::Chain(chain, most) => {
                 let mut taken = 0;
@@ -55,7 +55,7 @@ impl Place<'_> {
                     && let Some(segment) = arrived.pop_front()
                 {
                     taken += segment.len();
-                    chain.push_back(segment)?;
+                    chain.push_compact(segment)?;
                 }
             }
         }
@@ -106,7 +106,7 @@ fn several(fd: BorrowedFd<'_>, chain: &mut Chain, most: usize) -> Result<Read, E
         // SAFETY: the kernel fills one room after the other, so it has written so many bytes into this one.
         unsafe { cluster.commit(len) };
         left -= len;
-        chain.push_back(cluster.into_segment()).map_err(|_| Errno::NOMEM)?;
+        chain.push_compact(cluster.into_segment()).map_err(|_| Errno::NOMEM)?;
     }
     Ok(Read { bytes, room })
 }

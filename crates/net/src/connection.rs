@@ -86,7 +86,7 @@ impl LocalStream {
             chain = self.socket.recv_chain_async(MAX_CLUSTER).await?;
         }
         let some = !chain.is_empty();
-        into.append_chain(&mut chain).map_err(manylane_local::Error::NoBuffers)?;
+        into.append_compact(&mut chain).map_err(manylane_local::Error::NoBuffers)?;
         Ok(some)
     }
 

@@ -123,7 +123,7 @@ impl Uring {
             (Ok(n), Some(segment)) if n > 0 => {
                 core.tallies.bytes_in.add(n as u64);
                 source.misfits = if n == SMALL_READ { source.misfits.saturating_add(1) } else { 0 };
-                if !matches!(source.arrived.change(|arrived| arrived.push_back(segment)), Ok(Ok(()))) {
+                if !matches!(source.arrived.change(|arrived| arrived.push_compact(segment)), Ok(Ok(()))) {
                     source.ended = Some(Err(Errno::NOMEM)); // bytes are lost: the stream is over
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::pump::Broken;
 use crate::invalid::Found;
-use manylane_buf::{Chain, Segment};
+use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, BodyReader, From, Limits, Progress};
 use manylane_net::Connection;
@@ -61,15 +61,15 @@ impl Look {
     /// Looks at what was received before.
     pub(super) fn begin(&mut self, input: &Chain) -> Result<(), Broken> {
         if !std::mem::replace(&mut self.begun, true) {
-            self.raw = input.share().map_err(|_| Broken::Memory)?;
-            self.step()?;
+            self.add(input, 0)?;
         }
         Ok(())
     }
 
-    /// Looks at what was received now.
-    fn add(&mut self, segment: Segment) -> Result<(), Broken> {
-        self.raw.push_back(segment).map_err(|_| Broken::Memory)?;
+    /// Looks at what was received now: what `input` has from `new` on.
+    fn add(&mut self, input: &Chain, new: usize) -> Result<(), Broken> {
+        let mut bytes = input.copy_range(new..).map_err(|_| Broken::Memory)?;
+        self.raw.append_chain(&mut bytes).map_err(|_| Broken::Memory)?;
         self.step()
     }
 
@@ -77,8 +77,10 @@ impl Look {
         if self.complete {
             return Ok(());
         }
-        let progress = self.reader.read(&mut self.raw, &mut self.data);
+        let mut data = Chain::new();
+        let progress = self.reader.read(&mut self.raw, &mut data);
         let progress = progress.map_err(|error| Broken::Framing(Found::new(&self.raw, error)))?;
+        self.data.append_compact(&mut data).map_err(|_| Broken::Memory)?;
         self.complete = matches!(progress, Progress::Done(_));
         Ok(())
     }
@@ -97,8 +99,9 @@ impl Incoming<'_> {
             match self.connection.recv().await {
                 Ok(Some(segment)) => {
                     self.received.add(segment.len() as u64);
-                    self.seen.add(segment.clone())?;
-                    self.input.push_back(segment).map_err(|_| Broken::Memory)?;
+                    let new = self.input.len();
+                    self.input.push_compact(segment).map_err(|_| Broken::Memory)?;
+                    self.seen.add(self.input, new)?;
                 }
                 // Whether it may end here is found out when it is forwarded.
                 Ok(None) => self.seen.end(),

@@ -4,6 +4,7 @@ use crate::flow::{SPLICED_AT_ONCE, Waits, Way};
 use crate::invalid::Found;
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress};
+use manylane_http::Head;
 use manylane_io::Io;
 use manylane_net::{Connection, Expected, SplicePolicy};
 use manylane_stats::Tally;
@@ -33,10 +34,10 @@ pub(super) struct Pump {
     kept: bool,
     drop_trailers: bool,
     done: bool,
-    /// What was read before anybody takes it: framed for the receiver.
-    ahead: Chain,
-    /// The data of what was read ahead, for rules to look at.
+    /// Something was read ahead and is not framed for the receiver yet: `data`, and the end with `trailers` if that was reached.
+    ahead: bool,
     data: Chain,
+    trailers: Option<Head>,
 }
 
 /// The ends of a way, and what goes over it.
@@ -93,7 +94,7 @@ impl Kept {
         if bytes.len() + out.len() - new > self.room {
             return;
         }
-        if out.copy_range(new..).and_then(|mut copy| bytes.append_chain(&mut copy)).is_ok() {
+        if out.copy_range(new..).and_then(|mut copy| bytes.append_compact(&mut copy)).is_ok() {
             *sent = Some(bytes);
         }
     }
@@ -140,8 +141,9 @@ impl Pump {
             kept: found == Body::Chunked && framed == Body::Chunked,
             drop_trailers,
             done: matches!(found, Body::None | Body::Length(0)),
-            ahead: Chain::new(),
+            ahead: false,
             data: Chain::new(),
+            trailers: None,
         }
     }
 
@@ -151,21 +153,11 @@ impl Pump {
     }
 
     /// From here on it goes on as `framed`. Nothing was sent yet.
-    ///
-    /// # Errors
-    /// There is no memory.
-    pub(super) fn reframe(&mut self, framed: Body) -> Result<(), Broken> {
-        if framed == self.framed {
-            return Ok(());
+    pub(super) fn reframe(&mut self, framed: Body) {
+        if framed != self.framed {
+            (self.framed, self.kept, self.writer, self.trailers) = (framed, false, BodyWriter::new(framed), None);
+            self.ahead |= self.done;
         }
-        (self.framed, self.kept, self.writer) = (framed, false, BodyWriter::new(framed));
-        self.ahead.clear();
-        let mut data = self.data.share().map_err(|_| Broken::Memory)?;
-        self.writer.write(&mut data, &mut self.ahead).map_err(|_| Broken::Memory)?;
-        if self.done {
-            self.writer.end(None, &mut self.ahead).map_err(|_| Broken::Memory)?;
-        }
-        Ok(())
     }
 
     /// Takes what is there from `input`, to be looked at and to be sent later.
@@ -177,15 +169,24 @@ impl Pump {
             return Ok(());
         }
         self.kept = false; // data are wanted, not chunks
+        self.ahead = true;
         let mut data = Chain::new();
         let progress = self.reader.read(input, &mut data).map_err(|error| Broken::Framing(Found::new(input, error)))?;
-        let mut copy = data.share().map_err(|_| Broken::Memory)?;
-        self.data.append_chain(&mut copy).map_err(|_| Broken::Memory)?;
-        self.writer.write(&mut data, &mut self.ahead).map_err(|_| Broken::Memory)?;
-        let mut ahead = std::mem::take(&mut self.ahead);
-        let ended = self.progressed(progress, &mut ahead);
-        self.ahead = ahead;
-        ended
+        self.data.append_compact(&mut data).map_err(|_| Broken::Memory)?;
+        if let Progress::Done(trailers) = progress {
+            (self.trailers, self.done) = (trailers, true);
+        }
+        Ok(())
+    }
+
+    /// Puts what was read ahead behind `out`, framed. Nobody looks at it any more.
+    fn write_ahead(&mut self, out: &mut Chain) -> Result<(), Broken> {
+        let mut data = std::mem::take(&mut self.data);
+        self.writer.write(&mut data, out).map_err(|_| Broken::Memory)?;
+        if self.done {
+            self.end_with_trailers(out)?;
+        }
+        Ok(())
     }
 
     /// The data that were [read ahead](Self::read_ahead).
@@ -219,11 +220,17 @@ impl Pump {
 
     fn progressed(&mut self, progress: Progress, out: &mut Chain) -> Result<(), Broken> {
         if let Progress::Done(trailers) = progress {
-            let mut trailers = trailers.filter(|_| !self.drop_trailers);
-            self.writer.end(trailers.as_mut(), out).map_err(|_| Broken::Memory)?;
             self.done = true;
+            self.trailers = trailers;
+            self.end_with_trailers(out)?;
         }
         Ok(())
+    }
+
+    /// Puts the end of the framing behind `out`.
+    fn end_with_trailers(&mut self, out: &mut Chain) -> Result<(), Broken> {
+        let mut trailers = self.trailers.take().filter(|_| !self.drop_trailers);
+        self.writer.end(trailers.as_mut(), out).map_err(|_| Broken::Memory)
     }
 
     /// Sends `out`, and behind it the body, until that is complete. `input` has what was received already, and what follows the body
@@ -238,9 +245,8 @@ impl Pump {
         let Ends { io, way, from, to, splice, kept, passage } = *ends;
         let here = io.here();
         let mut new = out.len(); // where begins what was never sent
-        if !self.ahead.is_empty() {
-            self.data.clear(); // nobody looks any more
-            out.append_chain(&mut self.ahead).map_err(|_| Broken::Memory)?;
+        if std::mem::take(&mut self.ahead) {
+            self.write_ahead(out)?;
         }
         loop {
             self.step(input, out)?;

@@ -162,7 +162,7 @@ impl Session<'_> {
         match woken {
             Woken::Bytes(segment) => {
                 self.receives(segment.len());
-                match self.client.received.push_back(segment) {
+                match self.client.received.push_compact(segment) {
                     Ok(()) => Wait::Bytes,
                     Err(_) => Wait::Left, // no memory: nothing can go on
                 }

@@ -245,7 +245,7 @@ impl Session<'_> {
             match more {
                 Some(Some(segment)) => {
                     self.receives(segment.len());
-                    if self.client.received.push_back(segment).is_err() {
+                    if self.client.received.push_compact(segment).is_err() {
                         return;
                     }
                 }

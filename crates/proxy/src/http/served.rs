@@ -60,7 +60,7 @@ impl Session<'_> {
                 let _ = up.read_ahead(received); // who sent all of it may go on; what is wrong with it ends the connection anyway
                 return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
             };
-            up.reframe(framed).map_err(|_| no_memory())?;
+            up.reframe(framed);
         }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
         request.head.emit(&mut out, spellings).map_err(|_| no_memory())?;
@@ -278,7 +278,7 @@ impl Session<'_> {
                 let mut received = std::mem::take(received);
                 if let Some(segment) = watched.received.take() {
                     self.receives(segment.len());
-                    received.push_back(segment).map_err(|_| no_memory())?;
+                    received.push_compact(segment).map_err(|_| no_memory())?;
                 }
                 let ended = self.tunnel(backend, (connection, hold), back, received, from_server, count).await;
                 self.tunnelled(backend, hold.server(), ended);

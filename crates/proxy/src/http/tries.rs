@@ -224,7 +224,7 @@ impl Session<'_> {
         }
         if let Some(segment) = watched.received {
             self.receives(segment.len());
-            if received.push_back(segment).is_err() {
+            if received.push_compact(segment).is_err() {
                 return Ok(After::Close); // no memory, and bytes of the client are lost
             }
         }

@@ -33,7 +33,7 @@ pub(super) async fn unless_left<T>(client: &mut Client, waiting: impl Future<Out
         .await
     };
     if let Some(segment) = received {
-        client.received.push_back(segment).map_err(|_| Left)?; // no memory: nothing can go on
+        client.received.push_compact(segment).map_err(|_| Left)?; // no memory: nothing can go on
     }
     outcome
 }

@@ -91,7 +91,7 @@ async fn header(local: &Rc<Local>, client: &mut Client) -> Result<(), NoGreeting
                 let segment = client.connection.recv().await.map_err(|_| NoGreeting::Failed)?;
                 let ended = if length == 0 { NoGreeting::Empty } else { NoGreeting::Truncated };
                 let segment = segment.ok_or(ended)?;
-                client.received.push_back(segment).map_err(|_| NoGreeting::Failed)?;
+                client.received.push_compact(segment).map_err(|_| NoGreeting::Failed)?;
             }
         }
     }

@@ -46,14 +46,16 @@ pub(crate) async fn inspect(
     let mut more = if received.is_empty() { next(facts, connection, Time::ZERO).await? } else { More::Late };
     let mut ended = false;
     let lookups = Lookups::default();
+    let mut heads = Heads::new(side);
     loop {
         match more {
-            More::Bytes(segment) => received.push_back(segment).map_err(|_| ())?,
+            More::Bytes(segment) => received.push_compact(segment).map_err(|_| ())?,
             More::End => ended = true,
             More::Late => {}
         }
         let complete = ended || received.len() >= room;
-        match decide(facts, what, side, (received, complete), here.now() < deadline, &lookups) {
+        heads.look(received);
+        match decide(facts, what, &heads, (received, complete), here.now() < deadline, &lookups) {
             Content::LookUp => {
                 let moment = Moment { backend: what.backend, side: Some(side), ..Moment::default() };
                 lookups.look_up(facts, moment).await;
@@ -96,7 +98,7 @@ async fn next(facts: &Facts<'_>, connection: &Connection, deadline: Time) -> Res
 fn decide(
     facts: &Facts<'_>,
     what: &Inspected<'_>,
-    side: Direction,
+    heads: &Heads,
     (received, complete): (&Chain, bool),
     in_time: bool,
     lookups: &Lookups,
@@ -105,21 +107,65 @@ fn decide(
     let moment = Moment {
         backend: what.backend,
         server: what.server,
-        side: Some(side),
+        side: Some(heads.side),
         may_grow: in_time && !complete,
         ..Moment::default()
     };
-    match side {
-        Direction::Request => {
-            let request = request(received);
-            let moment = Moment { request: request.as_ref(), request_data: data, ..moment };
-            content(facts, moment, what.rules, what.log, lookups)
+    let moment = match heads.side {
+        Direction::Request => Moment { request: heads.head.as_ref(), request_data: data, ..moment },
+        Direction::Response => Moment { response: heads.head.as_ref(), response_data: data, ..moment },
+    };
+    content(facts, moment, what.rules, what.log, lookups)
+}
+
+/// The head of an HTTP message that the bytes begin with, if they do. Each byte is looked at once, however they come.
+struct Heads {
+    /// None when there can be no head any more.
+    parser: Option<Parser>,
+    side: Direction,
+    /// What came and is no part of `head`: shared with what was received.
+    bytes: Chain,
+    /// So many bytes were received when they were looked at last.
+    looked: usize,
+    head: Option<Head>,
+}
+
+enum Parser {
+    Request(RequestParser),
+    Response(ResponseParser),
+}
+
+impl Heads {
+    fn new(side: Direction) -> Self {
+        let limits = Limits::default();
+        let parser = match side {
+            Direction::Request => Parser::Request(RequestParser::new(limits)),
+            Direction::Response => Parser::Response(ResponseParser::new(limits)),
+        };
+        Self { parser: Some(parser), side, bytes: Chain::new(), looked: 0, head: None }
+    }
+
+    /// Looks at what came since the last time. Where it is no message, or there is no memory, there is no head.
+    fn look(&mut self, received: &Chain) {
+        let Some(parser) = &mut self.parser else { return };
+        if self.looked == received.len() {
+            return;
         }
-        Direction::Response => {
-            let response = response(received);
-            let moment = Moment { response: response.as_ref(), response_data: data, ..moment };
-            content(facts, moment, what.rules, what.log, lookups)
+        let shared = received.copy_range(self.looked..).and_then(|mut new| self.bytes.append_chain(&mut new));
+        self.looked = received.len();
+        let parsed = match (parser, shared) {
+            (_, Err(_)) => Err(()),
+            (Parser::Request(parser), Ok(())) => parser.parse(&mut self.bytes).map(|request| request.map(|request| request.head)).map_err(|_| ()),
+            (Parser::Response(parser), Ok(())) => {
+                let asked = Asked { method: Method::Get, upgrade: false };
+                parser.parse(&mut self.bytes, asked).map(|response| response.map(|response| response.head)).map_err(|_| ())
+            }
+        };
+        if let Ok(None) = parsed {
+            return;
         }
+        (self.parser, self.head) = (None, parsed.ok().flatten());
+        self.bytes.clear();
     }
 }
 
@@ -127,10 +173,4 @@ fn decide(
 pub(crate) fn request(received: &Chain) -> Option<Head> {
     let mut bytes = received.share().ok()?;
     Some(RequestParser::new(Limits::default()).parse(&mut bytes).ok()??.head)
-}
-
-fn response(received: &Chain) -> Option<Head> {
-    let mut bytes = received.share().ok()?;
-    let asked = Asked { method: Method::Get, upgrade: false };
-    Some(ResponseParser::new(Limits::default()).parse(&mut bytes, asked).ok()??.head)
 }

@@ -1,0 +1,179 @@
+//! What peers send a byte at a time takes memory by its bytes, wherever it waits for its end (SECURITY.md, *What one connection can make
+//! us hold*).
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::time::Instant;
+
+const CLIENTS: usize = 40;
+
+/// Bytes of each client. Where each of them has a cluster of its own they take 120 MB in all.
+const BYTES: usize = 1400;
+
+/// What one that sends drop by drop may take more than one that sends all at once, in kilobytes.
+const MORE: usize = 2048;
+
+/// One lane, since what each lane keeps for itself would count twice.
+fn defaults() -> String {
+    DEFAULTS.replace("nbthread 2", "nbthread 1")
+}
+
+/// Kilobytes of memory that the program uses.
+fn memory(program: &Manylane) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Waits until the program has read all that was sent to these ports: `near`, the port of its sockets, or of those of its peers.
+fn all_is_read(port: u16, of_peer: bool) {
+    let begin = Instant::now();
+    let unread = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        table.lines().skip(1).any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (own, peer) = (words[1], words[2]);
+            let there = if of_peer { peer } else { own }.ends_with(&format!(":{port:04X}"));
+            let (unsent, unread) = words[4].split_once(':').unwrap();
+            let theirs = if of_peer { own } else { peer }.ends_with(&format!(":{port:04X}"));
+            words[3] == "01" && (there && unread != "00000000" || theirs && unsent != "00000000")
+        })
+    };
+    while unread() {
+        assert!(begin.elapsed() < PATIENCE, "what was sent is not read");
+        std::thread::yield_now();
+    }
+}
+
+/// Rounds between two looks at whether all was read: looking takes longer than a round. If the program read no more often than that, single bytes
+/// in clusters of their own would still be 7 MB.
+const ROUNDS: usize = 16;
+
+/// Sends [`BYTES`] to each of the streams, `step` at a time, in turns.
+fn send(streams: &mut [TcpStream], step: usize, all_is_read: impl Fn()) {
+    for round in 0..BYTES / step {
+        for stream in &mut *streams {
+            stream.write_all(&vec![b'x'; step]).unwrap();
+        }
+        if round % ROUNDS == 0 {
+            all_is_read();
+        }
+    }
+    all_is_read();
+}
+
+/// Memory of a program with this configuration when so many clients have begun with `begin` and then sent [`BYTES`] in pieces of `step`.
+fn memory_with_clients(config: &str, begin: &str, step: usize) -> usize {
+    let (socket, address) = listener();
+    let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let config = config.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
+    let program = Manylane::start_ready(&format!("{} timeout http-request 60s\n{config}", defaults()));
+    let mut clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let client = connect(address);
+            client.set_nodelay(true).unwrap();
+            client
+        })
+        .collect();
+    for client in &mut clients {
+        client.write_all(begin.as_bytes()).unwrap();
+    }
+    send(&mut clients, step, || all_is_read(address.port(), false));
+    let memory = memory(&program);
+    for client in &mut clients {
+        // They wait: nobody was answered, and nobody was sent away.
+        client.set_nonblocking(true).unwrap();
+        assert_eq!(client.read(&mut [0]).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
+    }
+    memory
+}
+
+#[track_caller]
+fn drops_take_no_more(config: &str, begin: &str) {
+    let (at_once, drops) = (memory_with_clients(config, begin, BYTES), memory_with_clients(config, begin, 1));
+    assert!(drops <= at_once + MORE, "{drops} KB drop by drop, {at_once} KB at once");
+}
+
+const PROXY: &str = "listen l\n bind @bind\n mode http\n server s @server\n";
+
+#[test]
+fn a_head_that_comes_drop_by_drop_takes_no_more_than_at_once() {
+    drops_take_no_more(PROXY, "GET / HTTP/1.1\r\nHost: a\r\nX: ");
+}
+
+#[test]
+fn a_body_that_is_waited_for_takes_no_more_drop_by_drop() {
+    let config = format!("{PROXY} option http-buffer-request\n");
+    drops_take_no_more(&config, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
+    let config = format!("{PROXY} http-request wait-for-body time 60s\n");
+    drops_take_no_more(&config, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n");
+}
+
+#[test]
+fn trailers_take_no_more_drop_by_drop() {
+    drops_take_no_more(PROXY, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: ");
+}
+
+#[test]
+fn what_rules_of_tcp_wait_for_takes_no_more_drop_by_drop() {
+    let rules = " tcp-request inspect-delay 60s\n tcp-request content accept if { req.len gt 15000 }\n";
+    drops_take_no_more(&format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"), "");
+    let rules = " tcp-request inspect-delay 60s\n tcp-request content accept if HTTP\n";
+    drops_take_no_more(&format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"), "GET / HTTP/1.1\r\nX: ");
+}
+
+#[test]
+fn a_header_of_the_proxy_protocol_takes_no_more_drop_by_drop() {
+    let begin = "\r\n\r\n\0\r\nQUIT\n\x21\x11\x0f\x00"; // 3,840 bytes follow
+    drops_take_no_more("listen l\n bind @bind accept-proxy\n mode http\n server s @server\n", begin);
+}
+
+/// Memory of a program whose server sends the beginning `begin` of a response and then [`BYTES`] in pieces of `step`.
+fn memory_with_servers(rules: &str, begin: &'static str, step: usize) -> usize {
+    let (socket, address) = listener();
+    let (tell, told) = mpsc::channel();
+    let server: SocketAddr = origin(move |stream| {
+        let mut stream = stream;
+        let mut head = [0; 4096];
+        let mut length = 0;
+        while !head[..length].ends_with(b"\r\n\r\n") {
+            length += stream.read(&mut head[length..]).unwrap();
+        }
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(begin.as_bytes()).unwrap();
+        tell.send(stream).unwrap();
+    });
+    let config = format!("{}listen l\n bind {}\n mode http\n server s {server}\n{rules}", defaults(), fd(&socket));
+    let program = Manylane::start_ready(&config);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = connect(address);
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    let mut servers: Vec<_> = (0..CLIENTS).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
+    send(&mut servers, step, || all_is_read(server.port(), true));
+    let memory = memory(&program);
+    drop(clients);
+    memory
+}
+
+#[test]
+fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
+    let heads = ("", "HTTP/1.1 200 OK\r\nX: ");
+    let bodies = (" http-response wait-for-body time 60s\n", "HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n");
+    let chunks =
+        (" http-response wait-for-body time 60s\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n");
+    for (rules, begin) in [heads, bodies, chunks] {
+        let at_once = memory_with_servers(rules, begin, BYTES);
+        let drops = memory_with_servers(rules, begin, 1);
+        assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
+    }
+}
