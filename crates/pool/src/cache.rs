@@ -126,12 +126,17 @@ impl Cache {
     }
 
     /// Moves the `count` coldest objects of the stack to `batch`, or all if there are fewer.
-    fn spill(&mut self, count: usize, batch: &mut Batch) {
+    pub(crate) fn spill(&mut self, count: usize, batch: &mut Batch) {
         let len = self.len as usize;
         let count = count.min(len);
         batch.fill(&self.places()[..count]);
         self.places().copy_within(count..len, 0);
         self.len -= count as u32;
+    }
+
+    /// Objects on the stack.
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
     }
 
     /// Takes over the objects of `batch` but the last, which it returns. Only for an empty cache with room for them.

@@ -104,6 +104,8 @@ struct Notes {
     pause: usize,
     /// Why the last allocation failed.
     failure: Cause,
+    /// Objects got from the allocator until the last [`trim`](Inner::trim).
+    fresh: u64,
 }
 
 impl Inner {
@@ -403,6 +405,44 @@ impl Inner {
         freed
     }
 
+    /// Gives back to the allocator half of what lies on the calling lane's shelf, and moves the colder half of its cache there, where it is found
+    /// again if it is needed before the next call. Nothing if the lane got an object from the allocator since the last call: then it
+    /// needs more, not less.
+    pub(crate) fn trim(&'static self) {
+        let hot = self.hot.own();
+        // Relaxed: this lane stored it. Without it the lane has not used the pool.
+        if hot.pool.0.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        let (lane, size) = (self.lane(), self.options.batch);
+        let fresh = lane.fresh.get();
+        // SAFETY: the slot is the calling lane's; nothing is called back.
+        let calm = unsafe { lane.notes.with(|notes| std::mem::replace(&mut notes.fresh, fresh) == fresh) };
+        if !calm {
+            return;
+        }
+        for _ in 0..(lane.shelf.len() / size).div_ceil(2) {
+            let mut batch = Batch::new();
+            if !lane.shelf.take(&mut batch) {
+                break;
+            }
+            self.evict(lane, &batch);
+        }
+        // SAFETY: as above.
+        let batches = unsafe { hot.cache.with(|cache| cache.len()) } / 2 / size;
+        for _ in 0..batches {
+            let mut batch = Batch::new();
+            // SAFETY: as above.
+            unsafe { hot.cache.with(|cache| cache.spill(size, &mut batch)) };
+            lane.spilled.add(batch.len() as u64);
+            // SAFETY: as above.
+            match unsafe { lane.notes.with(|notes| lane.shelf.put(&mut batch, &mut notes.oldest)) } {
+                Put::Done => {}
+                Put::Displaced | Put::Refused => self.surplus(lane, &batch),
+            }
+        }
+    }
+
     /// Objects on global lists.
     pub(crate) fn on_global_lists(&self) -> usize {
         #[cfg(feature = "global-pools")]
@@ -462,7 +502,13 @@ impl Lane {
             failed: Tally::new(),
             #[cfg(feature = "call-sites")]
             sites: manylane_stats::SiteTable::default(),
-            notes: LaneCell::new(Notes { oldest: 0, giver: None, pause: 0, failure: Cause::Memory }),
+            notes: LaneCell::new(Notes {
+                oldest: 0,
+                giver: None,
+                pause: 0,
+                failure: Cause::Memory,
+                fresh: 0,
+            }),
             waiters: LaneCell::new(Waiters::new()),
             shelf: Shelf::new(options.shelved, options.batch),
         }

@@ -19,6 +19,6 @@ mod wait;
 pub use bytes::{BytePool, PooledBytes};
 pub use error::{AllocError, Cause, PoolError};
 pub use options::{MAX_OBJECT_BYTES, Options};
-pub use report::{PoolLane, PoolReport, reclaim, report};
+pub use report::{PoolLane, PoolReport, reclaim, report, trim};
 pub use typed::{Pool, Pooled};
 pub use wait::{Wait, WaitBytes};

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // raw ownership and use after free are what some tests are about
 
 use manylane_pool::{
-    BytePool, Cause, MAX_OBJECT_BYTES, Options, Pool, PoolError, PooledBytes, inject, report,
+    BytePool, Cause, MAX_OBJECT_BYTES, Options, Pool, PoolError, PooledBytes, inject, report, trim,
 };
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -122,6 +122,32 @@ fn what_one_lane_frees_another_recycles() {
     let frees: Vec<u64> = report.lanes.iter().map(|l| l.frees).collect();
     assert_ne!(allocs, frees);
     assert_eq!((allocs.iter().sum::<u64>(), frees.iter().sum::<u64>()), (200_000, 200_000));
+}
+
+/// Trimming gives back what is not used any more, half by half, and nothing while the lane needs more.
+#[test]
+fn a_lane_that_trims_keeps_what_it_uses() {
+    let pool = BytePool::with("trimmed", 4096, Options::new()).expect("valid");
+    let burst = |count: usize| {
+        let all: Vec<PooledBytes> = (0..count).map(|_| pool.alloc().expect("memory")).collect();
+        assert_eq!(all.len(), count);
+    };
+    burst(1000);
+    let kept = pool.report().allocated;
+    assert!(kept >= 800, "{kept}: a cache and a shelf");
+    trim(); // the burst came since the call before
+    assert_eq!(pool.report().allocated, kept);
+    for _ in 0..12 {
+        trim();
+    }
+    let left = pool.report().allocated;
+    assert!(left <= 100, "{left} are left of {kept}");
+    for more in 1..4 {
+        burst(more * 200); // more than there is
+        let kept = pool.report().allocated;
+        trim();
+        assert_eq!(pool.report().allocated, kept);
+    }
 }
 
 /// R-C2: pools are memory types too.
