@@ -117,7 +117,10 @@ fn a_body_that_is_waited_for_takes_no_more_drop_by_drop() {
 
 #[test]
 fn trailers_take_no_more_drop_by_drop() {
-    drops_take_no_more(PROXY, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: ");
+    drops_take_no_more(
+        PROXY,
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: ",
+    );
 }
 
 #[test]
@@ -125,7 +128,10 @@ fn what_rules_of_tcp_wait_for_takes_no_more_drop_by_drop() {
     let rules = " tcp-request inspect-delay 60s\n tcp-request content accept if { req.len gt 15000 }\n";
     drops_take_no_more(&format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"), "");
     let rules = " tcp-request inspect-delay 60s\n tcp-request content accept if HTTP\n";
-    drops_take_no_more(&format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"), "GET / HTTP/1.1\r\nX: ");
+    drops_take_no_more(
+        &format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"),
+        "GET / HTTP/1.1\r\nX: ",
+    );
 }
 
 #[test]
@@ -149,7 +155,8 @@ fn memory_with_servers(rules: &str, begin: &'static str, step: usize) -> usize {
         stream.write_all(begin.as_bytes()).unwrap();
         tell.send(stream).unwrap();
     });
-    let config = format!("{}listen l\n bind {}\n mode http\n server s {server}\n{rules}", defaults(), fd(&socket));
+    let config =
+        format!("{}listen l\n bind {}\n mode http\n server s {server}\n{rules}", defaults(), fd(&socket));
     let program = Manylane::start_ready(&config);
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
@@ -168,12 +175,57 @@ fn memory_with_servers(rules: &str, begin: &'static str, step: usize) -> usize {
 #[test]
 fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
     let heads = ("", "HTTP/1.1 200 OK\r\nX: ");
-    let bodies = (" http-response wait-for-body time 60s\n", "HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n");
-    let chunks =
-        (" http-response wait-for-body time 60s\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n");
+    let bodies =
+        (" http-response wait-for-body time 60s\n", "HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n");
+    let chunks = (
+        " http-response wait-for-body time 60s\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n",
+    );
     for (rules, begin) in [heads, bodies, chunks] {
         let at_once = memory_with_servers(rules, begin, BYTES);
         let drops = memory_with_servers(rules, begin, 1);
         assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
     }
+}
+
+/// Clients of a burst, and the bytes of the head that each of them begins: some 30 MB in all.
+const BURST: (usize, usize) = (1500, 14_000);
+
+/// What a burst needed goes back to the system when its clients have left: the lane gives back half of what it does not need every ten seconds.
+#[test]
+fn memory_of_a_burst_goes_back_when_it_is_over() {
+    let (socket, address) = listener();
+    let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let config = PROXY.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
+    let program = Manylane::start_ready(&format!("{} timeout http-request 60s\n{config}", defaults()));
+    let begin = memory(&program);
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BURST.1));
+    let clients: Vec<_> = (0..BURST.0)
+        .map(|_| {
+            let mut client = connect(address);
+            client.write_all(head.as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    all_is_read(address.port(), false);
+    let peak = memory(&program);
+    assert!(peak > begin + BURST.0 * BURST.1 / 1024, "{begin} KB, then {peak} KB: no burst");
+    drop(clients);
+    let over = Instant::now();
+    let left = begin + (peak - begin) / 3;
+    while memory(&program) > left {
+        assert!(
+            over.elapsed() < 4 * PATIENCE,
+            "{begin} KB, then {peak} KB, and {} KB are left",
+            memory(&program)
+        );
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn commands_take_no_more_drop_by_drop() {
+    let socket = "global\n stats socket @bind level admin\n stats maxconn 60\n stats timeout 60s\n";
+    drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "show info ");
+    drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "add map #0 <<\n");
 }

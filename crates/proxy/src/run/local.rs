@@ -101,6 +101,10 @@ static SPREAD: TaskKind = TaskKind::new("soft stop");
 /// Time between two looks at what nobody asks for.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
+/// Rounds of housekeeping between two looks at what the lane's pools do not need any more: long beside the bursts of usual load, and half of what is
+/// left goes each time, so nearly all has gone within a minute.
+const TRIM: u32 = 10;
+
 thread_local! {
     /// What this thread's lane serves; mostly one. The newest generation is the last.
     static SERVED: RefCell<Vec<Rc<Local>>> = const { RefCell::new(Vec::new()) };
@@ -453,7 +457,7 @@ impl Local {
     /// stops.
     pub(crate) async fn housekeeping(self: Rc<Self>) {
         let here = self.here();
-        loop {
+        for round in 1_u32.. {
             let mut sleep = here.sleep(HOUSEKEEPING);
             let mut stopping = self.stopping.waiter();
             let over = poll_fn(|context| match stopping.poll(context) {
@@ -470,6 +474,9 @@ impl Local {
             look_for_hidden_room();
             self.quiescent();
             free_replaced();
+            if round.is_multiple_of(TRIM) {
+                manylane_pool::trim();
+            }
         }
     }
 
