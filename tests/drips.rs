@@ -191,7 +191,7 @@ fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
 /// Clients of a burst, and the bytes of the head that each of them begins: some 30 MB in all.
 const BURST: (usize, usize) = (1500, 14_000);
 
-/// What a burst needed goes back to the system when its clients have left: the lane gives back half of what it does not need every ten seconds.
+/// What a burst needed goes back to the system when its clients have left: the lane gives back half of what it does not need every few seconds.
 #[test]
 fn memory_of_a_burst_goes_back_when_it_is_over() {
     let (socket, address) = listener();

@@ -17,11 +17,12 @@ mod system;
 mod version;
 mod watchdog;
 
+use manylane_pool::reserve::Reserving;
 use std::process::ExitCode;
 
 /// Per-thread heaps suit a program whose lanes share nothing.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Reserving<mimalloc::MiMalloc> = Reserving(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     system::usual_pages();

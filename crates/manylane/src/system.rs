@@ -129,7 +129,10 @@ pub(crate) fn small_reserves() -> Result<(), String> {
     Err(format!("[manylane.main()] Cannot begin once more for -m: {error}."))
 }
 
-/// What the program takes to begin, in megabytes: itself, and each lane with its stack and its first pools.
+/// What `-m` keeps back for allocations that must not fail, in megabytes: tables of lanes double with their connections.
+const KEPT: usize = 8;
+
+/// What the program takes to begin, in megabytes: itself with what is kept back, and each lane with its stack and its first pools.
 const TAKEN: (u64, u64) = (64, 16);
 
 /// `-m`: bounds the memory that the process may write to.
@@ -145,7 +148,11 @@ pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
     }
     let bytes = megabytes << 20;
     setrlimit(Resource::RLIMIT_DATA, bytes, bytes)
-        .map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))
+        .map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))?;
+    match manylane_pool::reserve::keep(KEPT << 20) {
+        true => Ok(()),
+        false => Err(format!("-m {megabytes} is too little: {KEPT} MB of it, which are kept for what must not fail, are not there")),
+    }
 }
 
 /// The number of a user, or of a group.

@@ -300,8 +300,12 @@ impl Inner {
         if !self.reserve() {
             return Err(Cause::Limit);
         }
+        #[cfg(not(any(loom, manylane_sim)))]
+        use crate::reserve::may_fail;
+        #[cfg(any(loom, manylane_sim))]
+        use std::alloc::alloc as may_fail;
         // SAFETY: the size is not 0: see `Resolved`.
-        let Some(memory) = NonNull::new(unsafe { std::alloc::alloc(self.options.layout) }) else {
+        let Some(memory) = NonNull::new(unsafe { may_fail(self.options.layout) }) else {
             self.unreserve(1);
             return Err(Cause::Memory);
         };

@@ -12,6 +12,8 @@ mod object;
 mod options;
 mod poison;
 mod report;
+#[cfg(not(any(loom, manylane_sim)))]
+pub mod reserve; // an allocator is of the real machine only
 mod shelf;
 mod typed;
 mod wait;

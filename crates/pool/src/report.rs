@@ -43,7 +43,7 @@ pub fn reclaim() -> usize {
     pools().into_iter().map(|pool| pool.reclaim() * pool.options.layout.size()).sum()
 }
 
-/// Housekeeping of a lane, every ten seconds or so, never on the data path: gives back to the allocator half of the objects on the calling
+/// Housekeeping of a lane, every few seconds, never on the data path: gives back to the allocator half of the objects on the calling
 /// lane's shelves, and takes half of its caches out of use, in each pool that asked the allocator for nothing since the last call.
 pub fn trim() {
     pools().into_iter().for_each(Inner::trim);

@@ -102,8 +102,8 @@ static SPREAD: TaskKind = TaskKind::new("soft stop");
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 /// Rounds of housekeeping between two looks at what the lane's pools do not need any more: long beside the bursts of usual load, and half of what is
-/// left goes each time, so nearly all has gone within a minute.
-const TRIM: u32 = 10;
+/// left goes each time, so nearly all has gone within half a minute.
+const TRIM: u32 = 5;
 
 thread_local! {
     /// What this thread's lane serves; mostly one. The newest generation is the last.
@@ -474,7 +474,9 @@ impl Local {
             look_for_hidden_room();
             self.quiescent();
             free_replaced();
-            if round.is_multiple_of(TRIM) {
+            if manylane_pool::reserve::is_short() {
+                manylane_pool::reserve::restore();
+            } else if round.is_multiple_of(TRIM) {
                 manylane_pool::trim();
             }
         }
