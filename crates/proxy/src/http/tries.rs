@@ -3,6 +3,7 @@
 use super::Session;
 use super::exchange::{About, After, Asking};
 use super::going::Watched;
+use super::private::Purpose;
 use super::pump::{Kept, Pump};
 use crate::generation::{Backend, Reuse};
 use crate::rules::{Answer, End, Moment};
@@ -14,6 +15,7 @@ use manylane_buf::Chain;
 use manylane_h1::Request;
 use manylane_http::Method;
 use manylane_net::Packets;
+use std::cell::Cell;
 use std::pin::pin;
 
 /// What is left to try.
@@ -27,6 +29,8 @@ pub(super) struct Chances<'a> {
     pub(super) persistent: bool,
     /// What was sent of the body.
     pub(super) kept: Option<&'a Kept>,
+    /// The server's connection is authenticated as the client's; set where it becomes so.
+    pub(super) authenticated: &'a Cell<bool>,
 }
 
 /// What is left of a request that was answered by a server.
@@ -137,13 +141,23 @@ impl Session<'_> {
         let head = &request.head;
         let redirects = matches!(asking.method, Method::Get | Method::Head);
         let private = &mut self.private;
+        let purpose = Cell::new(None);
+        let authenticated = Cell::new(false);
         let mut shelf = |hold: &Hold, client: &Client| {
             if redirects && hold.server().redirect.is_some() {
                 return Shelved::Redirect;
             }
             let key = Local::key(hold.server(), client, Some(head), packets, &names);
-            let private = private.take().filter(|_| packets == Packets::default() && !readdressed);
-            Self::take_idle(local, backend, private, key, first, hold)
+            let this = Purpose::new(backend, hold.server(), hold.index(), key);
+            purpose.set(Some(this));
+            // What a key tells of is equal where the key is.
+            match private.take(this, key.is_some() || packets == Packets::default() && !readdressed) {
+                Some((idle, is_authenticated)) => {
+                    authenticated.set(is_authenticated);
+                    Shelved::This(idle)
+                }
+                None => Self::take_idle(local, backend, key, first, hold),
+            }
         };
         let had = self.client.received.len();
         let mut pains = Pains::new(local.here().now());
@@ -214,7 +228,7 @@ impl Session<'_> {
             std::mem::swap(&mut received, &mut self.client.received);
         }
         let attempt = Attempt { connection, hold, reused, pains };
-        let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
+        let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept, authenticated: &authenticated };
         let mut watched = Watched::default();
         let outcome = self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, chances).await;
         let Attempt { connection, reused, hold, pains: _ } = attempt;
@@ -235,15 +249,14 @@ impl Session<'_> {
         if linger {
             self.send_last(&mut Chain::new()).await; // the client may be sending what nobody reads: let it read the answer
         }
-        if again {
+        if again && let Some(purpose) = purpose.get() {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
-            let key = Local::key(&backend.servers[index.get()], &self.client, Some(&request.head), packets, &names);
-            match key.filter(|_| backend.http.reuse != Reuse::Never) {
-                Some(key) => local.keep(backend, index, key, idle),
+            let authenticated = authenticated.get();
+            match purpose.key() {
+                Some(key) if !authenticated && backend.http.reuse != Reuse::Never => local.keep(backend, index, key, idle),
                 None if packets != Packets::default() || readdressed => {} // the next request's may be others
                 None if backend.servers[index.get()].tells_of_requests() => {}
-                None if !self.frontend.http.keeps_own => {}
-                None => self.private = Some((backend.number, index, idle)),
+                _ => self.private.put(purpose, idle, authenticated, self.frontend.http.most_private),
             }
         }
         Ok(after)
