@@ -113,7 +113,8 @@ impl Session<'_> {
                     let counts = frontend.counts.own();
                     counts.streams.add(1);
                     counts.requests.add(1);
-                    let after = caught(pin!(self.exchange(&mut request))).await;
+                    let mut up = self.body_of(&request);
+                    let after = caught(pin!(self.exchange(&mut request, &mut up))).await;
                     let after = match after {
                         Some(after) => after,
                         None => self.after_panic().await,
@@ -123,7 +124,7 @@ impl Session<'_> {
                     self.count_unsent();
                     self.log();
                     self.requests += 1;
-                    if after == After::Close {
+                    if after == After::Close || !up.is_done() && !pin!(self.skip(&mut up)).await {
                         self.linger().await;
                         return false;
                     }

@@ -54,6 +54,8 @@ pub(super) enum Failed {
     Answer(u16, Termination),
     /// It is tried again: nothing reached the client, and all that was sent is still here.
     Again { persistent: bool },
+    /// The server closed a kept connection without a word, and so does the proxy: only the client can know whether its request may be repeated.
+    Unanswered,
     /// The client is gone, and what was done for it then.
     Client(Phase),
     /// A rule has another answer than the server's.
@@ -78,8 +80,6 @@ impl Session<'_> {
         });
         loop {
             let outcome = self.one_try(request, asking, backend, &mut tried, up, kept.as_ref()).await;
-            // A body that is still coming stands before the next request.
-            let bodyless = up.is_done();
             match outcome {
                 Ok(after) => return after,
                 Err(Failed::Again { persistent }) => {
@@ -88,6 +88,7 @@ impl Session<'_> {
                     }
                 }
                 Err(Failed::Answer(status, ended)) => {
+                    let bodyless = self.ends_behind(asking, up);
                     return self.fail(asking, About { backend: Some(backend), head: &request.head }, status, ended, bodyless).await;
                 }
                 Err(Failed::Ruled(end, answer)) => {
@@ -99,9 +100,17 @@ impl Session<'_> {
                         record.ended = Termination::new(cause, Phase::Headers);
                         record.response = None;
                     });
+                    let bodyless = self.ends_behind(asking, up);
                     return self.give(asking, About { backend: Some(backend), head: &request.head }, answer, bodyless).await;
                 }
                 Err(Failed::Closed) => return After::Close,
+                Err(Failed::Unanswered) => {
+                    self.record.take(); // it is not logged: what the client makes of it is
+                    if !up.is_done() {
+                        self.send_last(&mut Chain::new()).await; // a reset would tell of something else
+                    }
+                    return After::Close;
+                }
                 Err(Failed::Refused(phase)) => {
                     self.note(|record| record.ended = Termination::new(Cause::Refused, phase));
                     self.response_denied(backend);
@@ -115,6 +124,11 @@ impl Session<'_> {
         }
     }
 
+    /// [`ends_soon`](Self::ends_soon), of a body of which a server may have got a part: then it has to be whole.
+    fn ends_behind(&mut self, asking: &Asking, up: &mut Pump) -> bool {
+        if asking.gone.get() { up.is_done() } else { self.ends_soon(up) }
+    }
+
     /// One try with one server.
     async fn one_try(
         &mut self,
@@ -126,7 +140,8 @@ impl Session<'_> {
         kept: Option<&Kept>,
     ) -> Result<After, Failed> {
         let local = self.local;
-        let first = self.requests == 0 || tried.retries > 0;
+        let first = self.requests == 0;
+        let anew = tried.retries > 0; // other idle connections may be as old as the one that failed
         let wanted = self.wanted(request, up, asking, backend);
         let Wanted { persistent, packets, server: wanted_server, .. } = wanted;
         // A rule for this request says whose it is, or where it goes: the session's own connection is of the others.
@@ -150,6 +165,9 @@ impl Session<'_> {
             let key = Local::key(hold.server(), client, Some(head), packets, &names);
             let this = Purpose::new(backend, hold.server(), hold.index(), key);
             purpose.set(Some(this));
+            if anew {
+                return Shelved::Nothing;
+            }
             // What a key tells of is equal where the key is.
             match private.take(this, key.is_some() || packets == Packets::default() && !readdressed) {
                 Some((idle, is_authenticated)) => {
@@ -203,7 +221,8 @@ impl Session<'_> {
                 {
                     asking.keep = false;
                     let answer = crate::rules::to_server(prefix, &request.head).map_err(|_| Failed::Answer(500, ended))?;
-                    return Ok(self.redirect(asking, About { backend: Some(backend), head: &request.head }, answer, ended, up.is_done()).await);
+                    let bodyless = self.ends_behind(asking, up);
+                    return Ok(self.redirect(asking, About { backend: Some(backend), head: &request.head }, answer, ended, bodyless).await);
                 }
                 let left = ended.cause == Cause::ClientLeft;
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
