@@ -108,15 +108,15 @@ impl Session<'_> {
             let bodyless = self.ends_soon(up);
             return self.fail(&asking, About { backend: None, head: &request.head }, 503, Termination::new(cause, Phase::Request), bodyless).await;
         }
-        if frontend.http.buffer_request {
-            if let Err(not) = self.await_body(request, up, None, frontend.timeouts.request, 0).await {
-                return self.no_body(&asking, About { backend: None, head: &request.head }, not).await;
-            }
+        if frontend.http.buffer_request
+            && let Err(not) = self.await_body(request, up, None, frontend.timeouts.request, 0).await
+        {
+            return self.no_body(&asking, About { backend: None, head: &request.head }, not).await;
         }
-        if !rules.request.is_empty() {
-            if let Some(after) = self.ruled(&asking, request, up, None, &rules.request).await {
-                return after;
-            }
+        if !rules.request.is_empty()
+            && let Some(after) = self.ruled(&asking, request, up, None, &rules.request).await
+        {
+            return after;
         }
         if let Some(page) = frontend.http.stats_at(&request.head) {
             return self.statistics(&asking, request, up, None, page).await;
@@ -154,11 +154,12 @@ impl Session<'_> {
             self.leave(backend);
             return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, false).await;
         }
-        if backend.http.buffer_request && !frontend.http.buffer_request {
-            if let Err(not) = self.await_body(request, up, Some(backend), backend.timeouts.request, 0).await {
-                self.leave(backend);
-                return self.no_body(&asking, About { backend: Some(backend), head: &request.head }, not).await;
-            }
+        if backend.http.buffer_request
+            && !frontend.http.buffer_request
+            && let Err(not) = self.await_body(request, up, Some(backend), backend.timeouts.request, 0).await
+        {
+            self.leave(backend);
+            return self.no_body(&asking, About { backend: Some(backend), head: &request.head }, not).await;
         }
         if !listens && !self.contents(&backend.rules.content, Some(backend), request, up).await {
             self.leave(backend);
