@@ -4,11 +4,13 @@
 
 mod common;
 
-use common::{DEFAULTS, Manylane, connect, fd, listener, origin};
+use common::watch::{Syslog, both};
+use common::{DEFAULTS, Manylane, connect, fd, free, listener, origin, read_all, reset};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 
 /// An origin whose answers say the number of their connection, from 1, and that counts connections which are open.
 fn numbered() -> (SocketAddr, Arc<AtomicUsize>) {
@@ -41,6 +43,10 @@ fn ask(client: &mut TcpStream) -> u32 {
 
 fn ask_for(client: &mut TcpStream, path: &str) -> u32 {
     write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    answer_of(client)
+}
+
+fn answer_of(client: &mut TcpStream) -> u32 {
     let mut reader = BufReader::new(client);
     let (mut line, mut length) = (String::new(), 0);
     while line != "\r\n" {
@@ -230,4 +236,107 @@ fn idle_connections_of_one_name_do_not_serve_another() {
         ask_for(&mut first, "/b"),
     ];
     assert_eq!(got, [1, 2, 1, 2]);
+}
+
+/// An origin that quits on purpose: a connection that has served ends when it is asked for `/fin` or `/rst`, without an answer. Else answers are the
+/// connection's number, from 1; requests for `/both` wait for each other.
+fn quitting() -> SocketAddr {
+    let connections = AtomicUsize::new(0);
+    let together = Barrier::new(2);
+    origin(move |mut stream| {
+        let number = connections.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut served = false;
+        loop {
+            let (mut head, mut length) = (String::new(), 0);
+            while !head.ends_with("\r\n\r\n") {
+                let begin = head.len();
+                if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                    return;
+                }
+                if let Some(value) = head[begin..].to_ascii_lowercase().strip_prefix("content-length: ") {
+                    length = value.trim().parse().unwrap();
+                }
+            }
+            reader.read_exact(&mut vec![0; length]).unwrap();
+            let path = head.split(' ').nth(1).unwrap();
+            match path {
+                "/rst" if served => return reset(stream),
+                "/fin" if served => return,
+                "/both" => _ = together.wait(),
+                _ => {}
+            }
+            served = true;
+            let text = number.to_string();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    })
+}
+
+/// As with HAProxy, the client's connection ends without a word, so that the client can repeat what only it knows to be repeatable; nothing is logged.
+#[test]
+fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
+    for mode in ["safe", "always"] {
+        let address = std::cell::Cell::new(free());
+        let config = |log: &Syslog, socket: &Path| {
+            address.set(free());
+            format!(
+                "{DEFAULTS} mode http\n log {} local0\n option httplog\n http-reuse {mode}\nglobal\n nbthread 1\n stats socket {} level admin\nlisten l\n bind {}\n server s {}\n",
+                log.address(),
+                socket.display(),
+                address.get(),
+                quitting()
+            )
+        };
+        let (ours, theirs) = both(config, |played| {
+            for path in ["/fin", "/rst"] {
+                let mut client = connect(address.get());
+                ask(&mut client);
+                client
+                    .write_all(
+                        format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc").as_bytes(),
+                    )
+                    .unwrap();
+                assert_eq!(read_all(&mut client), "", "{mode}, {path}");
+            }
+            ask_for(&mut connect(address.get()), "/last");
+            let lines = played.lines("GET /last ");
+            let posts: Vec<String> = lines.into_iter().filter(|line| line.contains("POST")).collect();
+            (posts, played.columns("l", "s", &["hrsp_5xx"]), played.columns("l", "s", &["eresp", "srv_abrt"]))
+        });
+        assert_eq!(
+            ours,
+            (Vec::new(), vec!["0".to_owned()], ["2", "2"].map(str::to_owned).to_vec()),
+            "{mode}"
+        );
+        if let Some(theirs) = theirs {
+            assert_eq!((ours.0, ours.1), (theirs.0, theirs.1), "{mode}"); // 2.6 does not count each of them, as later versions do
+        }
+    }
+}
+
+/// What may be repeated is sent once more: on a new connection, since other idle ones may end for the same reason.
+#[test]
+fn a_request_that_met_an_ending_connection_is_repeated_on_a_new_one() {
+    let (_program, address) = start(1, " http-reuse always\n retries 1", &quitting().to_string());
+    let (mut first, mut second) = (connect(address), connect(address));
+    for client in [&mut first, &mut second] {
+        client.write_all(b"GET /both HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    }
+    let mut numbers = [&mut first, &mut second].map(|client| answer_of(client));
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2]);
+    assert_eq!(ask_for(&mut first, "/fin"), 3);
+    assert_eq!(ask_for(&mut first, "/rst"), 4);
+}
+
+/// `retries 0`: nothing is repeated, and the client is not told of a failure either.
+#[test]
+fn a_request_that_may_not_be_repeated_ends_without_a_word() {
+    let (_program, address) = start(1, " retries 0", &quitting().to_string());
+    let mut client = connect(address);
+    assert_eq!(ask(&mut client), 1);
+    client.write_all(b"GET /fin HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!(read_all(&mut client), "");
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod authority;
+mod connauth;
 mod cookie;
 mod date;
 mod fields;
@@ -17,6 +18,7 @@ mod target;
 mod version;
 
 pub use authority::{split_host_port, without_default_port};
+pub use connauth::names_connection_scheme;
 pub use cookie::{Cookie, Cookies, set_cookie};
 pub use date::{DATE_LEN, DateCache, format_date, parse_date};
 pub use fields::{FieldLine, Fields, MAX_FIELDS, PushError};

@@ -6,7 +6,7 @@ use super::{
 use crate::status::{Status, Verdict};
 use manylane_buf::Chain;
 use manylane_h1::{Asked, BodyReader, From, Limits, Response, ResponseParser};
-use manylane_http::{Head, List, Method};
+use manylane_http::{Head, List, Method, names_connection_scheme};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
@@ -106,8 +106,9 @@ impl HttpRequest {
         self.uri.is_made() || self.body.is_made() || self.fields.iter().any(|(_, value)| value.is_made())
     }
 
-    /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one line.
-    pub(super) fn made(&self, seen: Seen<'_>, keep: bool, by: &mut dyn Evaluate) -> Vec<u8> {
+    /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one line. A connection that it authenticates
+    /// is not kept for requests of clients.
+    pub(super) fn made(&self, seen: Seen<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Vec<u8> {
         let mut uri = self.uri.get(seen, by).into_owned();
         uri.retain(|byte| is_of_target(*byte));
         if uri.is_empty() {
@@ -121,6 +122,11 @@ impl HttpRequest {
             if !value.is_empty() {
                 if **name == *b"host" {
                     uri = with_authority(uri, &value);
+                }
+                if matches!(&**name, b"authorization" | b"proxy-authorization")
+                    && names_connection_scheme(&value)
+                {
+                    *keep = false;
                 }
                 fields.push((name, value));
             }
@@ -138,7 +144,7 @@ impl HttpRequest {
         if !body.is_empty() || !plain {
             bytes.extend(format!("content-length: {}\r\n", body.len()).into_bytes());
         }
-        if !keep && *self.version != *b"HTTP/1.0" && !fields.iter().any(|(name, _)| *name == b"connection") {
+        if !*keep && *self.version != *b"HTTP/1.0" && !fields.iter().any(|(name, _)| *name == b"connection") {
             bytes.extend(b"connection: close\r\n");
         }
         bytes.extend(b"\r\n");
@@ -261,6 +267,7 @@ impl Answer {
         reader.is_done()
             && !self.bad
             && self.input.is_empty()
+            && !response.head.authenticates_connection()
             && response.connection.persists(response.head.version())
     }
 

@@ -384,7 +384,9 @@ impl<'s> Exchange<'s> {
                 })
             }
             Sent::Request(request) => {
-                let bytes = request.made(self.seen(), self.keeps, by);
+                let mut keeps = self.keeps;
+                let bytes = request.made(self.seen(), &mut keeps, by);
+                self.keeps = keeps;
                 self.method = Some(bytes.split(|byte| *byte == b' ').next().unwrap_or_default().into());
                 Ok(Cow::Owned(bytes))
             }

@@ -71,8 +71,8 @@ pub struct Http {
     pub prefer_last: bool,
     /// `max-keep-alive-queue`: the server of the last request is not preferred with so many waiting for it; nothing for no bound.
     pub keep_queue: Option<u32>,
-    /// `max-session-srv-conns` is above 0: a session keeps a connection that only it may use. There never is more than one.
-    pub keeps_own: bool,
+    /// `max-session-srv-conns`: connections to servers that a session keeps for itself.
+    pub most_private: usize,
     /// `option persist`
     pub persist: bool,
     /// `cookie`
@@ -272,7 +272,7 @@ pub(super) fn http<'c>(
         send_name: settings.http_send_name_header.as_ref().map(|set| set.value.bytes().into()),
         prefer_last: on(Toggle::PREFER_LAST_SERVER),
         keep_queue: settings.max_keep_alive_queue.and_then(|set| u32::try_from(set.value).ok()), // -1: no bound
-        keeps_own: settings.max_session_srv_conns.is_none_or(|set| set.value > 0),
+        most_private: settings.max_session_srv_conns.as_ref().map_or(usize::MAX, |set| set.value as usize),
         persist: on(Toggle::PERSIST),
         cookie: settings.cookie.as_ref().map(cookie),
         retry_on: retry_on(settings, refuse),

@@ -9,6 +9,7 @@ use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, Request};
 use manylane_http::{Known, Version};
+use manylane_sched::Time;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -25,7 +26,41 @@ pub(super) enum NoBody {
     Ended(Cause),
 }
 
+/// What is read at most of a body behind an answer of the proxy's own, in bytes, so that the connection goes on. So much is read in less time than it takes
+/// to make a new connection; a client that sends more is better told to leave.
+const SKIPPED: u64 = 1 << 16;
+
 impl Session<'_> {
+    /// Whether the next request can follow an answer that needs no more of this body: it is here, and dropped, or the rest of it is little and
+    /// [skipped](Self::skip) behind the answer.
+    pub(super) fn ends_soon(&mut self, up: &mut Pump) -> bool {
+        up.skip(&mut self.client.received).is_ok() && (up.is_done() || up.left().is_some_and(|left| left <= SKIPPED))
+    }
+
+    /// Reads the rest of a body that was answered without it. Whether the next request follows: the client has to send the rest in its time, and no more than
+    /// [`SKIPPED`] bytes.
+    pub(super) async fn skip(&mut self, up: &mut Pump) -> bool {
+        let time = self.frontend.timeouts.request.or(self.frontend.timeouts.client);
+        let deadline = time.map_or(Time::MAX, |time| self.local.here().now() + time);
+        let mut skipped = 0;
+        loop {
+            let there = self.client.received.len();
+            let skipping = up.skip(&mut self.client.received);
+            skipped += (there - self.client.received.len()) as u64;
+            match skipping {
+                Ok(()) if up.is_done() => return true,
+                Ok(()) if skipped <= SKIPPED => {}
+                _ => {
+                    self.send_last(&mut Chain::new()).await; // the answer may be on its way
+                    return false;
+                }
+            }
+            if !matches!(self.wait(deadline, false).await, Wait::Bytes) {
+                return false;
+            }
+        }
+    }
+
     /// Waits until all of the body is there, or `least` bytes of it if that is not 0, or as much as a buffer takes. Without `time` each piece has `timeout client`.
     pub(super) async fn await_body(
         &mut self,
@@ -65,7 +100,7 @@ impl Session<'_> {
             }
             let deadline = whole.or(patience.map(|time| here.now() + time));
             let (local, entry) = (self.local, self.entry());
-            let waiting = pin!(self.wait(deadline.unwrap_or(manylane_sched::Time::MAX), false));
+            let waiting = pin!(self.wait(deadline.unwrap_or(Time::MAX), false));
             match local.streams.unless_ended(entry, waiting).await {
                 Ok(Wait::Bytes) => {}
                 Ok(Wait::Late) => return Err(NoBody::Late),

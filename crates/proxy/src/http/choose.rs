@@ -6,7 +6,7 @@ use super::exchange::Asking;
 use super::pump::Pump;
 use crate::generation::{Backend, Reuse, Target};
 use crate::rules::{Moment, key};
-use crate::run::{Idle, Local};
+use crate::run::Local;
 use crate::server::{Hold, Shelved, Wanted};
 use manylane_balance::{Index, Key, Priority};
 use manylane_h1::Request;
@@ -37,10 +37,12 @@ impl Session<'_> {
             .map(|(_, index)| index)
             .filter(serves)
             .filter(|index| backend.http.keep_queue.is_none_or(|most| backend.balancer.has_room(*index) || backend.balancer.waiting(*index) < most));
+        // Where its connection is authenticated, also where it has to queue for it.
+        let authenticated = self.private.authenticated_with(backend).filter(|_| !backend.balancer.algorithm().goes_by_key()).filter(serves);
         let persistent = asking.ruled.or(by_cookie);
         Wanted {
             key: self.balanced_by(request, up, asking, backend),
-            server: persistent.or(by_habit).or(backend.of_client),
+            server: persistent.or(authenticated).or(by_habit).or(backend.of_client),
             avoid: None,
             persistent: persistent.is_some(),
             priority: Priority {
@@ -76,23 +78,9 @@ impl Session<'_> {
         }
     }
 
-    /// A connection that may serve: the session's own, or one from the lane's shelf.
-    pub(super) fn take_idle(
-        local: &Local,
-        backend: &Backend,
-        private: Option<(usize, Index, Idle)>,
-        key: Option<u64>,
-        first: bool,
-        hold: &Hold,
-    ) -> Shelved {
+    /// A connection from the lane's shelf that may serve.
+    pub(super) fn take_idle(local: &Local, backend: &Backend, key: Option<u64>, first: bool, hold: &Hold) -> Shelved {
         let index = hold.index();
-        if let Some((number, server, idle)) = private
-            && number == backend.number
-            && server == index
-            && idle.is_quiet()
-        {
-            return Shelved::This(idle);
-        }
         let least = match (backend.http.reuse, first) {
             (Reuse::Never, _) | (Reuse::Safe, true) => return Shelved::Nothing,
             (Reuse::Aggressive, true) => 2,

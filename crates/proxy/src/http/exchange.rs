@@ -14,7 +14,7 @@ use crate::rules::{Content, Lookups, Moment, any_holds, content};
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
-use manylane_h1::{Body, From, Persist, Request, restrict_names, restrict_te, set_connection};
+use manylane_h1::{From, Persist, Request, restrict_names, restrict_te, set_connection};
 use manylane_http::{EditError, Head, Method, Version};
 use std::cell::Cell;
 use std::pin::pin;
@@ -59,16 +59,19 @@ pub(super) struct About<'a> {
 }
 
 impl Session<'_> {
-    /// Forwards a request and its response.
-    pub(super) async fn exchange(&mut self, request: &mut Request) -> After {
+    /// How the body of a request is read.
+    pub(super) fn body_of(&self, request: &Request) -> Pump {
+        let http = &self.frontend.http;
+        Pump::new(request.body, request.body, From::Client, http.request_limits, http.drop_request_trailers)
+    }
+
+    /// Forwards a request and its response. Where the connection goes on and not all of `up` was read, the rest of that is to be skipped.
+    pub(super) async fn exchange(&mut self, request: &mut Request, up: &mut Pump) -> After {
         let frontend = self.frontend;
         let version = request.head.version();
         let method = request.head.method_kind();
         let persists = request.connection.persists(version) && !self.ends();
         let none = Termination::new(Cause::ServerLeft, Phase::Connect);
-        let mut bodyless = matches!(request.body, Body::None | Body::Length(0));
-        let mut up =
-            Pump::new(request.body, request.body, From::Client, frontend.http.request_limits, frontend.http.drop_request_trailers);
         let mut asking = Asking {
             version,
             method,
@@ -90,7 +93,7 @@ impl Session<'_> {
             self.keep_broken(&broken, None);
             return self.fail(&asking, About { backend: None, head: &request.head }, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
         }
-        if !self.contents(&rules.content, None, request, &up).await {
+        if !self.contents(&rules.content, None, request, up).await {
             return After::Close;
         }
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
@@ -98,43 +101,44 @@ impl Session<'_> {
             frontend.counts.own().intercepted.add(1);
             let moment = Moment { request: Some(&request.head), ..Moment::default() };
             let fails = any_holds(&self.facts(), moment, &rules.monitor_fail);
+            let bodyless = self.ends_soon(up);
             return self.answer(&asking, About { backend: None, head: &request.head }, if fails { 503 } else { 200 }, bodyless).await;
         }
         if frontend.http.asks_for_passwords && let Err(cause) = self.finds_out(&request.head).await {
+            let bodyless = self.ends_soon(up);
             return self.fail(&asking, About { backend: None, head: &request.head }, 503, Termination::new(cause, Phase::Request), bodyless).await;
         }
-        if frontend.http.buffer_request {
-            if let Err(not) = self.await_body(request, &mut up, None, frontend.timeouts.request, 0).await {
-                return self.no_body(&asking, About { backend: None, head: &request.head }, not).await;
-            }
-            bodyless = up.is_done();
+        if frontend.http.buffer_request
+            && let Err(not) = self.await_body(request, up, None, frontend.timeouts.request, 0).await
+        {
+            return self.no_body(&asking, About { backend: None, head: &request.head }, not).await;
         }
-        if !rules.request.is_empty() {
-            if let Some(after) = self.ruled(&asking, request, &mut up, None, &rules.request).await {
-                return after;
-            }
-            bodyless = up.is_done();
+        if !rules.request.is_empty()
+            && let Some(after) = self.ruled(&asking, request, up, None, &rules.request).await
+        {
+            return after;
         }
         if let Some(page) = frontend.http.stats_at(&request.head) {
-            return self.statistics(&asking, request, &mut up, None, page).await;
+            return self.statistics(&asking, request, up, None, page).await;
         }
         let chosen = if rules.use_backend.is_empty() {
             None
         } else {
-            let request_data = data(request, &up);
+            let request_data = data(request, up);
             let moment = Moment { request: Some(&request.head), request_data, ..Moment::default() };
             Target::backend(&rules.use_backend, &self.facts(), moment)
         };
         let Some(backend) =
             chosen.or(frontend.default_backend).map(|number| &self.local.generation.backends[number])
         else {
+            let bodyless = self.ends_soon(up);
             return self.fail(&asking, About { backend: None, head: &request.head }, 503, none, bodyless).await;
         };
         self.note(|record| record.backend = Some(backend.number));
         if let Some(stream) = &self.stream {
             stream.goes_to(backend.number);
         }
-        self.persist(request, &up, &mut asking, backend);
+        self.persist(request, up, &mut asking, backend);
         asking.mode = asking.mode.max(backend.http.close); // the client's connection is for its frontend alone to say
         let counts = backend.counts.own();
         self.entered.set(Some((backend.number, self.local.here().now())));
@@ -150,14 +154,14 @@ impl Session<'_> {
             self.leave(backend);
             return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, false).await;
         }
-        if backend.http.buffer_request && !frontend.http.buffer_request {
-            if let Err(not) = self.await_body(request, &mut up, Some(backend), backend.timeouts.request, 0).await {
-                self.leave(backend);
-                return self.no_body(&asking, About { backend: Some(backend), head: &request.head }, not).await;
-            }
-            bodyless = up.is_done();
+        if backend.http.buffer_request
+            && !frontend.http.buffer_request
+            && let Err(not) = self.await_body(request, up, Some(backend), backend.timeouts.request, 0).await
+        {
+            self.leave(backend);
+            return self.no_body(&asking, About { backend: Some(backend), head: &request.head }, not).await;
         }
-        if !listens && !self.contents(&backend.rules.content, Some(backend), request, &up).await {
+        if !listens && !self.contents(&backend.rules.content, Some(backend), request, up).await {
             self.leave(backend);
             return After::Close;
         }
@@ -166,25 +170,26 @@ impl Session<'_> {
         if !listens && backend.http.asks_for_passwords && let Err(cause) = self.finds_out(&request.head).await {
             self.leave(backend);
             let ended = Termination::new(cause, Phase::Request);
+            let bodyless = self.ends_soon(up);
             return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 503, ended, bodyless).await;
         }
         let ruled = if !listens && !backend.rules.request.is_empty() {
-            let after = self.ruled(&asking, request, &mut up, Some(backend), &backend.rules.request).await;
-            bodyless = up.is_done();
-            after
+            self.ruled(&asking, request, up, Some(backend), &backend.rules.request).await
         } else {
             None
         };
         let after = if let Some(after) = ruled {
             after
         } else if !fine {
+            let bodyless = self.ends_soon(up);
             self.fail(&asking, About { backend: Some(backend), head: &request.head }, 403, refused, bodyless).await
         } else if let Some(page) = backend.http.stats_at(&request.head) {
-            self.statistics(&asking, request, &mut up, Some(backend), page).await
-        } else if self.prepare(request, &mut asking, backend, &up).is_err() {
+            self.statistics(&asking, request, up, Some(backend), page).await
+        } else if self.prepare(request, &mut asking, backend, up).is_err() {
+            let bodyless = self.ends_soon(up);
             self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, bodyless).await
         } else {
-            self.tries(request, &mut asking, backend, &mut up).await
+            self.tries(request, &mut asking, backend, up).await
         };
         self.leave(backend);
         after

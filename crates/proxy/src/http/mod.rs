@@ -10,6 +10,7 @@ mod edit;
 mod exchange;
 mod going;
 mod look;
+mod private;
 mod pump;
 mod receive;
 mod request;
@@ -29,12 +30,13 @@ use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
 use crate::rules::{Facts, Scopes};
 use crate::panics::caught;
-use crate::run::{Idle, Local, Streaming};
+use crate::run::{Local, Streaming};
 use crate::session::Client;
 use crate::termination::Cause;
 use exchange::{After, Asking};
 use manylane_balance::Index;
 use manylane_sched::{Class, Time};
+use private::Private;
 use request::{NoMore, Wait};
 pub(crate) use rest::{Rest, Woken};
 use std::cell::{Cell, RefCell};
@@ -54,8 +56,8 @@ struct Session<'a> {
     requests: u64,
     /// The server of the last request: number of the backend, and which.
     last: Option<(usize, Index)>,
-    /// A connection that is this session's alone: of this backend and server.
-    private: Option<(usize, Index, Idle)>,
+    /// Connections to servers that are this session's alone.
+    private: Private,
     /// The client has been sent its last.
     lingers: bool,
     /// The request at work, as the lane's list of streams has it.
@@ -83,7 +85,7 @@ pub(crate) async fn begin(local: &Rc<Local>, frontend: &Frontend, listener: &Lis
     let timer = Timer::new(local.here());
     let since = local.here().now();
     let record = RefCell::new(None);
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: None, lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0), entered: Cell::new(None), replied: Cell::new(false) };
+    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: Private::default(), lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0), entered: Cell::new(None), replied: Cell::new(false) };
     session.forget();
     let goes_on = session.may_rest() || session.serve(None).await;
     session.rest(goes_on)
@@ -111,7 +113,8 @@ impl Session<'_> {
                     let counts = frontend.counts.own();
                     counts.streams.add(1);
                     counts.requests.add(1);
-                    let after = caught(pin!(self.exchange(&mut request))).await;
+                    let mut up = self.body_of(&request);
+                    let after = caught(pin!(self.exchange(&mut request, &mut up))).await;
                     let after = match after {
                         Some(after) => after,
                         None => self.after_panic().await,
@@ -121,7 +124,7 @@ impl Session<'_> {
                     self.count_unsent();
                     self.log();
                     self.requests += 1;
-                    if after == After::Close {
+                    if after == After::Close || !up.is_done() && !pin!(self.skip(&mut up)).await {
                         self.linger().await;
                         return false;
                     }
@@ -179,7 +182,7 @@ impl Session<'_> {
 
     /// Whether it has something that only its generation understands; clients inside of the process stay in their place, too.
     fn belongs(&self) -> bool {
-        self.private.is_some() || self.scopes.has_session() || self.client.connection.stream().is_none()
+        !self.private.is_empty() || self.scopes.has_session() || self.client.connection.stream().is_none()
     }
 
     /// What rules may look at.

@@ -179,6 +179,24 @@ impl Pump {
         Ok(())
     }
 
+    /// Drops what is there of it from `input`: nobody wants it.
+    ///
+    /// # Errors
+    /// What is wrong with the body.
+    pub(super) fn skip(&mut self, input: &mut Chain) -> Result<(), Broken> {
+        if self.done {
+            return Ok(());
+        }
+        let progress = self.reader.read(input, &mut Chain::new()).map_err(|error| Broken::Framing(Found::new(input, error)))?;
+        self.done = matches!(progress, Progress::Done(_));
+        Ok(())
+    }
+
+    /// Bytes that are still to come, as far as the framing has told; none where only the connection's end is its end.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.reader.passable()
+    }
+
     /// Puts what was read ahead behind `out`, framed. Nobody looks at it any more.
     fn write_ahead(&mut self, out: &mut Chain) -> Result<(), Broken> {
         let mut data = std::mem::take(&mut self.data);

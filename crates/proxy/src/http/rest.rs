@@ -2,10 +2,11 @@
 //! serves a request is in a block of its own, which goes back to the lane's pool with the request.
 
 use super::Session;
+use super::private::Private;
 use super::request::{Wait, ends_in_silence, patience};
 use crate::flow::Timer;
 use crate::generation::{Frontend, Listener};
-use crate::run::{Event, Idle, Local, Place};
+use crate::run::{Event, Local, Place};
 use crate::session::{Client, Resting};
 use manylane_balance::Index;
 use manylane_buf::Segment;
@@ -27,9 +28,9 @@ pub(crate) enum Woken {
 }
 
 /// What few sessions have between two requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct More {
-    private: Option<(usize, Index, Idle)>,
+    private: Private,
     variables: Option<Variables>,
 }
 
@@ -126,7 +127,7 @@ impl Rest {
         let Self { client, timer, since, requests, last, more } = self;
         let (requests, last) = (requests.into(), last.map(|(backend, server)| (backend as usize, server)));
         let scopes = local.scopes.take();
-        let More { private, variables } = more.map_or(More { private: None, variables: None }, Pooled::into_inner);
+        let More { private, variables } = more.map_or_else(More::default, Pooled::into_inner);
         if let Some(variables) = variables {
             scopes.put_session(variables);
         }
@@ -152,9 +153,9 @@ impl Session<'_> {
         if !goes_on {
             return None;
         }
-        let more = match (private, variables) {
-            (None, None) => None,
-            (private, variables) => Some(MORE.alloc(More { private, variables }).ok()?),
+        let more = match variables {
+            None if private.is_empty() => None,
+            variables => Some(MORE.alloc(More { private, variables }).ok()?),
         };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         let last = last.map(|(backend, server)| (backend as u32, server)); // an index of what stands in a file

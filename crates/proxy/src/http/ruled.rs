@@ -81,8 +81,6 @@ impl Session<'_> {
     ) -> Option<After> {
         let mut walk = Walk::request(rules);
         loop {
-            // A body that is still coming stands before the next request.
-            let bodyless = up.is_done();
             let verdict = {
                 let moment = Moment { backend, request_data: data(request, up), ..Moment::default() };
                 apply(&self.facts(), moment, &mut walk, &mut request.head)
@@ -144,13 +142,16 @@ impl Session<'_> {
                 Ok(Verdict::Bad) => {
                     self.note(|record| record.request = None);
                     let ended = Termination::new(Cause::Refused, Phase::Request);
+                    let bodyless = self.ends_soon(up);
                     return Some(self.fail(asking, About { backend, head: &request.head }, 400, ended, bodyless).await);
                 }
                 Ok(Verdict::Answer(end, answer)) => {
+                    let bodyless = self.ends_soon(up);
                     return Some(self.decided(asking, About { backend, head: &request.head }, end, answer, bodyless).await);
                 }
                 Err(_) => {
                     let ended = Termination::new(Cause::Refused, Phase::Request);
+                    let bodyless = self.ends_soon(up);
                     return Some(self.fail(asking, About { backend, head: &request.head }, 500, ended, bodyless).await);
                 }
             }

@@ -86,6 +86,9 @@ impl Session<'_> {
         let new = reused.is_none();
         let mut out = self.outgoing(request, backend, (hold, new), received, up)?;
         asking.gone.set(true);
+        if request.head.authenticates_connection() {
+            chances.authenticated.set(true);
+        }
         self.unsent.set(0);
         // What was sent again is not counted twice.
         let resent = Cell::new(0);
@@ -151,6 +154,9 @@ impl Session<'_> {
                 Ok(Err(broken)) => return Err(self.no_request(&vain, broken)),
                 Err(cause) => return Err(self.no_time(&vain, cause)),
             };
+            if response.head.authenticates_connection() {
+                chances.authenticated.set(true);
+            }
             observe(local, backend, index, Seen::Status(response.head.status()));
             if vain.repeatable && backend.http.retry_on.statuses.contains(&response.head.status()) {
                 return Err(Failed::Again { persistent: chances.persistent });

@@ -31,7 +31,6 @@ impl Session<'_> {
         page: &Arc<StatsPage>,
     ) -> After {
         let rules = backend.map_or(&self.frontend.rules, |backend| &backend.rules);
-        let bodyless = up.is_done();
         for rule in &rules.stats_request {
             let about = About { backend, head: &request.head };
             let moment = Moment { request: Some(about.head), backend, ..Moment::default() };
@@ -42,6 +41,7 @@ impl Session<'_> {
                 PageAction::Allow => break,
                 PageAction::Deny => {
                     self.note(|record| record.serves(b"<STATS>"));
+                    let bodyless = self.ends_soon(up);
                     return self.decided(asking, about, End::Denied, Answer::Usual(403), bodyless).await;
                 }
                 PageAction::Auth(realm) => {
@@ -51,6 +51,7 @@ impl Session<'_> {
                         record.serves(b"<STATS>");
                     });
                     let answer = challenge(realm.as_deref().unwrap_or(&page.realm), false);
+                    let bodyless = self.ends_soon(up);
                     return self.give(asking, about, answer, bodyless).await;
                 }
             }
@@ -62,6 +63,7 @@ impl Session<'_> {
         });
         if !page.users.is_empty() && !self.may_see(page, &request.head) {
             let about = About { backend, head: &request.head };
+            let bodyless = self.ends_soon(up);
             return self.give(asking, about, challenge(&page.realm, false), bodyless).await;
         }
         let admin = {
@@ -72,6 +74,7 @@ impl Session<'_> {
             return self.form(asking, request, up, backend, (page, admin)).await;
         }
         let about = About { backend, head: &request.head };
+        let bodyless = self.ends_soon(up);
         let generation = self.local.generation.clone();
         let (Some(pages), Some(served)) = (&generation.pages, self.local.begin_page()) else {
             return self.answer(asking, about, 503, bodyless).await;
@@ -121,7 +124,10 @@ impl Session<'_> {
         }
         let about = About { backend, head: &request.head };
         match see_other(&location) {
-            Ok(answer) => self.give(asking, about, answer, up.is_done()).await,
+            Ok(answer) => {
+                let bodyless = self.ends_soon(up);
+                self.give(asking, about, answer, bodyless).await
+            }
             Err(_) => After::Close,
         }
     }

@@ -3,6 +3,7 @@
 use super::Session;
 use super::exchange::{About, After, Asking};
 use super::going::Watched;
+use super::private::Purpose;
 use super::pump::{Kept, Pump};
 use crate::generation::{Backend, Reuse};
 use crate::rules::{Answer, End, Moment};
@@ -14,6 +15,7 @@ use manylane_buf::Chain;
 use manylane_h1::Request;
 use manylane_http::Method;
 use manylane_net::Packets;
+use std::cell::Cell;
 use std::pin::pin;
 
 /// What is left to try.
@@ -27,6 +29,8 @@ pub(super) struct Chances<'a> {
     pub(super) persistent: bool,
     /// What was sent of the body.
     pub(super) kept: Option<&'a Kept>,
+    /// The server's connection is authenticated as the client's; set where it becomes so.
+    pub(super) authenticated: &'a Cell<bool>,
 }
 
 /// What is left of a request that was answered by a server.
@@ -50,6 +54,8 @@ pub(super) enum Failed {
     Answer(u16, Termination),
     /// It is tried again: nothing reached the client, and all that was sent is still here.
     Again { persistent: bool },
+    /// The server closed a kept connection without a word, and so does the proxy: only the client can know whether its request may be repeated.
+    Unanswered,
     /// The client is gone, and what was done for it then.
     Client(Phase),
     /// A rule has another answer than the server's.
@@ -74,8 +80,6 @@ impl Session<'_> {
         });
         loop {
             let outcome = self.one_try(request, asking, backend, &mut tried, up, kept.as_ref()).await;
-            // A body that is still coming stands before the next request.
-            let bodyless = up.is_done();
             match outcome {
                 Ok(after) => return after,
                 Err(Failed::Again { persistent }) => {
@@ -84,6 +88,7 @@ impl Session<'_> {
                     }
                 }
                 Err(Failed::Answer(status, ended)) => {
+                    let bodyless = self.ends_behind(asking, up);
                     return self.fail(asking, About { backend: Some(backend), head: &request.head }, status, ended, bodyless).await;
                 }
                 Err(Failed::Ruled(end, answer)) => {
@@ -95,9 +100,17 @@ impl Session<'_> {
                         record.ended = Termination::new(cause, Phase::Headers);
                         record.response = None;
                     });
+                    let bodyless = self.ends_behind(asking, up);
                     return self.give(asking, About { backend: Some(backend), head: &request.head }, answer, bodyless).await;
                 }
                 Err(Failed::Closed) => return After::Close,
+                Err(Failed::Unanswered) => {
+                    self.record.take(); // it is not logged: what the client makes of it is
+                    if !up.is_done() {
+                        self.send_last(&mut Chain::new()).await; // a reset would tell of something else
+                    }
+                    return After::Close;
+                }
                 Err(Failed::Refused(phase)) => {
                     self.note(|record| record.ended = Termination::new(Cause::Refused, phase));
                     self.response_denied(backend);
@@ -111,6 +124,11 @@ impl Session<'_> {
         }
     }
 
+    /// [`ends_soon`](Self::ends_soon), of a body of which a server may have got a part: then it has to be whole.
+    fn ends_behind(&mut self, asking: &Asking, up: &mut Pump) -> bool {
+        if asking.gone.get() { up.is_done() } else { self.ends_soon(up) }
+    }
+
     /// One try with one server.
     async fn one_try(
         &mut self,
@@ -122,7 +140,8 @@ impl Session<'_> {
         kept: Option<&Kept>,
     ) -> Result<After, Failed> {
         let local = self.local;
-        let first = self.requests == 0 || tried.retries > 0;
+        let first = self.requests == 0;
+        let anew = tried.retries > 0; // other idle connections may be as old as the one that failed
         let wanted = self.wanted(request, up, asking, backend);
         let Wanted { persistent, packets, server: wanted_server, .. } = wanted;
         // A rule for this request says whose it is, or where it goes: the session's own connection is of the others.
@@ -137,13 +156,26 @@ impl Session<'_> {
         let head = &request.head;
         let redirects = matches!(asking.method, Method::Get | Method::Head);
         let private = &mut self.private;
+        let purpose = Cell::new(None);
+        let authenticated = Cell::new(false);
         let mut shelf = |hold: &Hold, client: &Client| {
             if redirects && hold.server().redirect.is_some() {
                 return Shelved::Redirect;
             }
             let key = Local::key(hold.server(), client, Some(head), packets, &names);
-            let private = private.take().filter(|_| packets == Packets::default() && !readdressed);
-            Self::take_idle(local, backend, private, key, first, hold)
+            let this = Purpose::new(backend, hold.server(), hold.index(), key);
+            purpose.set(Some(this));
+            if anew {
+                return Shelved::Nothing;
+            }
+            // What a key tells of is equal where the key is.
+            match private.take(this, key.is_some() || packets == Packets::default() && !readdressed) {
+                Some((idle, is_authenticated)) => {
+                    authenticated.set(is_authenticated);
+                    Shelved::This(idle)
+                }
+                None => Self::take_idle(local, backend, key, first, hold),
+            }
         };
         let had = self.client.received.len();
         let mut pains = Pains::new(local.here().now());
@@ -189,7 +221,8 @@ impl Session<'_> {
                 {
                     asking.keep = false;
                     let answer = crate::rules::to_server(prefix, &request.head).map_err(|_| Failed::Answer(500, ended))?;
-                    return Ok(self.redirect(asking, About { backend: Some(backend), head: &request.head }, answer, ended, up.is_done()).await);
+                    let bodyless = self.ends_behind(asking, up);
+                    return Ok(self.redirect(asking, About { backend: Some(backend), head: &request.head }, answer, ended, bodyless).await);
                 }
                 let left = ended.cause == Cause::ClientLeft;
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
@@ -214,7 +247,7 @@ impl Session<'_> {
             std::mem::swap(&mut received, &mut self.client.received);
         }
         let attempt = Attempt { connection, hold, reused, pains };
-        let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept };
+        let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept, authenticated: &authenticated };
         let mut watched = Watched::default();
         let outcome = self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, chances).await;
         let Attempt { connection, reused, hold, pains: _ } = attempt;
@@ -235,15 +268,14 @@ impl Session<'_> {
         if linger {
             self.send_last(&mut Chain::new()).await; // the client may be sending what nobody reads: let it read the answer
         }
-        if again {
+        if again && let Some(purpose) = purpose.get() {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
-            let key = Local::key(&backend.servers[index.get()], &self.client, Some(&request.head), packets, &names);
-            match key.filter(|_| backend.http.reuse != Reuse::Never) {
-                Some(key) => local.keep(backend, index, key, idle),
+            let authenticated = authenticated.get();
+            match purpose.key() {
+                Some(key) if !authenticated && backend.http.reuse != Reuse::Never => local.keep(backend, index, key, idle),
                 None if packets != Packets::default() || readdressed => {} // the next request's may be others
                 None if backend.servers[index.get()].tells_of_requests() => {}
-                None if !self.frontend.http.keeps_own => {}
-                None => self.private = Some((backend.number, index, idle)),
+                _ => self.private.put(purpose, idle, authenticated, self.frontend.http.most_private),
             }
         }
         Ok(after)

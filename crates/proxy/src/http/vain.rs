@@ -44,12 +44,19 @@ impl Session<'_> {
         let Vain { backend, hold, .. } = *vain;
         let on = &backend.http.retry_on;
         match no_head {
-            NoHead::Nothing => {
-                if vain.new {
-                    observe(self.local, backend, hold.index(), Seen::Closed); // else it was closed for its age
-                }
-                vain.or_again(on.empty || vain.stale, 502, vain.failed(Cause::ServerLeft))
+            NoHead::Nothing if vain.new => {
+                observe(self.local, backend, hold.index(), Seen::Closed);
+                vain.or_again(on.empty, 502, vain.failed(Cause::ServerLeft))
             }
+            // It was closed for its age, just when the request came.
+            NoHead::Nothing => match vain.or_again(on.empty || vain.stale, 502, vain.failed(Cause::ServerLeft)) {
+                Failed::Answer(..) => {
+                    backend.counts.own().server_aborts.add(1);
+                    hold.server().counts.own().server_aborts.add(1);
+                    Failed::Unanswered
+                }
+                again => again,
+            },
             NoHead::Cut => {
                 observe(self.local, backend, hold.index(), Seen::Closed);
                 // The manual has it with junk, HAProxy with empty ones.

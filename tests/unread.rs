@@ -1,0 +1,182 @@
+//! Answers of the program's own to requests with a body: the connection goes on behind a body that is small, and the next request begins behind it.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Manylane, connect, end_of, fd, listener};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// What bodies are made of: a request that nobody may take for one.
+const EVIL: &str = "GET /evil HTTP/1.1\r\nHost: a\r\n\r\n";
+
+const NEXT: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// The most that is read of a body behind an answer.
+const SKIPPED: usize = 1 << 16;
+
+/// Rules by the path, and what they answer.
+const RULES: [(&str, u16); 5] =
+    [("/return", 200), ("/deny", 403), ("/redirect", 302), ("/auth", 401), ("/nowhere", 503)];
+
+fn start(more: &str) -> (Manylane, SocketAddr) {
+    let (socket, address) = listener();
+    let program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n{more}\nfrontend f\n bind {}\n http-request deny if {{ path /deny }}\n http-request redirect location /x if {{ path /redirect }}\n \
+         http-request auth if {{ path /auth }}\n use_backend b if {{ path /nowhere }}\n \
+         http-request return status 200 content-type text/plain lf-string %[path] if !{{ path /nowhere }}\nbackend b\n",
+        fd(&socket)
+    ));
+    (program, address)
+}
+
+/// An answer: its status, whether the connection ends with it, and its body. None: the connection has ended.
+fn answer(reader: &mut BufReader<TcpStream>) -> Option<(u16, bool, String)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).unwrap_or(0) == 0 {
+            assert_eq!(head, "", "an end amid a head");
+            return None;
+        }
+    }
+    let head = head.to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    Some((head[9..12].parse().unwrap(), head.contains("connection: close"), String::from_utf8(body).unwrap()))
+}
+
+/// The head of a request and its framed body, of about so many bytes.
+fn framed(path: &str, chunked: bool, expect: bool, bytes: usize) -> (String, String) {
+    let data = EVIL.repeat(bytes.div_ceil(EVIL.len()));
+    let expect = if expect { "Expect: 100-continue\r\n" } else { "" };
+    if !chunked {
+        return (
+            format!("POST {path} HTTP/1.1\r\nHost: a\r\n{expect}Content-Length: {}\r\n\r\n", data.len()),
+            data,
+        );
+    }
+    let chunks: String = data
+        .as_bytes()
+        .chunks(1000)
+        .map(|chunk| format!("{:x}\r\n{}\r\n", chunk.len(), std::str::from_utf8(chunk).unwrap()))
+        .collect();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{expect}Transfer-Encoding: chunked\r\n\r\n");
+    (head, format!("{chunks}0\r\nX-Trailer: GET /evil HTTP/1.1\r\n\r\n"))
+}
+
+/// Sends pieces; behind those where `true` stands the answer is read first.
+fn goes_on(address: SocketAddr, status: u16, pieces: &[(&str, bool)], what: &str) {
+    let mut client = connect(address);
+    client.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(client.try_clone().unwrap());
+    for (piece, answered) in pieces {
+        client.write_all(piece.as_bytes()).unwrap();
+        if *answered {
+            let (got, closes, _) = answer(&mut reader).expect(what);
+            assert_eq!((got, closes), (status, false), "{what}");
+        }
+    }
+    assert_eq!(answer(&mut reader), Some((200, false, "/next".to_owned())), "{what}");
+    // Nothing is left between two requests.
+    client.write_all(NEXT.as_bytes()).unwrap();
+    assert_eq!(answer(&mut reader), Some((200, false, "/next".to_owned())), "{what}");
+}
+
+#[test]
+fn the_next_request_begins_behind_a_small_body() {
+    let (_program, address) = start("");
+    for (path, status) in RULES {
+        for chunked in [false, true] {
+            for expect in [false, true] {
+                for bytes in [1, 5000, SKIPPED - 4096] {
+                    let what = format!("{path}, chunked: {chunked}, expect: {expect}, {bytes} bytes");
+                    let (head, body) = framed(path, chunked, expect, bytes);
+                    let (half, rest) = body.split_at(body.len() / 2);
+                    let all = format!("{head}{body}");
+                    goes_on(address, status, &[(&all, true), (NEXT, false)], &format!("{what}, at once"));
+                    goes_on(
+                        address,
+                        status,
+                        &[(&format!("{all}{NEXT}"), true)],
+                        &format!("{what}, pipelined"),
+                    );
+                    goes_on(
+                        address,
+                        status,
+                        &[(&head, true), (&body, false), (NEXT, false)],
+                        &format!("{what}, head first"),
+                    );
+                    goes_on(
+                        address,
+                        status,
+                        &[(&format!("{head}{half}"), true), (&format!("{rest}{NEXT}"), false)],
+                        &format!("{what}, half of it later"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A body that is too large ends the connection, and nothing of it is read as a request.
+#[test]
+fn a_connection_ends_with_a_large_body() {
+    let (_program, address) = start("");
+    for (path, status) in RULES {
+        let what = format!("{path}, its length is told");
+        let (head, body) = framed(path, false, false, 4 * SKIPPED);
+        let mut client = connect(address);
+        let mut reader = BufReader::new(client.try_clone().unwrap());
+        client.write_all(head.as_bytes()).unwrap();
+        assert_eq!(answer(&mut reader).map(|(got, closes, _)| (got, closes)), Some((status, true)), "{what}");
+        let _ = client.write_all(format!("{body}{NEXT}").as_bytes());
+        assert_eq!(answer(&mut reader), None, "{what}");
+        // How long a body in chunks is shows when it comes.
+        let what = format!("{path}, in chunks");
+        let (head, body) = framed(path, true, false, 4 * SKIPPED);
+        let mut client = connect(address);
+        let mut reader = BufReader::new(client.try_clone().unwrap());
+        client.write_all(head.as_bytes()).unwrap();
+        assert_eq!(
+            answer(&mut reader).map(|(got, closes, _)| (got, closes)),
+            Some((status, false)),
+            "{what}"
+        );
+        let _ = client.write_all(format!("{body}{NEXT}").as_bytes());
+        assert_eq!(answer(&mut reader), None, "{what}");
+    }
+}
+
+/// What is wrong with the framing ends the connection, at once or behind the answer.
+#[test]
+fn a_connection_ends_with_a_body_that_is_none() {
+    let (_program, address) = start("");
+    let head = framed("/return", true, false, 1).0;
+    for bad in ["zz\r\n", "5\r\nabcdeGET", "-1\r\n\r\n", "5\rabcde\r\n"] {
+        let bad = format!("{bad}\r\n\r\n{NEXT}{NEXT}");
+        let mut client = connect(address);
+        let mut reader = BufReader::new(client.try_clone().unwrap());
+        client.write_all(format!("{head}{bad}").as_bytes()).unwrap();
+        assert!(answer(&mut reader).is_some_and(|(_, closes, _)| closes), "{bad}");
+        assert_eq!(answer(&mut reader), None, "{bad}");
+        let mut client = connect(address);
+        let mut reader = BufReader::new(client.try_clone().unwrap());
+        client.write_all(head.as_bytes()).unwrap();
+        assert!(answer(&mut reader).is_some_and(|(_, closes, _)| !closes), "{bad}");
+        client.write_all(bad.as_bytes()).unwrap();
+        assert_eq!(answer(&mut reader), None, "{bad}");
+    }
+}
+
+/// The rest of a body has its time.
+#[test]
+fn a_body_that_does_not_come_ends_the_connection() {
+    let (_program, address) = start(" timeout http-request 100ms");
+    let mut client = connect(address);
+    client.write_all(framed("/return", false, false, 100).0.as_bytes()).unwrap();
+    let mut reader = BufReader::new(client.try_clone().unwrap());
+    assert!(answer(&mut reader).is_some_and(|(_, closes, _)| !closes));
+    assert_eq!(end_of(&mut client), Ok(()));
+}
