@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::watch::{Syslog, both};
+use common::watch::{Syslog, both, until};
 use common::{DEFAULTS, Manylane, connect, fd, free, listener, origin, read_all, reset};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -44,6 +44,10 @@ fn ask(client: &mut TcpStream) -> u32 {
 fn ask_for(client: &mut TcpStream, path: &str) -> u32 {
     write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     answer_of(client)
+}
+
+fn send(client: &mut TcpStream) {
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
 }
 
 fn answer_of(client: &mut TcpStream) -> u32 {
@@ -151,18 +155,83 @@ fn more_than_pool_max_conn_are_not_kept() {
     assert_eq!([ask(&mut client), ask(&mut client)], [1, 2]);
 }
 
-/// With 1 percent of few descriptors nothing is kept while a session is there.
+/// A program with a single lane, `http-reuse always`, these lines of `global` and this server.
+fn start_global(global: &str, server: &str) -> (Manylane, SocketAddr) {
+    let (socket, address) = listener();
+    let program = Manylane::start(&format!(
+        "global\n nbthread 1\n{global}defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n \
+         http-reuse always\nlisten l\n bind {}\n server s {server}\n",
+        fd(&socket)
+    ));
+    (program, address)
+}
+
+/// With 1 percent of few descriptors nothing is kept.
 #[test]
 fn nothing_is_kept_when_descriptors_are_short() {
     let (server, _) = numbered();
+    let (_program, address) = start_global(" maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio 1\n", &server.to_string());
+    let mut client = connect(address);
+    assert_eq!([ask(&mut client), ask(&mut client)], [1, 2]);
+}
+
+/// The share is one of the descriptors that the process may open, whatever `maxconn` is, and each is counted once.
+#[test]
+fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
+    for (maxconn, clients, lanes) in [(82, 32, 1), (200, 100, 2)] {
+        let (server, _) = numbered();
+        let (socket, address) = listener();
+        let _program = Manylane::start(&format!(
+            "global\n nbthread {lanes}\n maxconn {maxconn}\n ulimit-n 4096\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n \
+             timeout connect 5s\n http-reuse always\nlisten l\n bind {}\n server s {server}\n",
+            fd(&socket)
+        ));
+        let mut clients: Vec<_> = (0..clients).map(|_| connect(address)).collect();
+        let busy = clients.len() as u32;
+        // All at once.
+        for _ in 0..6 {
+            clients.iter_mut().for_each(send);
+            let last = clients.iter_mut().map(answer).max();
+            // An answer is with its client a moment before the connection can be used again.
+            assert!(last.is_some_and(|last| last <= 2 * busy), "{maxconn}: connection {last:?} for {busy} clients");
+        }
+        // One after the other: all others are idle.
+        let before = ask(&mut connect(address)).max(2 * busy);
+        let last = clients.iter_mut().map(ask).max();
+        assert!(last.is_some_and(|last| last <= before + 4), "{maxconn}: connection {last:?}, before {before}");
+    }
+}
+
+/// Clients without a request do not count: here they alone have more than the share.
+#[test]
+fn idle_clients_do_not_keep_others_from_using_connections_again() {
+    let (server, _) = numbered();
+    let (_program, address) = start_global(" maxconn 100\n ulimit-n 300\n", &server.to_string());
+    let mut idle: Vec<_> = (0..90).map(|_| connect(address)).collect();
+    let asked: Vec<u32> = idle.iter_mut().map(ask).collect();
+    assert!(asked.iter().all(|&number| number <= 4), "{asked:?}"); // see above
+    let silent: Vec<_> = (0..8).map(|_| connect(address)).collect();
+    let mut busy = connect(address);
+    assert!((0..20).all(|_| ask(&mut busy) <= 4));
+    drop((idle, silent));
+}
+
+/// Above `tune.pool-high-fd-ratio` an idle connection is closed for a new one, also one to a server of another backend.
+#[test]
+fn an_idle_connection_is_closed_for_a_new_one_when_descriptors_are_short() {
+    let ((one, open), (two, _)) = (numbered(), numbered());
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 1\n maxconn 50\n tune.pool-low-fd-ratio 1\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n \
-         timeout connect 5s\n http-reuse always\nlisten l\n bind {}\n server s {server}\n",
+        "global\n nbthread 1\n maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio 100\n tune.pool-high-fd-ratio 1\ndefaults\n mode http\n \
+         timeout client 30s\n timeout server 30s\n timeout connect 5s\n http-reuse always\nfrontend f\n bind {}\n use_backend two if {{ path /two }}\n \
+         default_backend one\nbackend one\n server s {one} pool-purge-delay 1h\nbackend two\n server s {two} pool-purge-delay 1h\n",
         fd(&socket)
     ));
     let mut client = connect(address);
-    assert_eq!([ask(&mut client), ask(&mut client)], [1, 2]);
+    assert_eq!([ask(&mut client), ask(&mut client)], [1, 1]);
+    assert_eq!(ask_for(&mut client, "/two"), 1);
+    until(|| open.load(Ordering::SeqCst) == 0);
+    assert_eq!(ask(&mut client), 2);
 }
 
 /// The server sees an end soon after its connection was left idle for the delay.

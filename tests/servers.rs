@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin, read_all};
+use common::watch::{Syslog, ask};
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
@@ -216,4 +217,79 @@ fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_q
     let driven_out = if own == taken { &mut first } else { &mut second };
     let free = if taken == 'a' { 'b' } else { 'a' };
     assert_eq!(ask(driven_out), free, "the third client's request is on the other one");
+}
+
+/// With `option redispatch` a request leaves a server that refuses it at the first try, and does not wait a second for it to come back.
+#[test]
+fn a_dead_server_is_left_at_once_where_no_key_has_chosen_it() {
+    for balance in ["roundrobin", "static-rr", "leastconn", "random", "first"] {
+        let (socket, address) = listener();
+        let log = Syslog::new();
+        let alive = origin(|mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+        });
+        let _program = Manylane::start(&format!(
+            "{DEFAULTS} mode http\n option redispatch\n balance {balance}\n log {} local0\n log-format \"%s %ST %rc %Tc line\"\n\
+             listen l\n bind {}\n server dead {}\n server alive {alive}\n",
+            log.address(),
+            fd(&socket),
+            nobody()
+        ));
+        let mut redispatched = 0;
+        for _ in 0..16 {
+            let mut client = connect(address);
+            client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+            read_all(&mut client);
+            let line = log.wait(" line");
+            let words: Vec<&str> = line.split(' ').rev().collect();
+            let [_, connecting, tries, status, server, ..] = words[..] else { panic!("{line}") };
+            assert_eq!((server, status), ("alive", "200"), "{balance}: {line}");
+            assert!(["0", "+1"].contains(&tries), "{balance}: {line}");
+            assert!(connecting.parse::<u32>().unwrap() < 1_000, "{balance}: {line}");
+            redispatched += usize::from(tries == "+1");
+        }
+        assert!(redispatched > 0, "{balance}");
+    }
+}
+
+/// A key has chosen a server, which is taken out of service while it has the request.
+#[test]
+fn a_server_that_went_out_of_service_is_left_at_once_where_a_key_has_chosen_it() {
+    let (socket, address) = listener();
+    let (log, folder) = (Syslog::new(), Folder::new());
+    let control = folder.0.join("control");
+    let (tell, told) = channel();
+    let first = std::sync::Arc::new(std::sync::Mutex::new(Some(tell)));
+    let server = |name: &'static str| {
+        let first = first.clone();
+        origin(move |mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            if let Some(tell) = first.lock().unwrap().take() {
+                let (go, wait) = channel::<()>();
+                tell.send((name, go)).unwrap();
+                let _ = wait.recv(); // it closes without an answer then
+                return;
+            }
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+        })
+    };
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n option redispatch\n retry-on all-retryable-errors\n balance uri\n log {} local0\n log-format \"%s %ST %rc line\"\n\
+         global\n stats socket {} level admin\nlisten l\n bind {}\n server one {}\n server two {}\n",
+        log.address(),
+        control.display(),
+        fd(&socket),
+        server("one"),
+        server("two")
+    ));
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let (name, go) = told.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(ask(&control, &format!("set server l/{name} state maint")).trim(), "");
+    drop(go);
+    read_all(&mut client);
+    let other = if name == "one" { "two" } else { "one" };
+    let line = log.wait(" line");
+    assert!(line.contains(&format!("{other} 200 +1 line")), "{line}");
 }

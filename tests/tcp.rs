@@ -47,7 +47,7 @@ fn a_half_closed_connection_carries_the_other_direction_to_its_end() {
 }
 
 #[test]
-fn a_server_that_refuses_is_left_for_another_at_the_last_try() {
+fn a_server_that_refuses_is_left_for_another() {
     let (socket, address) = listener();
     let config = format!(
         "{DEFAULTS} retries 1\n option redispatch\n balance first\n\

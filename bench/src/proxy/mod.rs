@@ -20,7 +20,9 @@ use load::{Load, Pace, Phase, Traffic};
 use program::{Kind, Program, Programs, free_port};
 use scenario::{SCENARIOS, Scenario, Target, Unit};
 use std::fmt::Write as _;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -234,6 +236,7 @@ fn measure(
     }
     if !arguments.how.no_calls && scenario.unit != Unit::Idle {
         for contestant in &mut contestants {
+            let _beside = idle_clients(scenario.shape.beside, contestant)?;
             let done = calls(&traffic, requests.div_ceil(4), contestant, load);
             load.close();
             done.map_err(|sentence| format!("{}, {}: {sentence}", scenario.name, contestant.kind))?;
@@ -276,6 +279,7 @@ fn round(
         contestant.requests = requests;
         return Ok(());
     }
+    let _beside = idle_clients(scenario.shape.beside, contestant)?;
     load.open(traffic, to)?;
     load.go((requests / 10).max(traffic.clients as u64), Pace::Closed)?;
     let pace = if scenario.unit == Unit::Latency { Pace::Rate(scenario::RATE) } else { Pace::Closed };
@@ -297,6 +301,27 @@ fn round(
     contestant.used.system += used.system;
     contestant.requests += requests;
     Ok(())
+}
+
+/// So many clients that have had an answer and ask for nothing more; none beside what a row is compared with. They end by a reset, which leaves their ports
+/// free for those of the next round.
+fn idle_clients(count: usize, contestant: &Contestant) -> Result<Vec<TcpStream>, String> {
+    let to = contestant.program.address();
+    let client = || -> std::io::Result<TcpStream> {
+        let mut client = TcpStream::connect(to)?;
+        manylane_io::options::set_reset_on_close(client.as_fd())?;
+        client.write_all(b"GET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n")?;
+        let (mut got, mut piece) = (0, [0; 4096]);
+        while got < 1_024 {
+            match client.read(&mut piece)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                more => got += more,
+            }
+        }
+        Ok(client)
+    };
+    let count = if contestant.base { 0 } else { count };
+    (0..count).map(|_| client().map_err(|error| format!("{}: idle clients: {error}", contestant.kind))).collect()
 }
 
 /// Counts system calls, instructions and allocations of a request, in passes of their own because counting takes time.

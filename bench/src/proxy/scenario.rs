@@ -50,6 +50,8 @@ pub(crate) struct Shape {
     pub(crate) checks: usize,
     /// `tune.maxaccept`.
     pub(crate) accepts: Option<u32>,
+    /// Clients that are connected meanwhile, had an answer and ask for nothing more.
+    pub(crate) beside: usize,
 }
 
 /// One row of the table.
@@ -71,7 +73,7 @@ const ALL: &[Kind] = &[Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring];
 const NOT_NGINX: &[Kind] = &[Kind::Haproxy, Kind::Epoll, Kind::Uring];
 /// The plainest one.
 pub(crate) const PLAIN: Shape =
-    Shape { tcp: false, balance: None, places: None, log: false, hop: false, checks: 0, accepts: None };
+    Shape { tcp: false, balance: None, places: None, log: false, hop: false, checks: 0, accepts: None, beside: 0 };
 
 /// Requests a second of the scenario with a fixed rate.
 pub(crate) const RATE: f64 = 8_000.0;
@@ -267,6 +269,36 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         kinds: ALL,
         requests: IDLE as u64,
     },
+    Scenario {
+        name: "beside-2200",
+        words: "keep-alive, 64 clients beside 2,200 idle ones",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { beside: 2_200, ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "beside-5000",
+        words: "keep-alive, 64 clients beside 5,000 idle ones",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { beside: 5_000, ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
+    Scenario {
+        name: "beside-9000",
+        words: "keep-alive, 64 clients beside 9,000 idle ones",
+        unit: Unit::Request,
+        target: Target::Own(1.05),
+        shape: Shape { beside: 9_000, ..PLAIN },
+        traffic: keep_alive,
+        kinds: NOT_NGINX,
+        requests: 30_000,
+    },
     // One lane, so that all of it is that lane's.
     Scenario {
         name: "checks",
@@ -395,12 +427,13 @@ impl Scenario {
 
     /// HAProxy's language, for haproxy and for ours.
     fn haproxy(&self, port: u16, origin: u16, logs: u16, inner: &str) -> String {
-        let Shape { tcp, balance, places, log, hop, checks, accepts } = self.shape;
+        let Shape { tcp, balance, places, log, hop, checks, accepts, beside } = self.shape;
         // Each connection may need two descriptors, and with splicing another two, of which haproxy makes sure at its start.
         // A fifth of the descriptors that these need is for what is idle (`tune.pool-low-fd-ratio`): with many servers, a connection to each of
         // them on both threads.
         let most = match self.unit {
             Unit::Idle => IDLE + 200,
+            _ if beside > 0 => 9_100, // of all such rows, so that only the idle ones differ
             _ if balance.is_some() => 4_000,
             _ => 2_000,
         };

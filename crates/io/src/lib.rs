@@ -43,5 +43,5 @@ pub use passage::Passage;
 pub use rustix::io::Errno;
 pub use rustix::net::{Shutdown, SocketAddrAny};
 pub use splice::Splicer;
-pub use stats::{IoReport, report};
+pub use stats::{IoReport, open, open_here, report};
 pub use stream::{Detached, Stream};

@@ -62,6 +62,7 @@ pub(crate) fn read(
         );
     }
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
+    generation.descriptors = system::descriptors();
     let listeners = manylane_proxy::bind_beside(&generation, lanes, system::owner, before)
         .map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     for listener in &listeners.as_before {

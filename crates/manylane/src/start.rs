@@ -238,6 +238,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         system::memory(megabytes, lanes)?;
     }
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);
+    generation.descriptors = system::descriptors();
     let mut handed_over = match &arguments.predecessor {
         Some(at) => take_over(at)?,
         None => HandedOver::default(),

@@ -57,8 +57,8 @@ tune! {
     notsent_lowat_server: u64 = size("bytes", 0, G), size, "tune.notsent-lowat.server", "system's", "bytes not sent up to which a server's socket can be written";
     pattern_cache_size: u64 = int("number", 0, MANY), int, "tune.pattern.cache-size", "10000", "entries in the cache of pattern look-ups; 0 for none";
     pipesize: u64 = size("bytes", 0, G), size, "tune.pipesize", "system's", "bytes of a pipe for splicing";
-    pool_high_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-high-fd-ratio", "25", "share of descriptors above which idle connections are closed instead of kept";
-    pool_low_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-low-fd-ratio", "20", "share of descriptors below which idle connections are kept without restraint";
+    pool_high_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-high-fd-ratio", "25", "share of the descriptors that the process may open: with more in use an idle connection is closed for each new one; idle clients do not count";
+    pool_low_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-low-fd-ratio", "20", "share of the descriptors that the process may open: with more in use no connection is kept idle; idle clients do not count";
     rcvbuf_client: u64 = size("bytes", 0, G), size, "tune.rcvbuf.client", "system's", "bytes of the receive buffer of client sockets";
     rcvbuf_server: u64 = size("bytes", 0, G), size, "tune.rcvbuf.server", "system's", "bytes of the receive buffer of server sockets";
     rcvbuf_backend: u64 = size("bytes", 0, G), size, "tune.rcvbuf.backend", "system's", "bytes of the receive buffer of datagram sockets towards servers";

@@ -149,6 +149,8 @@ pub struct Parts {
     pub zone: Zone,
     /// `maxconn` of `global`.
     pub places: Arc<Places>,
+    /// Descriptors that the process may open; 0 where that is not known.
+    pub descriptors: u64,
     /// `maxconnrate`
     pub connection_rate: Arc<Rate>,
     /// `maxsessrate`
@@ -252,6 +254,7 @@ impl Generation {
             zone,
             logs,
             places,
+            descriptors: 0,
             connection_rate,
             session_rate,
             hard_maxconn,

@@ -6,7 +6,7 @@ use super::private::Private;
 use super::request::{Wait, ends_in_silence, patience};
 use crate::flow::Timer;
 use crate::generation::{Frontend, Listener};
-use crate::run::{Event, Local, Place};
+use crate::run::{Event, IdleClient, Local, Place};
 use crate::session::{Client, Resting};
 use manylane_balance::Index;
 use manylane_buf::Segment;
@@ -65,13 +65,14 @@ pub(crate) struct Rest {
     /// The number of the backend, and which of its servers.
     last: Option<(u32, Index)>,
     more: Option<Pooled<More>>,
+    _idle: IdleClient,
 }
 
 impl Rest {
     /// A session that begins now, with a client that has sent nothing.
     pub(crate) fn new(client: Client, local: &Local) -> Self {
         let (timer, since) = (Timer::new(local.here()), local.here().now());
-        Self { client: client.rest(), timer, since, requests: 0, last: None, more: None }
+        Self { client: client.rest(), timer, since, requests: 0, last: None, more: None, _idle: IdleClient::new() }
     }
 
     /// Whether a client is one that can be waited for here: of the system. Those of the process keep their place in a future.
@@ -124,7 +125,7 @@ impl Rest {
         listener: &'a Listener,
         woken: Woken,
     ) -> (Session<'a>, Wait) {
-        let Self { client, timer, since, requests, last, more } = self;
+        let Self { client, timer, since, requests, last, more, _idle: _ } = self;
         let (requests, last) = (requests.into(), last.map(|(backend, server)| (backend as usize, server)));
         let scopes = local.scopes.take();
         let More { private, variables } = more.map_or_else(More::default, Pooled::into_inner);
@@ -159,7 +160,7 @@ impl Session<'_> {
         };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         let last = last.map(|(backend, server)| (backend as u32, server)); // an index of what stands in a file
-        Some(Rest { client: client.rest(), timer, since, requests, last, more })
+        Some(Rest { client: client.rest(), timer, since, requests, last, more, _idle: IdleClient::new() })
     }
 }
 

@@ -6,22 +6,27 @@
 //! 2. Only a lane whose own shelf has nothing of the key asks, and one other lane at a time, which the depot names. That lane takes a
 //!    connection from its own shelf, gives its descriptor up and hands it over (`balance::hand`): nobody touches the shelf of another.
 //! 3. Who asks waits for [`PATIENCE`] and connects then. A connection that comes too late goes back to the shelf that it came from.
-//! 4. A lane has its share of the process's descriptors. Above `tune.pool-low-fd-ratio` of it nothing more is kept, and above
-//!    `tune.pool-high-fd-ratio` an idle connection is closed for each that is made.
+//! 4. When more than `tune.pool-low-fd-ratio` of the descriptors that the process may open are in use, nothing more is kept, and above
+//!    `tune.pool-high-fd-ratio` an idle connection is closed for each that is made. A client without a request does not count: `maxconn` has
+//!    one half of the descriptors for clients, and idle clients need nothing of the other half. A lane that has less than its share of what may be
+//!    in use looks at no other lane; one that has more looks at all of them, at most once in [`LOOK_EVERY`].
 //! 5. A lane that gave a connection of a server away asks for none of that server until `pool-purge-delay` has passed, and connects: else lanes that
 //!    use a server in turns would hand one connection to and fro.
 
 use super::Local;
 use crate::generation::{Backend, Generation, MOST_POOL_NAMES, Server};
 use crate::session::Client;
-use manylane_balance::{Giver, Index, hand};
+use manylane_balance::{Giver, Index, Shelf, hand};
 use manylane_http::Head;
 use manylane_net::{Connection, Packets, Present};
 use manylane_sched::{Class, Remote, TaskKind};
+use manylane_stats::{CounterGroup, counters};
 use manylane_sync::Arc;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::OnceLock;
 use std::task::{Context, Waker};
@@ -31,6 +36,36 @@ static TAKEOVER: TaskKind = TaskKind::new("takeover");
 
 /// How long another lane may take to answer. A lane that runs answers within its round; connecting costs about as much as waking one.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// How often a lane looks at the descriptors of the others at most.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+counters! {
+    /// Clients without a request, of all generations.
+    struct IdleClients {
+        began,
+        ended,
+    }
+}
+
+static IDLE_CLIENTS: CounterGroup<IdleClients> = CounterGroup::new();
+
+/// A client without a request, which does not count among the descriptors in use (rule 4). It stays on its lane.
+#[derive(Debug)]
+pub(crate) struct IdleClient(PhantomData<*const ()>);
+
+impl IdleClient {
+    pub(crate) fn new() -> Self {
+        IDLE_CLIENTS.own().began.add(1);
+        Self(PhantomData)
+    }
+}
+
+impl Drop for IdleClient {
+    fn drop(&mut self) {
+        IDLE_CLIENTS.own().ended.add(1);
+    }
+}
 
 /// A connection to a server that no request uses.
 #[derive(Debug)]
@@ -188,9 +223,13 @@ impl Local {
         Some(idle)
     }
 
-    /// Closes an idle connection when descriptors are short (rule 4). Before another one is made.
+    /// Closes an idle connection when descriptors are short (rule 4): of this backend if there is one, else of another. Before another one is made.
     pub(crate) fn make_room(&self, backend: &Backend) {
-        if self.is_above(self.generation.process.pool_high) && self.shelves[backend.number].borrow_mut().close_one() {
+        if self.idle.get() == 0 || !self.is_above(self.generation.process.pool_high) {
+            return;
+        }
+        let close_one = |shelf: &RefCell<Shelf<Idle>>| shelf.borrow_mut().close_one();
+        if close_one(&self.shelves[backend.number]) || self.shelves.iter().any(close_one) {
             self.idle.set(self.idle.get() - 1);
         }
     }
@@ -244,11 +283,30 @@ impl Local {
         self.idle.set(0);
     }
 
-    /// Whether more than `percent` of the lane's share of descriptors are in use. A session counts for two: its client's and its server's.
+    /// Whether more than `percent` of the descriptors that the process may open are in use (rule 4).
     fn is_above(&self, percent: u64) -> bool {
-        let most = 2 * self.generation.places.most();
-        let used = (2 * self.sessions.get() + self.idle.get()) as u64;
-        most > 0 && used * self.lane_ids.borrow().len().max(1) as u64 * 100 > most * percent
+        let most = self.generation.descriptors;
+        if most == 0 {
+            return false;
+        }
+        let bound = most.saturating_mul(percent) / 100;
+        let (lanes, own) = (self.lanes() as u64, IDLE_CLIENTS.own());
+        let idle = own.began.get() - own.ended.get();
+        (manylane_io::open_here() - idle.min(most / 2 / lanes)) * lanes > bound && self.used_by_all(most) > bound
+    }
+
+    /// Descriptors in use on all lanes, as of a moment ago.
+    fn used_by_all(&self, most: u64) -> u64 {
+        let now = self.here().now();
+        let (looked, used) = self.used.get();
+        if now < looked + LOOK_EVERY {
+            return used;
+        }
+        let began = IDLE_CLIENTS.read_cheap_one(|clients| &clients.began);
+        let idle = began.saturating_sub(IDLE_CLIENTS.read_cheap_one(|clients| &clients.ended));
+        let used = manylane_io::open().saturating_sub(idle.min(most / 2));
+        self.used.set((now, used));
+        used
     }
 }
 

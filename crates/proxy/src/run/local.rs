@@ -42,6 +42,8 @@ pub struct Local {
     pub(super) shelves: Box<[RefCell<Shelf<Idle>>]>,
     /// How many lie there.
     pub(super) idle: Cell<usize>,
+    /// Descriptors in use on all lanes, and when they were looked at.
+    pub(super) used: Cell<(Time, u64)>,
     /// How often other lanes were asked for one.
     pub(super) asked: Cell<usize>,
     /// Lanes that serve the generation.
@@ -199,6 +201,7 @@ impl Local {
             connectors,
             shelves,
             idle: Cell::new(0),
+            used: Cell::new((Time::ZERO, 0)),
             asked: Cell::new(0),
             lane_ids: RefCell::default(),
             streams: Streams::default(),

@@ -22,7 +22,7 @@ mod succeed;
 pub use changes::{administer, answer, change, find, warn};
 pub(crate) use changes::say;
 pub(crate) use event::{Event, Place};
-pub(crate) use idle::Idle;
+pub(crate) use idle::{Idle, IdleClient};
 pub use listen::{Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener, bound, listen_again, set_gate};
 pub(crate) use listen::Ticket;
 pub use local::Local;

@@ -9,7 +9,7 @@ use crate::rules::Memory;
 use crate::run::{Idle, Local, Seen, observe};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
-use manylane_balance::{Algorithm, Index};
+use manylane_balance::Index;
 use manylane_io::{SocketAddrAny, socket};
 use manylane_net::{Connection, Endpoint, Served, Step};
 use manylane_sched::Time;
@@ -96,14 +96,18 @@ impl Tried {
 
     /// One more try after `last` failed. Whether it may go to another server.
     ///
-    /// With `option redispatch` that is at the tries that it names, and always where a turn is all that chose the server.
+    /// With `option redispatch` that is at the tries that it names; and always where neither a cookie nor a rule wants `last`, if no key has chosen it or
+    /// it takes no requests any more, and another server does.
     pub(crate) fn again(&mut self, backend: &Backend, last: Index, persistent: bool) -> bool {
         self.retries += 1;
         self.last = Some(last);
-        let several = backend.balancer.servers().usable(false) > 1;
-        let by_turn = matches!(backend.balancer.algorithm(), Algorithm::RoundRobin | Algorithm::StaticRr);
+        let servers = backend.balancer.servers();
+        let may_leave = || {
+            let chosen_by_key = backend.balancer.algorithm().goes_by_key() && servers[last].state().is_usable();
+            !persistent && !chosen_by_key && servers.iter().any(|(index, other)| index != last && other.state().is_usable())
+        };
         self.elsewhere = backend.redispatch != Redispatch::Off
-            && (backend.redispatch.applies(self.retries, self.most(backend)) || by_turn && several && !persistent);
+            && (backend.redispatch.applies(self.retries, self.most(backend)) || may_leave());
         self.elsewhere
     }
 
