@@ -24,6 +24,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    manylane_sched::end_by_faults();
     system::usual_pages();
     defect::tell();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
