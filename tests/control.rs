@@ -90,6 +90,45 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
 }
 
+/// Each command at each level: denied exactly where the table says, which is that of the program (a test there).
+#[test]
+fn each_command_needs_its_level() {
+    let levels = ["user", "operator", "admin"];
+    let programs = levels.map(|level| Controlled::new(&format!("level {level}")));
+    let rows = include_str!("../crates/control/README.md").lines().filter_map(|line| {
+        let (command, level) = line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | ")?;
+        Some((command, levels.iter().position(|name| *name == level)?))
+    });
+    let mut seen = 0;
+    for (command, needs) in rows {
+        seen += 1;
+        for (level, program) in programs.iter().enumerate() {
+            // A prompt keeps the connection.
+            let ended = if command == "prompt" { "prompt; quit" } else { command };
+            let answer = program.ask(ended);
+            // What is experimental says so first, to anybody.
+            let denied = level < needs && command != "set var";
+            assert_eq!(
+                answer.starts_with("Permission denied\n"),
+                denied,
+                "{command} at {}: {answer}",
+                levels[level]
+            );
+            assert!(!answer.starts_with("Unknown command"), "{command}: {answer}");
+            // A level that was lowered is no other.
+            if level == 2 {
+                for (lower, name) in levels.iter().enumerate().take(2) {
+                    let modes = "expert-mode on; experimental-mode on";
+                    let answer = program.ask(&format!("{modes}; {name}; {ended}"));
+                    let denied = answer.contains("Permission denied\n");
+                    assert_eq!(denied, lower < needs, "{command} lowered to {name}: {answer}");
+                }
+            }
+        }
+    }
+    assert!(seen > 60, "{seen} commands");
+}
+
 #[test]
 fn a_prompt_keeps_the_connection_until_quit() {
     let program = Controlled::new("");

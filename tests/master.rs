@@ -369,6 +369,12 @@ fn commands_go_to_the_process_that_they_name() {
     assert_eq!(std::fs::metadata(&low).unwrap().mode() & 0o777, 0o600);
     // Half a line is none, and a payload that does not end changes nothing.
     assert!(master.ask("@1 add map x <<\na b").contains("nothing was done"));
+    for level in ["user", "operator"] {
+        for command in ["show map", "get acl x y", "prepare map x"] {
+            let answer = master.ask(&format!("{level}; @1 expert-mode on; @1 {command}"));
+            assert_eq!(answer.matches("Permission denied").count(), 2, "{level}, {command}: {answer}");
+        }
+    }
     let mut client = UnixStream::connect(master.folder.0.join("master")).unwrap();
     client.write_all(&[b'x'; 20_000]).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
@@ -544,4 +550,74 @@ fn the_unit_for_systemd_starts_and_reloads() {
     master.hears("Former worker");
     assert!(asked_at(&socket, "show proc").contains(" master          1 [failed: 0] "));
     assert_eq!(status_of(address), Ok(200));
+}
+
+/// A worker that stands still is replaced without its help, and its end is then no end of the master.
+#[test]
+fn a_worker_that_hangs_is_replaced() {
+    let address = own_address();
+    let config = |status| answering(address, status, "").replace(" noreuseport\n", "");
+    let master = Master::start(&config(200), with_master);
+    let hangs = Pid::from_raw(master.worker());
+    kill(hangs, Signal::SIGSTOP).unwrap();
+    master.write(&config(403));
+    let said = master.reloads(true);
+    assert!(said.contains("Its addresses are bound anew."), "{said}");
+    assert_ne!(master.worker(), hangs.as_raw());
+    assert_eq!(master.rows("# old workers")[0][0], hangs.to_string());
+    kill(hangs, Signal::SIGKILL).unwrap();
+    master.hears("Former worker");
+    // By a signal, with nothing between.
+    assert_eq!(status_of(address), Ok(403));
+    let hangs = Pid::from_raw(master.worker());
+    kill(hangs, Signal::SIGSTOP).unwrap();
+    master.signal(Signal::SIGUSR2);
+    master.hears("Loading success.");
+    kill(hangs, Signal::SIGKILL).unwrap();
+    master.hears("Former worker");
+    assert_eq!(status_of(address), Ok(403));
+    master.signal(Signal::SIGTERM);
+    assert_eq!(master.ends(), Some(0));
+}
+
+/// The first one is enough.
+#[test]
+fn a_fault_that_another_process_sends_ends_a_worker() {
+    for signal in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGABRT, Signal::SIGFPE] {
+        let master = Master::start(&answering(own_address(), 200, ""), with_master);
+        kill(Pid::from_raw(master.worker()), signal).unwrap();
+        assert_eq!(master.ends(), Some(128 + signal as i32));
+    }
+}
+
+/// `restart-on-crash`: whoever crashes is replaced; who is ended on purpose is not.
+#[test]
+fn a_worker_that_crashes_is_replaced_where_that_is_wished() {
+    let address = own_address();
+    let config = |status| answering(address, status, " master-worker restart-on-crash\n");
+    let master = Master::start(&config(200), |_| {});
+    for (signal, pause) in [(Signal::SIGKILL, 100), (Signal::SIGSEGV, 200)] {
+        let crashes = master.worker();
+        kill(Pid::from_raw(crashes), signal).unwrap();
+        master.hears(&format!("another worker begins in {pause} ms"));
+        master.hears("Loading success.");
+        assert_ne!(master.worker(), crashes);
+        assert_eq!(status_of(address), Ok(200));
+    }
+    // One that cannot begin then is tried again, and what is good again serves.
+    master.write("global\n nonsense\n");
+    kill(Pid::from_raw(master.worker()), Signal::SIGKILL).unwrap();
+    master.hears("another worker begins in 400 ms");
+    master.hears("another worker begins in 800 ms");
+    master.write(&config(403));
+    master.hears("Loading success.");
+    assert_eq!(status_of(address), Ok(403));
+    // A pause is no reason to stay.
+    kill(Pid::from_raw(master.worker()), Signal::SIGKILL).unwrap();
+    master.hears("another worker begins");
+    master.signal(Signal::SIGTERM);
+    assert_eq!(master.ends(), Some(137));
+    let master = Master::start(&config(200), |_| {});
+    kill(Pid::from_raw(master.worker()), Signal::SIGTERM).unwrap();
+    assert_eq!(master.ends(), Some(0));
 }

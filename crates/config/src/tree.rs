@@ -153,8 +153,7 @@ pub struct Global {
     pub maxconnrate: Option<Set<u32>>,
     pub maxpipes: Option<Set<u32>>,
     pub maxsessrate: Option<Set<u32>>,
-    /// Whether a worker that fails ends its master, too.
-    pub master_worker: Option<Set<bool>>,
+    pub master_worker: Option<Set<WorkerFails>>,
     pub mworker_max_reloads: Option<Set<u32>>,
     pub nbthread: Option<Set<u32>>,
     pub node: Option<Set<Word>>,
@@ -1015,4 +1014,15 @@ mod tests {
         let word = Word::plain("secret", Pos { file, line: 1, column: 1 });
         assert!(!format!("{:?}", Password::Plain(word)).contains("secret"));
     }
+}
+
+/// What a master does when its worker fails (`master-worker`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerFails {
+    /// It ends, and all other workers with it.
+    Exit,
+    /// It ends once the others have ended by themselves.
+    Wait,
+    /// It starts another one.
+    Restart,
 }

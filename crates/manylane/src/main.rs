@@ -25,6 +25,7 @@ use std::process::ExitCode;
 static ALLOCATOR: Reserving<mimalloc::MiMalloc> = Reserving(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
+    manylane_sched::end_by_faults();
     system::usual_pages();
     defect::tell();
     let words: Vec<_> = std::env::args_os().skip(1).collect();

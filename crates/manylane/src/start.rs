@@ -221,7 +221,14 @@ fn take_over(at: &OsStr) -> Result<HandedOver, String> {
         false => vec![Endpoint::Unix(at.into())], // a path, wherever it begins
     };
     let Some(endpoint) = endpoints.first() else { return Err(failed(&NotHandedOver::NotUnix)) };
-    let handed_over = HandedOver::ask(endpoint).map_err(|error| failed(&error))?;
+    let handed_over = match HandedOver::ask(endpoint) {
+        // A worker that hangs is to be replaced all the same: the sockets are bound beside its own.
+        Err(error @ NotHandedOver::Silent) if matches!(endpoint, Endpoint::SocketPair(_)) => {
+            say::warning(format_args!("{} Its addresses are bound anew.", failed(&error)));
+            HandedOver::default()
+        }
+        asked => asked.map_err(|error| failed(&error))?,
+    };
     // What was inherited for this alone: whoever has it has all rights on that process.
     if let Endpoint::SocketPair(number) = endpoint {
         let _ = nix::unistd::close(*number);

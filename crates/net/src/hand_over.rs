@@ -31,8 +31,12 @@ pub const QUESTION: &str = "_getsocks";
 /// Sockets at most that are taken from another process.
 pub const MOST_TAKEN: usize = 65_536;
 
-/// How long the other process may take for a part of its answer.
+/// How long another process may take for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a worker may take for it that its master is about to replace: one that hangs must not hold up what replaces it, and one that is well
+/// answers within milliseconds.
+const PATIENCE_WITH_A_WORKER: Duration = Duration::from_secs(1);
 
 /// How long a sender waits for a socket that is full.
 const AGAIN: Duration = Duration::from_millis(2);
@@ -135,7 +139,7 @@ impl fmt::Display for NotHandedOver {
         match self {
             Self::System(error) => error.fmt(f),
             Self::NotUnix => f.write_str("sockets come over unix sockets only: name the path of one"),
-            Self::Silent => write!(f, "it does not answer within {} s", PATIENCE.as_secs()),
+            Self::Silent => f.write_str("it takes too long for its answer"),
             Self::Refused => {
                 f.write_str("it hands over nothing there; its 'stats socket' needs 'expose-fd listeners'")
             }
@@ -164,6 +168,7 @@ impl HandedOver {
     /// # Errors
     /// [`NotHandedOver`].
     pub fn ask(at: &Endpoint) -> Result<Self, NotHandedOver> {
+        let mut patience = PATIENCE;
         let stream = match at {
             Endpoint::Unix(path) => UnixStream::connect(path)?,
             Endpoint::Abstract(name) => {
@@ -172,18 +177,22 @@ impl HandedOver {
             Endpoint::SocketPair(number) => {
                 let passage = socket::inherited(*number)?;
                 let (ours, theirs) = UnixStream::pair()?;
-                send_descriptor(passage.as_fd(), theirs.as_fd())?;
+                match send_descriptor(passage.as_fd(), theirs.as_fd()) {
+                    Err(Errno::AGAIN) => return Err(NotHandedOver::Silent), // it leaves there what came before
+                    sent => sent?,
+                }
+                patience = PATIENCE_WITH_A_WORKER;
                 ours
             }
             _ => return Err(NotHandedOver::NotUnix),
         };
-        Self::over(stream)
+        Self::over(stream, patience)
     }
 
     /// Asks the process at the other end of `stream`.
-    fn over(mut stream: UnixStream) -> Result<Self, NotHandedOver> {
-        let until = Instant::now() + PATIENCE; // for all of it: what comes in small pieces would last for hours
-        stream.set_write_timeout(Some(PATIENCE))?;
+    fn over(mut stream: UnixStream, patience: Duration) -> Result<Self, NotHandedOver> {
+        let until = Instant::now() + patience; // for all of it: what comes in small pieces would last for hours
+        stream.set_write_timeout(Some(patience))?;
         stream.write_all(format!("{QUESTION}\n").as_bytes())?;
         let (mut bytes, mut sockets) = (Vec::new(), Vec::new());
         let mut count = [0; 4];
@@ -324,7 +333,7 @@ mod tests {
             assert_eq!(send_descriptors(theirs.as_fd(), bytes, &sockets), Ok(bytes.len()));
         }
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
-        HandedOver::over(ours)
+        HandedOver::over(ours, PATIENCE)
     }
 
     fn count(count: i32) -> [u8; 4] {

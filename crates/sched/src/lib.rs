@@ -7,6 +7,8 @@ mod busy;
 mod chunks;
 mod class;
 mod error;
+#[cfg(not(loom))]
+mod faults;
 mod here;
 mod home;
 mod inbox;
@@ -36,6 +38,8 @@ pub use blocking::{BLOCKING_QUEUE, BLOCKING_THREADS, Blocking, BlockingPool, Ref
 pub use boxed::Boxed;
 pub use class::{Class, RUNQUEUE_DEPTH};
 pub use error::{LaneTaken, SpawnError};
+#[cfg(not(loom))]
+pub use faults::end_by_faults;
 pub use here::{Here, NiceOutOfRange, Remote};
 pub use isolate::isolate;
 pub use kind::TaskKind;

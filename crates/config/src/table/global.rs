@@ -4,7 +4,7 @@ use super::place::GLOBAL;
 use super::{Arg, Keyword, Kind, args, choice, flag, int, own, switch, text, time};
 use crate::build::{Builder, Line};
 use crate::lex::InvalidVariable;
-use crate::tree::HardStop;
+use crate::tree::{HardStop, WorkerFails};
 
 const MANY: i64 = i32::MAX as i64;
 
@@ -162,10 +162,17 @@ pub(super) fn rows() -> Vec<Keyword> {
         args(
             "master-worker",
             GLOBAL,
-            [choice("mode", &["no-exit-on-failure"]).optional()],
-            "a master process watches over the worker, and replaces it on SIGUSR2",
+            [choice("mode", &["no-exit-on-failure", "restart-on-crash"]).optional()],
+            "a master process watches over the worker, and replaces it on SIGUSR2; with restart-on-crash (not of HAProxy) also when it crashes",
         )
-        .built(|b, line| b.config.global.master_worker = Some(line.set(line.words.is_empty()))),
+        .built(|b, line| {
+            let fails = match line.words.first().map(|word| word.bytes()) {
+                None => WorkerFails::Exit,
+                Some(b"restart-on-crash") => WorkerFails::Restart,
+                Some(_) => WorkerFails::Wait,
+            };
+            b.config.global.master_worker = Some(line.set(fails));
+        }),
         args(
             "max-spread-checks",
             GLOBAL,

@@ -168,20 +168,20 @@ const fn row(
 /// All commands, in order of their words; those without words of their own at the end, as `help` shows them.
 #[rustfmt::skip]
 static TABLE: &[Row] = &[
-    row("add acl", "[@<ver>] <acl> <pattern>", Level::Operator, Action::Add(Kind::Acl), "add a pattern to an ACL's list (or a payload of them)"),
+    row("add acl", "[@<ver>] <acl> <pattern>", Level::Admin, Action::Add(Kind::Acl), "add a pattern to an ACL's list (or a payload of them)"),
     row("add server", "<bk>/<srv> <addr> [option]*", Level::Admin, Action::AddServer, "a new server of a backend, in maintenance until it is enabled"),
-    row("add map", "[@<ver>] <map> <key> <val>", Level::Operator, Action::Add(Kind::Map), "add an entry to a map (or a payload of them)"),
-    row("clear acl", "[@<ver>] <acl>", Level::Operator, Action::Clear(Kind::Acl), "remove all patterns of an ACL's list"),
+    row("add map", "[@<ver>] <map> <key> <val>", Level::Admin, Action::Add(Kind::Map), "add an entry to a map (or a payload of them)"),
+    row("clear acl", "[@<ver>] <acl>", Level::Admin, Action::Clear(Kind::Acl), "remove all patterns of an ACL's list"),
     row("clear counters all", "", Level::Admin, Action::ClearCounters { all: true }, "begin all counters anew"),
     row("clear counters", "", Level::Operator, Action::ClearCounters { all: false }, "forget the most that there was of each"),
-    row("clear map", "[@<ver>] <map>", Level::Operator, Action::Clear(Kind::Map), "remove all entries of a map"),
-    row("commit acl", "@<ver> <acl>", Level::Operator, Action::Commit(Kind::Acl), "have a version that was prepared take the place of an ACL's list"),
-    row("commit map", "@<ver> <map>", Level::Operator, Action::Commit(Kind::Map), "have a version that was prepared take the place of a map"),
+    row("clear map", "[@<ver>] <map>", Level::Admin, Action::Clear(Kind::Map), "remove all entries of a map"),
+    row("commit acl", "@<ver> <acl>", Level::Admin, Action::Commit(Kind::Acl), "have a version that was prepared take the place of an ACL's list"),
+    row("commit map", "@<ver> <map>", Level::Admin, Action::Commit(Kind::Map), "have a version that was prepared take the place of a map"),
     row("debug dev memstats", "[all|match <prefix>]", Level::Admin, Action::DebugMemory, "memory by type, and by who asked for it (expert)"),
     row("debug dev panic", "<id>", Level::Admin, Action::DebugPanic, "have a stream that 'show sess' shows end as by a defect of the program (expert)"),
-    row("del acl", "<acl> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Acl), "remove a pattern of an ACL's list"),
+    row("del acl", "<acl> [<key>|#<ref>]", Level::Admin, Action::Delete(Kind::Acl), "remove a pattern of an ACL's list"),
     row("del server", "<bk>/<srv>", Level::Admin, Action::DeleteServer, "take away a server in maintenance that serves nobody"),
-    row("del map", "<map> [<key>|#<ref>]", Level::Operator, Action::Delete(Kind::Map), "remove an entry of a map"),
+    row("del map", "<map> [<key>|#<ref>]", Level::Admin, Action::Delete(Kind::Map), "remove an entry of a map"),
     row("disable agent", "<bk>/<srv>", Level::Admin, Action::DisableAgent, "ask a server's agent no more"),
     row("disable frontend", "<frontend>", Level::Admin, Action::Gate(GateState::Paused), "have a frontend take no connections for a while"),
     row("disable health", "<bk>/<srv>", Level::Admin, Action::DisableHealth, "make no more checks of a server"),
@@ -192,15 +192,15 @@ static TABLE: &[Row] = &[
     row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of maintenance"),
     row("experimental-mode", "[on|off]", Level::Admin, Action::ExperimentalMode, "allow this client what may change or go again"),
     row("expert-mode", "[on|off]", Level::Admin, Action::ExpertMode, "allow this client what is for experts"),
-    row("get acl", "<acl> <value>", Level::User, Action::Get(Kind::Acl), "which pattern of an ACL's list matches a text"),
-    row("get map", "<map> <value>", Level::User, Action::Get(Kind::Map), "what a map has for a text"),
+    row("get acl", "<acl> <value>", Level::Admin, Action::Get(Kind::Acl), "which pattern of an ACL's list matches a text"),
+    row("get map", "<map> <value>", Level::Admin, Action::Get(Kind::Map), "what a map has for a text"),
     row("get var", "<name>", Level::Operator, Action::GetVariable, "a variable of the process"),
     row("get weight", "<bk>/<srv>", Level::User, Action::GetWeight, "a server's weight, and what the file gave it"),
     row("operator", "", Level::Operator, Action::Lower(Level::Operator), "lower this client's level to operator"),
-    row("prepare acl", "<acl>", Level::Operator, Action::Prepare(Kind::Acl), "begin a new version of an ACL's list"),
-    row("prepare map", "<map>", Level::Operator, Action::Prepare(Kind::Map), "begin a new version of a map"),
+    row("prepare acl", "<acl>", Level::Admin, Action::Prepare(Kind::Acl), "begin a new version of an ACL's list"),
+    row("prepare map", "<map>", Level::Admin, Action::Prepare(Kind::Map), "begin a new version of a map"),
     row("reload", "", Level::Admin, Action::Reload, "read the configuration again; what is as before stays, and nobody is disconnected"),
-    row("set map", "<map> [<key>|#<ref>] <value>", Level::Operator, Action::SetMap, "change the value of an entry of a map"),
+    row("set map", "<map> [<key>|#<ref>] <value>", Level::Admin, Action::SetMap, "change the value of an entry of a map"),
     row("set maxconn frontend", "<frontend> <value>", Level::Admin, Action::SetMaxconnFrontend, "how many connections a frontend takes"),
     row("set maxconn global", "<value>", Level::Admin, Action::SetMaxconnGlobal, "how many connections the process takes; 0: as at the start"),
     row("set maxconn server", "<bk>/<srv> <value>", Level::Admin, Action::SetMaxconnServer, "how many requests a server serves at once; 0: any number"),
@@ -211,7 +211,7 @@ static TABLE: &[Row] = &[
     row("set timeout cli", "<delay>", Level::User, Action::SetTimeout, "how long this client may be silent"),
     row("set var", "<name> [fmt|expr] {<fmt>|<expr>}", Level::Admin, Action::SetVariable, "set a variable of the process (experimental)"),
     row("set weight", "<bk>/<srv> <weight>", Level::Admin, Action::SetWeight, "change a server's weight (number, or percentage of the file's)"),
-    row("show acl", "[[@<ver>] <acl>]", Level::User, Action::Show(Kind::Acl), "lists of patterns, or what is in one"),
+    row("show acl", "[[@<ver>] <acl>]", Level::Admin, Action::Show(Kind::Acl), "lists of patterns, or what is in one"),
     row("show activity", "", Level::Operator, Action::ShowActivity, "what the lanes count of themselves"),
     row("show backend", "", Level::User, Action::ShowBackend, "names of the backends"),
     row("show cli level", "", Level::User, Action::ShowCliLevel, "this client's level"),
@@ -223,7 +223,7 @@ static TABLE: &[Row] = &[
     row("show fd", "[<number>]", Level::Operator, Action::ShowDescriptors, "the process's descriptors, or one"),
     row("show info", "[desc|float|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
-    row("show map", "[[@<ver>] <map>]", Level::User, Action::Show(Kind::Map), "maps, or what is in one"),
+    row("show map", "[[@<ver>] <map>]", Level::Admin, Action::Show(Kind::Map), "maps, or what is in one"),
     row("show pools", "[byname|bysize|byusage] [detailed] [match <prefix>] [<nb>]", Level::User, Action::ShowPools, "memory pools"),
     row("show profiling", "[<what>|<nb>|byaddr|bytime]*", Level::User, Action::ShowProfiling, "time of tasks by kind, if it was measured"),
     row("show resolvers", "[<section>]", Level::User, Action::ShowResolvers, "what came of questions to name servers"),
@@ -428,5 +428,13 @@ mod tests {
             assert_eq!((found.words, count), (row.words, words.len()));
             assert_eq!(unbuilt::reason(&words), None, "{}", row.words);
         }
+    }
+
+    #[test]
+    fn the_readme_tells_each_level() {
+        let line = |row: &Row| format!("| `{}` | {} |\n", row.words, row.level.name());
+        let table: String = TABLE.iter().map(line).collect();
+        let told = include_str!("../../README.md").contains(&format!("|---|---|\n{table}\n"));
+        assert!(told, "it should have:\n{table}");
     }
 }

@@ -30,6 +30,7 @@ use crate::say;
 use background::Background;
 use channel::{Receiver, Sender, channel};
 use client::{Question, Target};
+use manylane_config::tree::WorkerFails;
 use manylane_proxy::Generation;
 use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
@@ -37,11 +38,13 @@ use signal_hook::iterator::Signals;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use worker::{Told, Worker};
 
 /// What the master is told.
 enum Event {
+    /// The pause behind the crash of that number is over.
+    Restart(u32),
     Signal(i32),
     /// The worker of that number accepts, or never will.
     Told(u32, Told),
@@ -75,11 +78,33 @@ struct Master {
     listens: String,
     /// Who waits for the first worker.
     background: Option<Background>,
-    /// A worker that fails ends all of them.
-    exit_on_failure: bool,
+    fails: WorkerFails,
+    /// A worker has served: those that follow take nothing over from processes of before the master.
+    served: bool,
+    /// Crashes in a row, of workers that did not last for [`LASTING`], and their number since the master began.
+    in_a_row: u32,
+    crashes: u32,
+    /// There is a pause before the next worker is started.
+    pauses: bool,
     ends: bool,
     code: u8,
     quiet: bool,
+}
+
+/// How long the master pauses before it replaces a worker that crashed (`restart-on-crash`): clients shall not wait long for the first time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The pause doubles with each crash in a row up to this: a file or a client that brings each worker down must not keep the machine busy.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A worker that served for so long does not crash in a row with the one before.
+const LASTING: Duration = Duration::from_secs(60);
+
+/// The pause behind that many crashes in a row.
+fn pause(in_a_row: u32) -> Duration {
+    FIRST_PAUSE
+        .saturating_mul(1_u32.checked_shl(in_a_row.saturating_sub(1)).unwrap_or(u32::MAX))
+        .min(LONGEST_PAUSE)
 }
 
 /// Whether a reload has brought a worker that serves, and what was said meanwhile.
@@ -89,7 +114,7 @@ type Outcome = (bool, String);
 pub(crate) struct Plan {
     arguments: Arguments,
     pidfile: Option<PathBuf>,
-    exit_on_failure: bool,
+    fails: WorkerFails,
     quiet: bool,
 }
 
@@ -100,7 +125,7 @@ impl Plan {
         Self {
             arguments: arguments.clone(),
             pidfile: arguments.pidfile.clone().or_else(|| process.pidfile.clone()),
-            exit_on_failure: process.master_worker != Some(false),
+            fails: process.master_worker.unwrap_or(WorkerFails::Exit),
             quiet: arguments.quiet || process.quiet && !arguments.verbose,
         }
     }
@@ -111,7 +136,7 @@ impl Plan {
 /// # Errors
 /// Why it could not begin.
 pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
-    let Plan { arguments, pidfile, exit_on_failure, quiet } = plan;
+    let Plan { arguments, pidfile, fails, quiet } = plan;
     let background = arguments.background.map(Background::new).transpose()?;
     let program = std::env::current_exe().map_err(|error| format!("the program cannot be found: {error}"))?;
     let (events, told) = channel();
@@ -139,7 +164,11 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
         said_at_start: String::new(),
         listens: client::listens(&sockets),
         background,
-        exit_on_failure,
+        fails,
+        served: false,
+        in_a_row: 0,
+        crashes: 0,
+        pauses: false,
         ends: false,
         code: 0,
         quiet,
@@ -177,9 +206,10 @@ impl Master {
                 Event::Signal(SIGTERM | SIGINT) => self.end(Signal::SIGTERM),
                 Event::Signal(_) => {}
                 Event::Told(pid, told) => self.told(pid, told),
+                Event::Restart(crash) => self.restart(crash),
                 Event::Asked(question) => self.answer(question),
             }
-            if self.workers().next().is_none() {
+            if self.workers().next().is_none() && (self.ends || !self.pauses) {
                 let code = self.code;
                 self.say("WARNING", format_args!("All workers exited. Exiting... ({code})"));
                 return;
@@ -215,11 +245,48 @@ impl Master {
         if !self.listens.is_empty() {
             environment.push(("HAPROXY_MASTER_CLI", self.listens.clone().into()));
         }
-        let (before, first) = (self.current.as_ref(), self.reloads == 0);
+        let (before, first) = (self.current.as_ref(), !self.served);
         let worker = Worker::start(&self.program, &self.arguments, before, first, &environment, told)?;
         self.say("NOTICE", format_args!("New worker ({}) forked", worker.pid()));
         self.starting = Some(worker);
+        self.pauses = false;
         Ok(())
+    }
+
+    /// A worker has crashed, and nobody serves: another one is started, after a pause.
+    fn crashed(&mut self) {
+        self.crashes = self.crashes.wrapping_add(1);
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        let (pause, crash, events) = (pause(self.in_a_row), self.crashes, self.events.clone());
+        let waits = std::thread::Builder::new().name("pause".into()).spawn(move || {
+            std::thread::sleep(pause);
+            let _ = events.send(Event::Restart(crash)); // the master may have ended
+        });
+        match waits {
+            Ok(_) => {
+                self.pauses = true;
+                self.say(
+                    "WARNING",
+                    format_args!("restart-on-crash: another worker begins in {} ms", pause.as_millis()),
+                );
+            }
+            Err(error) => self.say("ALERT", format_args!("restart-on-crash: no thread can wait: {error}")),
+        }
+    }
+
+    /// The pause behind that crash is over.
+    fn restart(&mut self, crash: u32) {
+        // A reload may have come before.
+        if !self.pauses || self.ends || crash != self.crashes {
+            return;
+        }
+        self.pauses = false;
+        self.said.clear();
+        if let Err(error) = self.start() {
+            self.say("ALERT", format_args!("the worker cannot be started: {error}"));
+            self.has_failed();
+            self.crashed();
+        }
     }
 
     /// Another worker is wanted.
@@ -267,7 +334,10 @@ impl Master {
         if self.ends {
             worker.signal(Signal::SIGUSR1); // who is told to finish before it can hear that
         }
-        self.failed = 0;
+        (self.failed, self.served) = (0, true);
+        if !self.ends {
+            self.code = 0; // of a worker whose place it takes
+        }
         if let Some(before) = self.current.replace(worker) {
             before.signal(Signal::SIGUSR1);
             self.former.push(before);
@@ -313,12 +383,21 @@ impl Master {
             }
         }
         if let Some(status) = self.current.as_mut().and_then(ended) {
+            let lasted = self.current.as_ref().is_some_and(|worker| worker.began.elapsed() >= LASTING);
             let pid = self.current.take().map_or(0, |worker| worker.pid());
             let code = self.tell_end("Current", pid, status);
             // That somebody ended it is no failure of its own.
             if !matches!(code, 0 | 130 | 143) && !self.ends {
                 self.code = code;
-                if self.exit_on_failure {
+                if self.fails == WorkerFails::Restart {
+                    if lasted {
+                        self.in_a_row = 0;
+                    }
+                    // A reload that is under way brings the next; should it fail, that is told below.
+                    if self.starting.is_none() {
+                        self.crashed();
+                    }
+                } else if self.fails == WorkerFails::Exit {
                     self.say("ALERT", format_args!("exit-on-failure: killing every processes with SIGTERM"));
                     self.ends = true;
                     self.workers().for_each(|worker| worker.signal(Signal::SIGTERM));
@@ -334,6 +413,9 @@ impl Master {
             let code = self.tell_end("New", pid, status);
             if self.current.is_none() && !self.ends {
                 self.code = if code == 0 { 1 } else { code };
+                if self.fails == WorkerFails::Restart && self.served {
+                    self.crashed();
+                }
             }
             self.has_failed();
         }
@@ -406,4 +488,16 @@ fn uptime(began: Instant) -> String {
     let seconds = began.elapsed().as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     format!("{days}d{hours:02}h{minutes:02}m{:02}s", seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound() {
+        let all: Vec<u128> =
+            [1, 2, 3, 9, 10, 33, u32::MAX].map(|crashes| pause(crashes).as_millis()).to_vec();
+        assert_eq!(all, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
+    }
 }

@@ -6,7 +6,7 @@ use super::groups::{Groups, groups};
 use super::proxies::Ids;
 use super::refuse::Refuse;
 use manylane_config::table::Tune;
-use manylane_config::tree::{Bind, Global, HardStop, Set, Settings};
+use manylane_config::tree::{Bind, Global, HardStop, Set, Settings, WorkerFails};
 use manylane_expr::VariableLimits;
 use manylane_http::MAX_HEAD;
 use manylane_sched::{Placement, Profiling};
@@ -121,8 +121,8 @@ pub struct Process {
     pub nice: Option<i32>,
     /// `close-spread-time`: over how long clients' connections are closed at the soft stop; none inside: until they end by themselves.
     pub close_spread: Option<Option<Duration>>,
-    /// `master-worker`: whether a worker that fails ends its master, too.
-    pub master_worker: Option<bool>,
+    /// `master-worker`: what a master does when its worker fails.
+    pub master_worker: Option<WorkerFails>,
     /// `mworker-max-reloads`
     pub most_reloads: Option<u32>,
     /// `set-dumpable`
