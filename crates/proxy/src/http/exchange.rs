@@ -184,7 +184,11 @@ impl Session<'_> {
         } else if self.prepare(request, &mut asking, backend, &up).is_err() {
             self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, bodyless).await
         } else {
-            self.tries(request, &mut asking, backend, &mut up).await
+            let after = self.tries(request, &mut asking, backend, &mut up).await;
+            if let Some(relaxed) = up.take_relaxed() {
+                self.keep_relaxed_request(&relaxed, Some(backend));
+            }
+            after
         };
         self.leave(backend);
         after
