@@ -56,7 +56,7 @@ fn bytes(text: &str) -> Pattern {
 
 /// What is sent for a request.
 fn sent(request: HttpRequest) -> Vec<u8> {
-    let script = http::script(vec![request.step()], false);
+    let script = http::script(vec![request.step()], false, false);
     play(&script, true, &[b"HTTP/1.0 200 OK\r\n\r\n"], usize::MAX).0
 }
 
@@ -64,7 +64,7 @@ fn get(steps: Vec<Step>) -> Script {
     let request = HttpRequest { method: (*b"GET").into(), ..HttpRequest::default() };
     let mut all = vec![request.step()];
     all.extend(steps);
-    http::script(all, true)
+    http::script(all, true, false)
 }
 
 #[test]
