@@ -85,7 +85,9 @@ fn judge(bytes: &[u8], request: bool, ended: bool) -> Result<Option<Message>, St
     let old = version == Some(&"HTTP/1.0");
     let status = parts.get(1).copied().unwrap_or("");
     let fields: Vec<_> = head.iter().map(|line| field(line)).collect::<Result<_, _>>()?;
-    let all = |name: &str| fields.iter().filter(|(there, _)| there == name).map(|(_, value)| &**value).collect::<Vec<_>>();
+    let all = |name: &str| {
+        fields.iter().filter(|(there, _)| there == name).map(|(_, value)| &**value).collect::<Vec<_>>()
+    };
     let (lengths, codings) = (all("content-length"), all("transfer-encoding"));
     if request && all("host").len() > 1 {
         return Err("two hosts".into());
@@ -239,7 +241,20 @@ fn crafted(first: &[&str], fixed: &str, hidden: &str) -> Vec<Vec<u8>> {
     let chunks = |line: &str| line.replace("N", &format!("{size:x}")).replace('D', hidden);
     let chunked = chunks("N\r\nD\r\n0\r\n\r\n");
     let mut framings = vec![(format!("Content-Length: {size}\r\n"), hidden.to_owned())];
-    for length in ["N\r\nContent-Length: N", "N, N", "N,N", "0N", "N\r\nContent-Length: 0", "0, N", "+N", " N \t", "N;", "-1", "\u{1}N", "N\r\n "] {
+    for length in [
+        "N\r\nContent-Length: N",
+        "N, N",
+        "N,N",
+        "0N",
+        "N\r\nContent-Length: 0",
+        "0, N",
+        "+N",
+        " N \t",
+        "N;",
+        "-1",
+        "\u{1}N",
+        "N\r\n ",
+    ] {
         let length = length.replace('N', &size.to_string());
         framings.push((format!("Content-Length: {length}\r\n"), hidden.to_owned()));
     }
@@ -278,7 +293,17 @@ fn crafted(first: &[&str], fixed: &str, hidden: &str) -> Vec<Vec<u8>> {
     ] {
         framings.push(("Transfer-Encoding: chunked\r\n".into(), chunks(form)));
     }
-    let fields = ["", "X: a\u{1}b\r\n", "X: a\0b\r\n", "X: a\r\n b\r\n", "X: a\n", "X: a\rb\r\n", "X y: z\r\n", ": a\r\n", "X\r\n"];
+    let fields = [
+        "",
+        "X: a\u{1}b\r\n",
+        "X: a\0b\r\n",
+        "X: a\r\n b\r\n",
+        "X: a\n",
+        "X: a\rb\r\n",
+        "X y: z\r\n",
+        ": a\r\n",
+        "X\r\n",
+    ];
     let mut all = Vec::new();
     for first in first {
         for (framing, body) in &framings {
@@ -368,15 +393,28 @@ fn what_is_let_pass_is_shown() {
     let request = b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n";
     assert_eq!(ask(pair.addresses[1], [&request[..]]).unwrap()[0].status(), 200);
     let shown = watch::ask(&pair.control, "show errors");
-    assert!(shown.contains("frontend lenient") && shown.contains("error at position 4: more than one space in the first line (accepted)"), "{shown}");
-    assert!(shown.contains("error at position 15: a line feed that no carriage return precedes (accepted)"), "{shown}");
+    assert!(
+        shown.contains("frontend lenient")
+            && shown.contains("error at position 4: more than one space in the first line (accepted)"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("error at position 15: a line feed that no carriage return precedes (accepted)"),
+        "{shown}"
+    );
     assert_eq!(ask(pair.addresses[0], [&request[..]]).unwrap()[0].status(), 400);
     assert_eq!(ask(pair.addresses[0], [&plain("x")[..]]).unwrap()[0].status(), 502);
     told(&wrongs);
 }
 
 fn crafted_responses() -> Vec<Vec<u8>> {
-    let first = ["HTTP/1.1 200 OK\r\n", "HTTP/1.0 200 OK\r\n", "HTTP/1.1  200  OK\r\n", "HTTP/1.1 200 O\u{1}K\r\n", "HTTP/1.1 103 E\r\n\r\nHTTP/1.1 200\r\n"];
+    let first = [
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.0 200 OK\r\n",
+        "HTTP/1.1  200  OK\r\n",
+        "HTTP/1.1 200 O\u{1}K\r\n",
+        "HTTP/1.1 103 E\r\n\r\nHTTP/1.1 200\r\n",
+    ];
     crafted(&first, "X-Id: ID\r\n", HIDDEN_ANSWER)
 }
 
@@ -409,8 +447,17 @@ fn crafted_responses_reach_the_client_as_one_plain_response_or_not_at_all() {
     for n in 0..count {
         for which in 0..2 {
             match answered_with(&pair, which, n, "") {
-                Ok(answers) => passed[which] += usize::from(answers.iter().any(|answer| answer.status() == 200 && answer.body == HIDDEN_ANSWER.as_bytes())),
-                Err(why) => wrongs.lock().unwrap().push(format!("{why}\nof {:?} (lenient: {which})", String::from_utf8_lossy(&cases[n]))),
+                Ok(answers) => {
+                    passed[which] += usize::from(
+                        answers
+                            .iter()
+                            .any(|answer| answer.status() == 200 && answer.body == HIDDEN_ANSWER.as_bytes()),
+                    )
+                }
+                Err(why) => wrongs
+                    .lock()
+                    .unwrap()
+                    .push(format!("{why}\nof {:?} (lenient: {which})", String::from_utf8_lossy(&cases[n]))),
             }
         }
     }
@@ -423,7 +470,8 @@ struct Random(u64);
 
 impl Random {
     fn new() -> (Self, u64) {
-        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let now =
+            || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
         let seed = std::env::var("MANYLANE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(now);
         (Self(seed | 1), seed)
     }
@@ -439,7 +487,8 @@ impl Random {
     fn mutate(&mut self, message: &[u8]) -> Vec<u8> {
         let mut message = message.to_vec();
         for _ in 0..=self.below(3) {
-            let spared = message.windows(6).position(|window| window == b"X-Id: ").map_or(0..0, |at| at..at + 14);
+            let spared =
+                message.windows(6).position(|window| window == b"X-Id: ").map_or(0..0, |at| at..at + 14);
             let at = self.below(message.len());
             if spared.contains(&at) {
                 continue;
@@ -474,7 +523,8 @@ fn mutated_requests_are_never_mixed_up() {
     let models = crafted_requests("ID");
     for n in 0..rounds() {
         let [a, b, c] = ["a", "b", "c"].map(|part| format!("{n:05}-{part}"));
-        let model = String::from_utf8_lossy(&models[random.below(models.len())]).replace("X-Id: ID", &format!("X-Id: {b}"));
+        let model = String::from_utf8_lossy(&models[random.below(models.len())])
+            .replace("X-Id: ID", &format!("X-Id: {b}"));
         let message = random.mutate(model.replace("X-Id: hidden", "").as_bytes());
         let which = random.below(2);
         let outcome = ask(pair.addresses[which], [&plain(&a)[..], &message, &plain(&c)]);
@@ -483,12 +533,17 @@ fn mutated_requests_are_never_mixed_up() {
             let own = |id: &str| id == "none" || id.starts_with(&a[..6]);
             match answers.iter().filter_map(|answer| answer.field("x-id")).find(|id| !own(id)) {
                 Some(id) => Err(format!("an answer to {id}")),
-                None if answers.first().and_then(|answer| answer.field("x-id")) != Some(&a) => Err(format!("not answered: {answers:?}")),
+                None if answers.first().and_then(|answer| answer.field("x-id")) != Some(&a) => {
+                    Err(format!("not answered: {answers:?}"))
+                }
                 None => Ok(()),
             }
         });
         if let Err(why) = checked {
-            wrongs.lock().unwrap().push(format!("seed {seed}: {why}\nof {:?} (lenient: {which})", String::from_utf8_lossy(&message)));
+            wrongs.lock().unwrap().push(format!(
+                "seed {seed}: {why}\nof {:?} (lenient: {which})",
+                String::from_utf8_lossy(&message)
+            ));
         }
     }
     told(&wrongs);
@@ -507,8 +562,12 @@ fn mutated_responses_are_never_mixed_up() {
     let pair = start(judging(&wrongs, odd(cases.clone())));
     for n in 0..cases.len() {
         let which = random.below(2);
-        if let Err(why) = answered_with(&pair, which, n, "X-Last: y\r\n") { // else a longer length would be waited for
-            wrongs.lock().unwrap().push(format!("seed {seed}: {why}\nof {:?} (lenient: {which})", String::from_utf8_lossy(&cases[n])));
+        if let Err(why) = answered_with(&pair, which, n, "X-Last: y\r\n") {
+            // else a longer length would be waited for
+            wrongs.lock().unwrap().push(format!(
+                "seed {seed}: {why}\nof {:?} (lenient: {which})",
+                String::from_utf8_lossy(&cases[n])
+            ));
         }
     }
     told(&wrongs);
@@ -524,7 +583,10 @@ fn cuts_do_not_matter() {
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nX-Id: {b}\r\n");
         let framed = match random.below(2) {
             0 => format!("{head}Content-Length: {}\r\n\r\n{HIDDEN}", HIDDEN.len()),
-            _ => format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x};x\r\n{HIDDEN}\r\n0\r\nT: u\r\n\r\n", HIDDEN.len()),
+            _ => format!(
+                "{head}Transfer-Encoding: chunked\r\n\r\n{:x};x\r\n{HIDDEN}\r\n0\r\nT: u\r\n\r\n",
+                HIDDEN.len()
+            ),
         };
         let lenient = random.below(2);
         let framed = if lenient == 1 { framed.replacen("\r\n", "\n", random.below(4)) } else { framed };

@@ -408,3 +408,17 @@ fn what_a_file_may_say_wrongly_is_refused() {
         assert!(tcp::from_hex(wrong).is_err());
     }
 }
+
+/// `option accept-unsafe-violations-in-http-response` holds for checks, too.
+#[test]
+fn an_answer_that_bends_the_rules_passes_where_it_may() {
+    let answer: &[&[u8]] = &[b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"];
+    let script = |lenient| http::script(vec![HttpRequest::default().step()], false, lenient);
+    let lenient = format!("{:?}", verdict(&script(true), true, answer));
+    let strict = format!("{:?}", verdict(&script(false), true, answer));
+    assert_eq!(
+        lenient,
+        format!("{:?}", verdict(&script(false), true, &[b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]))
+    );
+    assert_ne!(lenient, strict);
+}

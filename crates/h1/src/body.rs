@@ -68,9 +68,9 @@ impl BodyReader {
         let state = match body {
             Body::None | Body::Length(0) => State::Done,
             Body::Length(length) => State::Length(length),
-            Body::Chunked => {
-                State::Chunked(Chunks::new(from == From::Server || limits.lenient.has(Leniency::CHUNK_BLANKS)))
-            }
+            Body::Chunked => State::Chunked(Chunks::new(
+                from == From::Server || limits.lenient.has(Leniency::CHUNK_BLANKS),
+            )),
             Body::UntilClose | Body::Tunnel => State::Rest,
         };
         Self { state, from, limits, data: 0, relaxed: None }

@@ -10,8 +10,8 @@ use crate::leniency::{self, First, Leniency, Relaxed};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
 use crate::message::{Asked, Body, Connection, Seen, is_bodyless};
-use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
 use crate::write::Digits;
+use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
 use manylane_http::{EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
 
 /// A request's head, and what it says about what follows.
@@ -271,8 +271,7 @@ impl Progress {
                     return Ok(Some((parsed, length)));
                 }
                 Err((problem, at)) => {
-                    let origin =
-                        leniency::rewrite(&received, M::FIRST, limits.lenient, &mut Vec::new(), at);
+                    let origin = leniency::rewrite(&received, M::FIRST, limits.lenient, &mut Vec::new(), at);
                     return Err((problem, origin));
                 }
                 // The lines end elsewhere than the scan says: a line that is refused as it is.

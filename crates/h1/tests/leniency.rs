@@ -140,7 +140,13 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             "HTTP/1.1 200 O K\r\nContent-Length: 1\r\n\r\na",
             false,
         ),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na", L::LENGTHS, TwoLengths, ok, false),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+            L::LENGTHS,
+            TwoLengths,
+            ok,
+            false,
+        ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 1,1\r\n\r\na", L::LENGTHS, BadLength, ok, false),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
@@ -196,7 +202,10 @@ fn what_stays_ambiguous_is_refused_with_all_relaxations() {
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\u{1}chunked\r\n\r\n0\r\n\r\n", Control),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", BadCoding),
         ("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", CodingBefore11),
-        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n 1\r\na\r\n0\r\n\r\n", BadChunkSize),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n 1\r\na\r\n0\r\n\r\n",
+            BadChunkSize,
+        ),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n", BareLf),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n", BadChunkEnd),
     ];

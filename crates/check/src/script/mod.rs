@@ -467,7 +467,10 @@ impl<'s> Exchange<'s> {
         self.input.clear();
         self.ended = false;
         (self.looks, self.unseen) = (0, 0);
-        self.answer = self.script.http.then(|| Answer::new(self.method.as_deref().unwrap_or_default(), self.script.lenient));
+        self.answer = self
+            .script
+            .http
+            .then(|| Answer::new(self.method.as_deref().unwrap_or_default(), self.script.lenient));
     }
 
     /// These bytes came, or the end.
