@@ -18,7 +18,7 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
     let tcp = |steps| Script::new(after(Step::send(*b"?"), steps));
     let http = |method: &[u8], steps| {
         let request = HttpRequest { method: method.into(), ..HttpRequest::default() };
-        http::script(after(request.step(), steps), true)
+        http::script(after(request.step(), steps), true, false)
     };
     let field = Pattern::Field {
         name: Text::Begins(b"x-".into()),

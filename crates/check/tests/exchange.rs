@@ -56,7 +56,7 @@ fn bytes(text: &str) -> Pattern {
 
 /// What is sent for a request.
 fn sent(request: HttpRequest) -> Vec<u8> {
-    let script = http::script(vec![request.step()], false);
+    let script = http::script(vec![request.step()], false, false);
     play(&script, true, &[b"HTTP/1.0 200 OK\r\n\r\n"], usize::MAX).0
 }
 
@@ -64,7 +64,7 @@ fn get(steps: Vec<Step>) -> Script {
     let request = HttpRequest { method: (*b"GET").into(), ..HttpRequest::default() };
     let mut all = vec![request.step()];
     all.extend(steps);
-    http::script(all, true)
+    http::script(all, true, false)
 }
 
 #[test]
@@ -407,4 +407,18 @@ fn what_a_file_may_say_wrongly_is_refused() {
     for wrong in [&b""[..], b"0", b"0g"] {
         assert!(tcp::from_hex(wrong).is_err());
     }
+}
+
+/// `option accept-unsafe-violations-in-http-response` holds for checks, too.
+#[test]
+fn an_answer_that_bends_the_rules_passes_where_it_may() {
+    let answer: &[&[u8]] = &[b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"];
+    let script = |lenient| http::script(vec![HttpRequest::default().step()], false, lenient);
+    let lenient = format!("{:?}", verdict(&script(true), true, answer));
+    let strict = format!("{:?}", verdict(&script(false), true, answer));
+    assert_eq!(
+        lenient,
+        format!("{:?}", verdict(&script(false), true, &[b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]))
+    );
+    assert_ne!(lenient, strict);
 }

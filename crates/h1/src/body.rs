@@ -5,6 +5,7 @@
 
 use crate::chunks::Chunks;
 use crate::error::{Error, Problem};
+use crate::leniency::{Leniency, Relaxed};
 use crate::limits::Limits;
 use crate::lines::Refusal;
 use crate::message::Body;
@@ -57,6 +58,8 @@ pub struct BodyReader {
     limits: Limits,
     /// Bytes of data so far.
     data: u64,
+    /// The first thing in it that a strict reader refuses.
+    relaxed: Option<Box<Relaxed>>,
 }
 
 impl BodyReader {
@@ -65,10 +68,21 @@ impl BodyReader {
         let state = match body {
             Body::None | Body::Length(0) => State::Done,
             Body::Length(length) => State::Length(length),
-            Body::Chunked => State::Chunked(Chunks::new(from == From::Server)),
+            Body::Chunked => State::Chunked(Chunks::new(
+                from == From::Server || limits.lenient.has(Leniency::CHUNK_BLANKS),
+            )),
             Body::UntilClose | Body::Tunnel => State::Rest,
         };
-        Self { state, from, limits, data: 0 }
+        Self { state, from, limits, data: 0, relaxed: None }
+    }
+
+    /// The first thing that a strict reader refuses, in chunks' sizes or trailers. Told once.
+    pub fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+        let mut relaxed = self.relaxed.take()?;
+        if self.from == From::Server {
+            relaxed.error.status = 502;
+        }
+        Some(relaxed)
     }
 
     /// Whether the whole body was read.
@@ -165,6 +179,13 @@ impl BodyReader {
                     let (n, data) =
                         if keep_chunks { keep(chunks, front, out)? } else { join(chunks, front, out)? };
                     self.data += data;
+                    if let Some(at) = chunks.take_padding()
+                        && self.from == From::Client // those of servers are as they may be
+                        && self.relaxed.is_none()
+                    {
+                        let error = request_error((Problem::BadExtension, at));
+                        self.relaxed = Some(Box::new(Relaxed { error, received: front.as_slice().into() }));
+                    }
                     if n == 0 {
                         // A size's line that is cut: it has to lie in one piece.
                         if input.segment_count() == 1 {
@@ -183,6 +204,7 @@ impl BodyReader {
                     let Some(trailers) = parser.parse(input, &self.limits)? else {
                         return Ok(Progress::More);
                     };
+                    self.relaxed = self.relaxed.take().or_else(|| parser.take_relaxed());
                     self.state = State::Done;
                     return Ok(Progress::Done(
                         Some(trailers).filter(|trailers| trailers.fields().next().is_some()),

@@ -42,12 +42,14 @@ pub(crate) struct Chunks {
     extended: bool,
     /// Sizes may be padded.
     padded: bool,
+    /// Where the line of a padded size ends in what was read last.
+    padding: Option<usize>,
 }
 
 impl Chunks {
     /// At the beginning of a body, whose sizes may be `padded` with spaces.
     pub(crate) fn new(padded: bool) -> Self {
-        Self { state: NEXT, extended: false, padded }
+        Self { state: NEXT, extended: false, padded, padding: None }
     }
 }
 
@@ -187,7 +189,12 @@ impl Chunks {
                     },
                 },
                 State::Extension { size, len, semicolon } => match byte {
-                    b'\r' if !semicolon || self.padded => State::SizeCr { size },
+                    b'\r' if !semicolon || self.padded => {
+                        if semicolon {
+                            self.padding = self.padding.or(Some(at));
+                        }
+                        State::SizeCr { size }
+                    }
                     b'\n' => return Err((Problem::BareLf, at)),
                     _ if len == MAX_EXTENSION => return Err((Problem::BadExtension, at)),
                     b';' => State::Extension { size, len: len + 1, semicolon: false },
@@ -244,6 +251,11 @@ impl Chunks {
     /// Whether an extension was seen since this was asked.
     pub(crate) fn saw_extension(&mut self) -> bool {
         std::mem::take(&mut self.extended)
+    }
+
+    /// Where the first padded size's line ends in what was read since this was asked.
+    pub(crate) fn take_padding(&mut self) -> Option<usize> {
+        self.padding.take()
     }
 
     /// Whether the last chunk's line was read.

@@ -4,6 +4,7 @@
 mod body;
 mod chunks;
 mod error;
+mod leniency;
 mod limits;
 mod lines;
 mod message;
@@ -13,6 +14,7 @@ mod write;
 
 pub use body::{BodyReader, From, Progress};
 pub use error::{Error, Problem};
+pub use leniency::{Leniency, Relaxed};
 pub use limits::Limits;
 pub use message::{Asked, Body, Connection};
 pub use parse::{Request, RequestParser, Response, ResponseParser};

@@ -1,5 +1,7 @@
 //! What is allowed.
 
+use crate::leniency::Leniency;
+
 /// Bounds on a message's head, and which rules are relaxed. One for each proxy; small enough to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -12,10 +14,20 @@ pub struct Limits {
     /// `option accept-unsafe-violations-in-http-request` or `-response`: names and targets may have most bytes, versions may be
     /// odd (HTTP/0.9 among them). Nothing about framing is relaxed.
     pub relaxed: bool,
+    /// What else is accepted that the strict parser refuses. If anything is, `relaxed` holds only for messages that the strict parser refuses, so that
+    /// [`Relaxed`](crate::Relaxed) tells of these, too.
+    pub lenient: Leniency,
     /// `h1-accept-payload-with-any-method`: GET, HEAD and DELETE of HTTP/1.0 may have bodies.
     pub old_payload: bool,
     /// `option http-use-proxy-header`: a request whose target is absolute tells with `Proxy-Connection` what others tell with `Connection`.
     pub proxy_header: bool,
+}
+
+impl Limits {
+    /// The same without any relaxation.
+    pub(crate) fn strict(&self) -> Self {
+        Self { relaxed: false, lenient: Leniency::NONE, ..*self }
+    }
 }
 
 impl Default for Limits {
@@ -26,6 +38,7 @@ impl Default for Limits {
             room: 16_384,
             fields: 101,
             relaxed: false,
+            lenient: Leniency::NONE,
             old_payload: false,
             proxy_header: false,
         }

@@ -4,6 +4,7 @@
 //! understand differently is refused.
 
 use crate::error::Problem;
+use crate::leniency::Leniency;
 use crate::limits::Limits;
 use crate::lines::{self, Refusal};
 use manylane_http::{Form, Known, List, Method, RequestLine, Target, Version, syntax};
@@ -64,6 +65,9 @@ impl Connection {
 pub(crate) struct Seen {
     length: Option<u64>,
     length_at: usize,
+    /// The length was said in another way than the one: it has to be said anew.
+    length_restated: bool,
+    lenient: Leniency,
     chunked: bool,
     coding_at: Option<usize>,
     host: Option<(usize, usize)>,
@@ -85,6 +89,38 @@ pub(crate) struct Seen {
 const MAX_LENGTH: u64 = 1 << 63;
 
 impl Seen {
+    /// Nothing was seen yet; these relaxations hold.
+    #[inline]
+    pub(crate) fn new(lenient: Leniency) -> Self {
+        Self { lenient, ..Self::default() }
+    }
+
+    /// A `Content-Length` that is not one number said once.
+    #[cold]
+    fn odd_length(&mut self, value: &[u8]) -> Result<(), Problem> {
+        if !self.lenient.has(Leniency::LENGTHS) {
+            return Err(if self.length.is_some() { Problem::TwoLengths } else { Problem::BadLength });
+        }
+        for member in List::new(value) {
+            let length = syntax::decimal(member).filter(|&length| length < MAX_LENGTH);
+            let length = length.ok_or(Problem::BadLength)?;
+            if *self.length.get_or_insert(length) != length {
+                return Err(Problem::TwoLengths);
+            }
+        }
+        self.length_restated = true;
+        if self.length.is_some() { Ok(()) } else { Err(Problem::BadLength) }
+    }
+
+    /// How a lenient parser's message has to frame its body for those who read it next, if not with the fields that it has.
+    pub(crate) fn restated(&self) -> Option<Body> {
+        match self.length {
+            Some(_) if self.coding_at.is_some() => Some(Body::Chunked),
+            Some(length) if self.length_restated => Some(Body::Length(length)),
+            _ => None,
+        }
+    }
+
     /// Looks at a field with a well-known name, whose value begins at `at`.
     #[inline]
     pub(crate) fn see(
@@ -96,12 +132,11 @@ impl Seen {
     ) -> Result<(), Problem> {
         match known {
             Known::CONTENT_LENGTH => {
-                if self.length.is_some() {
-                    return Err(Problem::TwoLengths);
-                }
-                let length = syntax::decimal(value).filter(|&length| length < MAX_LENGTH);
-                self.length = Some(length.ok_or(Problem::BadLength)?);
                 self.length_at = at;
+                match syntax::decimal(value).filter(|&length| length < MAX_LENGTH) {
+                    Some(length) if self.length.is_none() => self.length = Some(length),
+                    _ => self.odd_length(value)?,
+                }
             }
             Known::TRANSFER_ENCODING => {
                 if self.coding_at.is_some() {
@@ -166,10 +201,13 @@ impl Seen {
     }
 
     /// The body's framing as both messages have it; whether they may have it is the caller's to say.
-    fn framing(&self, version: Version) -> Result<Option<Body>, Refusal> {
+    fn framing(&mut self, version: Version) -> Result<Option<Body>, Refusal> {
         let Some(coding_at) = self.coding_at else { return Ok(self.length.map(Body::Length)) };
         if self.length.is_some() {
-            return Err((Problem::LengthAndCoding, self.length_at.max(coding_at)));
+            if !self.lenient.has(Leniency::LENGTH_AND_CODING) {
+                return Err((Problem::LengthAndCoding, self.length_at.max(coding_at)));
+            }
+            self.connection.close = true; // who sent it may have meant the other
         }
         if version < Version::HTTP_11 {
             return Err((Problem::CodingBefore11, coding_at));
@@ -264,6 +302,13 @@ impl Seen {
     pub(crate) fn response(&mut self, version: Version, status: u16, asked: Asked) -> Result<Body, Refusal> {
         let switches = self.connection.upgrade;
         self.finish();
+        let old = version < Version::HTTP_11 && self.coding_at.is_some();
+        let version = if old && self.lenient.has(Leniency::OLD_CODING) {
+            self.connection.close = true;
+            Version::HTTP_11
+        } else {
+            version
+        };
         let framing = self.framing(version)?;
         match status {
             101 if asked.upgrade => match self.websocket_at {

@@ -6,11 +6,13 @@
 //! a cluster for each KiB.
 
 use crate::error::{Error, Problem};
+use crate::leniency::{self, First, Leniency, Relaxed};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
 use crate::message::{Asked, Body, Connection, Seen, is_bodyless};
+use crate::write::Digits;
 use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
-use manylane_http::{Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
+use manylane_http::{EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
 
 /// A request's head, and what it says about what follows.
 #[derive(Debug)]
@@ -72,7 +74,7 @@ enum Found {
     FirstLine(usize),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Progress {
     /// Bytes that were looked at.
     scanned: u32,
@@ -81,6 +83,10 @@ struct Progress {
     empty: u16,
     /// The end of the first line was seen.
     first_line: bool,
+    /// What the strict parser refuses: this head is read leniently.
+    refused: Option<Refusal>,
+    /// The head as it came that was read leniently.
+    relaxed: Option<Box<Relaxed>>,
 }
 
 impl Progress {
@@ -154,10 +160,18 @@ fn take(input: &mut Chain, n: usize) -> Result<Segment, Refusal> {
 impl Progress {
     /// Drops the empty lines before a message.
     #[cold]
-    fn skip_empty(&mut self, input: &mut Chain) -> Result<(), Refusal> {
+    fn skip_empty(&mut self, input: &mut Chain, lenient: Leniency) -> Result<(), Refusal> {
         while self.scanned == 0 && matches!(input.cursor().peek(), Some(b'\r' | b'\n')) {
             if input.starts_with(b"\n") {
-                return Err((Problem::BareLf, 0));
+                if !lenient.has(Leniency::LINE_FEED) {
+                    return Err((Problem::BareLf, 0));
+                }
+                self.empty += 2;
+                if self.empty > MAX_EMPTY {
+                    return Err((Problem::EmptyLine, 0));
+                }
+                input.trim_front(1).map_err(|_| (Problem::NoMemory, 0))?;
+                continue;
             }
             if input.len() == 1 {
                 return Ok(()); // the line feed is to come; nothing is parsed before
@@ -188,6 +202,7 @@ fn is_own(text: &[u8], version: Version) -> bool {
 /// What differs between requests and responses.
 trait Message {
     type Parsed;
+    const FIRST: First;
     fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(Self::Parsed, usize)>;
 }
 
@@ -195,6 +210,105 @@ impl Progress {
     /// Parses the head at the start of `input`: what it says, and where it ends.
     #[inline]
     fn parse<M: Message>(
+        &mut self,
+        input: &mut Chain,
+        limits: &Limits,
+        message: &M,
+    ) -> Lines<(M::Parsed, usize)> {
+        if limits.lenient.is_none() {
+            return self.parse_strictly(input, limits, message);
+        }
+        self.parse_leniently(input, limits, message)
+    }
+
+    /// Strictly first, and what is refused then leniently.
+    #[cold]
+    fn parse_leniently<M: Message>(
+        &mut self,
+        input: &mut Chain,
+        limits: &Limits,
+        message: &M,
+    ) -> Lines<(M::Parsed, usize)> {
+        if self.refused.is_none() {
+            match self.parse_strictly(input, &limits.strict(), message) {
+                Err((Problem::NoMemory, at)) => return Err((Problem::NoMemory, at)),
+                Err(refusal) => {
+                    self.refused = Some(refusal);
+                    self.scanned = 0;
+                    self.first_line = M::FIRST == First::None;
+                    self.place = if self.first_line { Place::Line } else { Place::Text };
+                }
+                fine => return fine,
+            }
+        }
+        let limit = limits.head.min(MAX_HEAD);
+        loop {
+            let (end, whole) = match self.scan_leniently(input) {
+                Found::End(end) => (end, true),
+                Found::FirstLine(end) => (end, false),
+                Found::More | Found::Wrong(_) if input.len() < limit => return Ok(None),
+                Found::More | Found::Wrong(_) => (limit + 1, true),
+            };
+            if end > limit {
+                let problem = if self.first_line { Problem::TooLarge } else { Problem::TooLongTarget };
+                return Err((problem, limit));
+            }
+            let received: Box<[u8]> = contiguous(input, end)?.into();
+            let mut head = Vec::with_capacity(received.len() + 64);
+            leniency::rewrite(&received, M::FIRST, limits.lenient, &mut head, usize::MAX);
+            if head.len() > limit {
+                return Err((Problem::TooLarge, limit));
+            }
+            match message.lines(&head, limits) {
+                Ok(Some((parsed, length))) if length == head.len() => {
+                    let mut joined =
+                        Chain::from(External::from_vec(head).map_err(|_| (Problem::NoMemory, 0))?);
+                    input.trim_front(end).map_err(|_| (Problem::NoMemory, 0))?;
+                    joined.append_chain(input).map_err(|_| (Problem::NoMemory, 0))?;
+                    *input = joined;
+                    let refused = self.refused.unwrap_or((Problem::Early, 0));
+                    self.relaxed = Some(Box::new(Relaxed { error: request_error(refused), received }));
+                    return Ok(Some((parsed, length)));
+                }
+                Err((problem, at)) => {
+                    let origin = leniency::rewrite(&received, M::FIRST, limits.lenient, &mut Vec::new(), at);
+                    return Err((problem, origin));
+                }
+                // The lines end elsewhere than the scan says: a line that is refused as it is.
+                Ok(_) if whole => return Err(self.refused.unwrap_or((Problem::Early, 0))),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Looks at the bytes that are new for the end of a head whose lines may end with line feeds alone.
+    fn scan_leniently(&mut self, input: &Chain) -> Found {
+        let mut before = 0;
+        for segment in input.segments() {
+            let bytes = segment.as_slice();
+            let from = (self.scanned as usize).saturating_sub(before).min(bytes.len());
+            for (n, &byte) in bytes.iter().enumerate().skip(from) {
+                let end = before + n + 1;
+                self.scanned = end as u32;
+                self.place = match (self.place, byte) {
+                    (Place::Line | Place::LineCr, b'\n') => return Found::End(end),
+                    (_, b'\n') if !self.first_line => {
+                        (self.first_line, self.place) = (true, Place::Line);
+                        return Found::FirstLine(end);
+                    }
+                    (_, b'\n') => Place::Line,
+                    (Place::Line, b'\r') => Place::LineCr,
+                    _ => Place::Text,
+                };
+            }
+            before += bytes.len();
+        }
+        Found::More
+    }
+
+    /// As [`parse`](Self::parse), without a look at relaxations by which a head is written anew.
+    #[inline]
+    fn parse_strictly<M: Message>(
         &mut self,
         input: &mut Chain,
         limits: &Limits,
@@ -258,12 +372,13 @@ struct RequestHead {
 
 impl Message for AnyRequest {
     type Parsed = RequestHead;
+    const FIRST: First = First::Request;
 
     #[inline]
     fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(RequestHead, usize)> {
         let Some(line) = lines::request_line(bytes, limits)? else { return Ok(None) };
         let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
-        let mut seen = Seen::default();
+        let mut seen = Seen::new(limits.lenient);
         if line.version == Version::HTTP_09 {
             let end = line.end;
             return Ok(Some((RequestHead { line, fields, seen, body: Body::None }, end)));
@@ -275,7 +390,7 @@ impl Message for AnyRequest {
     }
 }
 
-/// Takes requests out of a connection's bytes, one after another. 8 bytes and the limits; holds no memory.
+/// Takes requests out of a connection's bytes, one after another. Some words and the limits; holds no memory but of a head that it read leniently.
 #[derive(Clone, Debug)]
 pub struct RequestParser {
     limits: Limits,
@@ -288,6 +403,11 @@ impl RequestParser {
         Self { limits, progress: Progress::default() }
     }
 
+    /// What the head that was taken last had that a strict parser refuses. Told once.
+    pub fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+        self.progress.relaxed.take()
+    }
+
     /// Takes the next head from the start of `input`; none when more bytes are needed, which then must come behind those that are
     /// there. What follows the head stays. Empty lines before it are dropped.
     ///
@@ -296,7 +416,7 @@ impl RequestParser {
     #[inline]
     pub fn parse(&mut self, input: &mut Chain) -> Result<Option<Request>, Error> {
         if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
-            self.progress.skip_empty(input).map_err(request_error)?;
+            self.progress.skip_empty(input, self.limits.lenient).map_err(request_error)?;
         }
         if input.is_empty() || (self.progress.scanned == 0 && input.starts_with(b"\r")) {
             return Ok(None);
@@ -306,7 +426,7 @@ impl RequestParser {
             return Ok(None);
         };
         let segment = take(input, end).map_err(request_error)?;
-        self.progress = Progress::default();
+        self.progress = Progress { relaxed: self.progress.relaxed.take(), ..Progress::default() };
         let head = if line.version == Version::HTTP_09 {
             let target = &segment[line.target.clone()];
             Head::request(b"GET", target, Version::HTTP_09)
@@ -316,6 +436,9 @@ impl RequestParser {
             let mut head = Head::parsed_request(segment, &line, fields, self.limits.room);
             if !own {
                 head.renew_line().map_err(|_| request_error((Problem::NoMemory, 0)))?;
+            }
+            if let Some(body) = seen.restated() {
+                restate(&mut head, body).map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }
             if line.kind == Method::Connect && seen.is_measured() {
                 head.remove_fields(Known::CONTENT_LENGTH);
@@ -338,15 +461,19 @@ struct ResponseHead {
 
 impl Message for AnyResponse {
     type Parsed = ResponseHead;
+    const FIRST: First = First::Status;
 
     #[inline]
     fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(ResponseHead, usize)> {
-        let Some(line) = lines::status_line(bytes, limits)? else { return Ok(None) };
+        let Some(mut line) = lines::status_line(bytes, limits)? else { return Ok(None) };
         let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
-        let mut seen = Seen::default();
+        let mut seen = Seen::new(limits.lenient);
         let see = |known: Known, value: &[u8], at| seen.see(known, value, at, false);
         let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
         let body = seen.response(line.version, line.status, self.0)?;
+        if seen.is_coded() {
+            line.version = Version::HTTP_11; // an older one passes only where it may be taken as this
+        }
         Ok(Some((ResponseHead { line, fields, seen, body }, end)))
     }
 }
@@ -364,6 +491,13 @@ impl ResponseParser {
         Self { limits, progress: Progress::default() }
     }
 
+    /// As [`RequestParser::take_relaxed`].
+    pub fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+        let mut relaxed = self.progress.relaxed.take()?;
+        relaxed.error.status = 502;
+        Some(relaxed)
+    }
+
     /// Takes the next head from the start of `input`; none when more bytes are needed. The framing of what follows depends on the request:
     /// `asked`.
     ///
@@ -372,7 +506,7 @@ impl ResponseParser {
     #[inline]
     pub fn parse(&mut self, input: &mut Chain, asked: Asked) -> Result<Option<Response>, Error> {
         if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
-            self.progress.skip_empty(input).map_err(response_error)?;
+            self.progress.skip_empty(input, self.limits.lenient).map_err(response_error)?;
         }
         if input.is_empty() || (self.progress.scanned == 0 && input.starts_with(b"\r")) {
             return Ok(None);
@@ -382,10 +516,13 @@ impl ResponseParser {
             return Ok(None);
         };
         let segment = take(input, end).map_err(response_error)?;
-        self.progress = Progress::default();
+        self.progress = Progress { relaxed: self.progress.relaxed.take(), ..Progress::default() };
         let own = is_own(&segment, line.version);
         let mut head = Head::parsed_response(segment, &line, fields, self.limits.room);
         let mut connection = seen.connection;
+        if let Some(body) = seen.restated() {
+            restate(&mut head, body).map_err(|_| response_error((Problem::NoMemory, 0)))?;
+        }
         if !own {
             head.renew_line().map_err(|_| response_error((Problem::NoMemory, 0)))?;
         }
@@ -395,6 +532,16 @@ impl ResponseParser {
             connection.close = true;
         }
         Ok(Some(Response { head, body, connection }))
+    }
+}
+
+/// Has the fields of a head that was read leniently say how its body is framed, once and plainly.
+#[cold]
+fn restate(head: &mut Head, body: Body) -> Result<(), EditError> {
+    head.remove_fields(Known::CONTENT_LENGTH);
+    match body {
+        Body::Length(length) => head.set_field(Known::CONTENT_LENGTH, Digits::default().of(length)),
+        _ => Ok(()), // the coding is there
     }
 }
 
@@ -416,6 +563,7 @@ struct AnyTrailers;
 
 impl Message for AnyTrailers {
     type Parsed = Fields;
+    const FIRST: First = First::None;
 
     fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(Fields, usize)> {
         let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
@@ -432,12 +580,17 @@ impl Message for AnyTrailers {
 }
 
 impl TrailerParser {
+    /// As [`RequestParser::take_relaxed`].
+    pub(crate) fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+        self.0.relaxed.take()
+    }
+
     /// None: more bytes are needed.
     pub(crate) fn parse(&mut self, input: &mut Chain, limits: &Limits) -> Result<Option<Head>, Refusal> {
         if input.is_empty() {
             return Ok(None);
         }
-        if self.0.scanned == 0 {
+        if self.0.scanned == 0 && self.0.refused.is_none() {
             self.0.place = Place::Line;
         }
         let parsed = self.0.parse(input, limits, &AnyTrailers).map_err(|(problem, at)| match problem {

@@ -2,6 +2,7 @@
 
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
+use manylane_h1::Relaxed;
 use manylane_sync::{LockClass, Mutex};
 use std::net::SocketAddr;
 
@@ -25,6 +26,8 @@ pub struct Invalid {
     pub position: usize,
     /// What is wrong.
     pub why: &'static str,
+    /// It was let pass (`option accept-unsafe-violations-in-http-request` or `-response`).
+    pub passed: bool,
     /// The client.
     pub source: Option<SocketAddr>,
     /// The other proxy's name and number: of a response, the frontend; of a request whose body is wrong, the backend that it was for.
@@ -39,9 +42,18 @@ pub(crate) struct Found {
     pub(crate) error: manylane_h1::Error,
     bytes: Box<[u8]>,
     received: usize,
+    passed: bool,
 }
 
 impl Found {
+    /// What was let pass.
+    #[cold]
+    pub(crate) fn passed(relaxed: &Relaxed) -> Self {
+        let received = relaxed.received.len();
+        let bytes = relaxed.received[..received.min(MOST_KEPT)].into();
+        Self { error: relaxed.error, bytes, received, passed: true }
+    }
+
     /// `received`: of a head, all of it; of a body, what could not be read on.
     #[cold]
     pub(crate) fn new(received: &Chain, error: manylane_h1::Error) -> Box<Self> {
@@ -50,7 +62,7 @@ impl Found {
             let room = MOST_KEPT - bytes.len();
             bytes.extend_from_slice(&segment.as_slice()[..segment.len().min(room)]);
         }
-        Box::new(Self { error, bytes: bytes.into(), received: received.len() })
+        Box::new(Self { error, bytes: bytes.into(), received: received.len(), passed: false })
     }
 }
 
@@ -75,6 +87,7 @@ impl LastInvalid {
             received: found.received,
             position: found.error.position,
             why: found.error.problem.sentence(),
+            passed: found.passed,
             source,
             other: None,
             server: None,

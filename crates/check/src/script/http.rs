@@ -5,7 +5,7 @@ use super::{
 };
 use crate::status::{Status, Verdict};
 use manylane_buf::Chain;
-use manylane_h1::{Asked, BodyReader, From, Limits, Response, ResponseParser};
+use manylane_h1::{Asked, BodyReader, From, Leniency, Limits, Response, ResponseParser};
 use manylane_http::{Head, List, Method, names_connection_scheme};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -210,7 +210,7 @@ impl StatusRanges {
 }
 
 /// The script of HTTP checks: a request without an expectation behind it gets the usual one.
-pub fn script(mut steps: Vec<Step>, disable_on_404: bool) -> Script {
+pub fn script(mut steps: Vec<Step>, disable_on_404: bool, lenient: bool) -> Script {
     let last = steps.iter().rposition(|step| !matches!(step, Step::Set(_)));
     if let Some(last) = last
         && matches!(steps[last], Step::Send(_))
@@ -218,13 +218,14 @@ pub fn script(mut steps: Vec<Step>, disable_on_404: bool) -> Script {
         let pattern = Pattern::Status(StatusRanges::usual());
         steps.insert(last + 1, Step::expect(Expect::new(pattern, last + 2)));
     }
-    Script { http: true, disable_on_404, ..Script::new(steps) }
+    Script { http: true, disable_on_404, lenient, ..Script::new(steps) }
 }
 
 /// An answer as it comes.
 #[derive(Debug)]
 pub(super) struct Answer {
     asked: Asked,
+    limits: Limits,
     parser: ResponseParser,
     input: Chain,
     response: Option<(Response, BodyReader)>,
@@ -237,10 +238,13 @@ pub(super) struct Answer {
 
 impl Answer {
     /// To a request of this method.
-    pub(super) fn new(method: &[u8]) -> Self {
+    pub(super) fn new(method: &[u8], lenient: bool) -> Self {
+        let leniency = if lenient { Leniency::ALL } else { Leniency::NONE };
+        let limits = Limits { relaxed: lenient, lenient: leniency, ..Limits::default() };
         Self {
+            limits,
             asked: Asked { method: Method::of(method), upgrade: false },
-            parser: ResponseParser::new(Limits::default()),
+            parser: ResponseParser::new(limits),
             input: Chain::new(),
             response: None,
             body: Vec::new(),
@@ -289,10 +293,10 @@ impl Answer {
             match self.parser.parse(&mut self.input, self.asked) {
                 Ok(None) => return,
                 Ok(Some(interim)) if interim.is_interim() => {
-                    self.parser = ResponseParser::new(Limits::default());
+                    self.parser = ResponseParser::new(self.limits);
                 }
                 Ok(Some(response)) => {
-                    let reader = BodyReader::new(response.body, From::Server, Limits::default());
+                    let reader = BodyReader::new(response.body, From::Server, self.limits);
                     self.ended = reader.is_done();
                     self.response = Some((response, reader));
                 }

@@ -41,6 +41,8 @@ pub struct Script {
     http: bool,
     /// `http-check disable-on-404`
     disable_on_404: bool,
+    /// Answers may bend the rules of HTTP (`option accept-unsafe-violations-in-http-response`).
+    lenient: bool,
     /// Its steps are the file's, so a timeout says at which of them.
     told: bool,
 }
@@ -234,7 +236,7 @@ impl Script {
         if !matches!(steps.iter().find(|step| !matches!(step, Step::Set(_))), Some(Step::Connect(_))) {
             steps.insert(0, Step::connect());
         }
-        Self { steps, http: false, disable_on_404: false, told: true }
+        Self { steps, http: false, disable_on_404: false, lenient: false, told: true }
     }
 
     /// The same for a service, whose steps nobody has written.
@@ -467,7 +469,10 @@ impl<'s> Exchange<'s> {
         self.input.clear();
         self.ended = false;
         (self.looks, self.unseen) = (0, 0);
-        self.answer = self.script.http.then(|| Answer::new(self.method.as_deref().unwrap_or_default()));
+        self.answer = self
+            .script
+            .http
+            .then(|| Answer::new(self.method.as_deref().unwrap_or_default(), self.script.lenient));
     }
 
     /// These bytes came, or the end.

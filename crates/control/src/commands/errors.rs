@@ -82,7 +82,7 @@ fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str) {
     let zone = &call.generation.zone;
     let _ = write!(
         call.reply,
-        " \n[{}] {head}\n  {other} {}, server {}, event #{}, src {source}\n  len {}, error at position {}: {}\n  \n",
+        " \n[{}] {head}\n  {other} {}, server {}, event #{}, src {source}\n  len {}, error at position {}: {}{}\n  \n",
         date(invalid.date, zone),
         named(&invalid.other),
         named(&invalid.server),
@@ -90,6 +90,7 @@ fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str) {
         invalid.received,
         invalid.position,
         invalid.why,
+        if invalid.passed { " (accepted)" } else { "" },
     );
     dump(call.reply, &invalid.bytes);
 }

@@ -12,7 +12,7 @@ use manylane_config::tree::{
     self, AddressHeader, Config, ErrorFile, ExceptNetwork, Proxy, RetryOn, Set, Settings,
 };
 use manylane_expr::Format;
-use manylane_h1::{Limits, NamePolicy};
+use manylane_h1::{Leniency, Limits, NamePolicy};
 use manylane_http::{Head, Method};
 use manylane_sync::Arc;
 use std::net::IpAddr;
@@ -222,6 +222,7 @@ pub(super) fn http<'c>(
         room: process.bufsize,
         fields: process.maxhdr,
         relaxed,
+        lenient: if relaxed { Leniency::ALL } else { Leniency::NONE },
         old_payload: process.old_payload,
         proxy_header: on(Toggle::HTTP_USE_PROXY_HEADER),
     };

@@ -7,6 +7,7 @@ use manylane_check::{
     mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_config::lex::Word;
+use manylane_config::table::Toggle;
 use manylane_config::tree::{Proxy, Statement};
 use manylane_expr::{Compiler, Expression, Format, Places, Regex, Scope, Use, When};
 use manylane_net::address::{Host, Place, Port};
@@ -50,7 +51,7 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
         "option external-check" => Script::connect(), // a program in place of it
         "option tcp-check" => tcp_script(of(wanted), compiler, refuse),
         _ => {
-            let with = OfHttp { send_state: settings.send_state.is_some(), disable_on_404: settings.disable_on_404.is_some() };
+            let with = OfHttp { send_state: settings.send_state.is_some(), disable_on_404: settings.disable_on_404.is_some(), lenient: settings.option(Toggle::UNSAFE_RESPONSES) };
             http_script(kind, of(wanted), &with, compiler, refuse)
         }
     }
@@ -113,6 +114,7 @@ fn smtp_script(kind: &Statement) -> Script {
 struct OfHttp {
     send_state: bool,
     disable_on_404: bool,
+    lenient: bool,
 }
 
 /// Arguments of a step, one after the other.
@@ -664,7 +666,7 @@ fn http_script<'p>(
         let connects = made.iter().position(|step| matches!(step, Step::Connect(_)));
         made.insert(connects.map_or(made.len(), |at| at + 1), request.step());
     }
-    http::script(made, with.disable_on_404)
+    http::script(made, with.disable_on_404, with.lenient)
 }
 
 /// A request's line is one line of three words.

@@ -189,7 +189,11 @@ impl Session<'_> {
             let bodyless = self.ends_soon(up);
             self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, bodyless).await
         } else {
-            self.tries(request, &mut asking, backend, up).await
+            let after = self.tries(request, &mut asking, backend, up).await;
+            if let Some(relaxed) = up.take_relaxed() {
+                self.keep_relaxed_request(&relaxed, Some(backend));
+            }
+            after
         };
         self.leave(backend);
         after

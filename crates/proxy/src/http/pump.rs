@@ -3,7 +3,7 @@
 use crate::flow::{SPLICED_AT_ONCE, Waits, Way};
 use crate::invalid::Found;
 use manylane_buf::Chain;
-use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress};
+use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress, Relaxed};
 use manylane_http::Head;
 use manylane_io::Io;
 use manylane_net::{Connection, Expected, SplicePolicy};
@@ -145,6 +145,11 @@ impl Pump {
             data: Chain::new(),
             trailers: None,
         }
+    }
+
+    /// What a strict reader refuses in what was read. Told once.
+    pub(super) fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+        self.reader.take_relaxed()
     }
 
     /// Trailers go no further.

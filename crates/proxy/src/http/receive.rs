@@ -41,7 +41,7 @@ pub(super) struct Onward<'a, C: Fn(u64)> {
 pub(super) async fn receive<C: Fn(u64)>(
     server: &Connection,
     input: &mut Chain,
-    mut parser: ResponseParser,
+    parser: &mut ResponseParser,
     asked: Asked,
     onward: Onward<'_, C>,
     place: &mut Option<Response>,

@@ -67,6 +67,9 @@ impl Session<'_> {
                 came += (there - self.client.received.len()) as u64;
                 match parsed {
                     Ok(Some(request)) => {
+                        if let Some(relaxed) = parser.take_relaxed() {
+                            self.keep_relaxed_request(&relaxed, None);
+                        }
                         self.came = came;
                         self.unsent.set(came);
                         self.note(|record| record.request = Some(record.age(here.now())));

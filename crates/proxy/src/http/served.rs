@@ -124,17 +124,17 @@ impl Session<'_> {
 
             let asked = Asked { method, upgrade: asking.upgrade };
             let limits = backend.http.response_limits;
+            let mut parser = ResponseParser::new(limits);
             let mut response = None; // a large value, which is put where it stays
             let head = {
                 let reading = pin!(async {
                     watch.down.waits(Waits::Sender, local.here().now());
-                    let parser = ResponseParser::new(limits);
                     let count_interim = |n| {
                         count(0, n);
                         count_status!(hold.server().counts.own(), 100);
                     };
                     let onward = Onward { client, up: &watch.up, here: local.here(), version: asking.version, received: &b.received, count: count_interim };
-                    receive(connection, &mut from_server, parser, asked, onward, &mut response).await
+                    receive(connection, &mut from_server, &mut parser, asked, onward, &mut response).await
                 });
                 let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
                 let stays = going_up.while_there(reading, client, watched, leaving);
@@ -156,6 +156,9 @@ impl Session<'_> {
             };
             if response.head.authenticates_connection() {
                 chances.authenticated.set(true);
+            }
+            if let Some(relaxed) = parser.take_relaxed() {
+                self.keep_relaxed_response(&relaxed, backend, hold.server());
             }
             observe(local, backend, index, Seen::Status(response.head.status()));
             if vain.repeatable && backend.http.retry_on.statuses.contains(&response.head.status()) {
@@ -222,6 +225,7 @@ impl Session<'_> {
                 let whole = framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
                 let goes_on = persist == Persist::KeepAlive;
                 let told = Cell::new(0);
+                let relaxed = Cell::new(None);
                 let ended = if whole {
                     count_shown();
                     let sending = pin!(async {
@@ -239,12 +243,17 @@ impl Session<'_> {
                             count_shown();
                             count(0, n);
                         };
-                        down.run(&down_ends, &mut from_server, &mut back, sent).await?;
+                        let ran = down.run(&down_ends, &mut from_server, &mut back, sent).await;
+                        relaxed.set(down.take_relaxed());
+                        ran?;
                         if goes_on { Ok(()) } else { flush(&down_ends).await } // the connection is closed behind it
                     });
                     let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
                     watch.over(&self.timer, hold, pin!(stays)).await
                 };
+                if let Some(relaxed) = relaxed.take() {
+                    self.keep_relaxed_response(&relaxed, backend, hold.server());
+                }
                 match &ended {
                     Ok(Ok(Err(Broken::Framing(found)))) => self.keep_response(found, backend, hold.server()),
                     Ok(Err(Broken::Framing(found))) => self.keep_request(found, Some(backend)),

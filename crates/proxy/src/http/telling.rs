@@ -8,6 +8,7 @@ use crate::invalid::Found;
 use crate::run::{Seen, observe};
 use crate::server::Hold;
 use crate::termination::{Cause, Phase, Termination};
+use manylane_h1::Relaxed;
 
 impl Session<'_> {
     /// For `show errors`: what is wrong with a request's body.
@@ -31,6 +32,18 @@ impl Session<'_> {
             invalid.other = Some((frontend.name.clone(), frontend.id));
             invalid.server = Some((server.name.clone(), server.id));
         });
+    }
+
+    /// For `show errors`: a request, or its body, that a strict proxy would have refused.
+    #[cold]
+    pub(super) fn keep_relaxed_request(&self, relaxed: &Relaxed, backend: Option<&Backend>) {
+        self.keep_request(&Found::passed(relaxed), backend);
+    }
+
+    /// The same of a response.
+    #[cold]
+    pub(super) fn keep_relaxed_response(&self, relaxed: &Relaxed, backend: &Backend, server: &Server) {
+        self.keep_response(&Found::passed(relaxed), backend, server);
     }
 
     /// The server of this backend that was reached last.

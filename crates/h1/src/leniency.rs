@@ -1,0 +1,170 @@
+//! What a lenient parser accepts beyond the strict one, and the strict form that it makes of a head.
+//!
+//! A parser reads strictly first. Only when that fails, and its [`Limits`](crate::Limits) name relaxations, the head is written anew in the strict form and
+//! read again. So what goes on has one form whatever was received, and no relaxation costs those who keep to the rules.
+
+use crate::error::Error;
+use manylane_http::Known;
+
+/// A set of relaxations. Each is something that HAProxy accepts as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leniency(u8);
+
+impl Leniency {
+    /// None: the strict parser.
+    pub const NONE: Self = Self(0);
+    /// A line of a head or of trailers ends with a line feed alone. Lines of chunks never do.
+    pub const LINE_FEED: Self = Self(1);
+    /// Several blanks or tabs between the parts of a first line.
+    pub const BLANKS: Self = Self(1 << 1);
+    /// Control characters in values and reasons, NUL among them, but no carriage return: each becomes a blank.
+    pub const CONTROLS: Self = Self(1 << 2);
+    /// A value goes on in the next line (obs-fold): the line's end becomes blanks.
+    pub const FOLDS: Self = Self(1 << 3);
+    /// `Content-Length` several times, or as a list, if all are equal: one is left.
+    pub const LENGTHS: Self = Self(1 << 4);
+    /// `Content-Length` beside `Transfer-Encoding: chunked`: the length is dropped, and the connection closes.
+    pub const LENGTH_AND_CODING: Self = Self(1 << 5);
+    /// A response of HTTP/1.0 in chunks: it is taken as one of HTTP/1.1 whose connection closes. Requests of HTTP/1.0 are not: who speaks
+    /// 1.0 cannot be answered in chunks, and a server might not look for any.
+    pub const OLD_CODING: Self = Self(1 << 6);
+    /// Blanks behind a chunk's size. Those of servers are always accepted.
+    pub const CHUNK_BLANKS: Self = Self(1 << 7);
+    /// All of them: `option accept-unsafe-violations-in-http-request` and `-response`.
+    pub const ALL: Self = Self(u8::MAX);
+
+    /// Whether all of `others` are among these.
+    pub fn has(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Whether there are none.
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// These and `others`.
+    pub const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+}
+
+/// What a lenient parser let pass.
+#[derive(Clone, Debug)]
+pub struct Relaxed {
+    /// The first thing for which a strict parser refuses the message.
+    pub error: Error,
+    /// What was received: of a head, all of it; of a body, from the line that is wrong, as far as it was there.
+    pub received: Box<[u8]>,
+}
+
+/// Which first line a head has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    Request,
+    Status,
+    /// None: trailers.
+    None,
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// Whether the field in this line frames the message. Such a one is read as it came: nothing in it becomes a blank.
+fn frames(line: &[u8]) -> bool {
+    let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
+    matches!(Known::of(&line[..colon]), Known::CONTENT_LENGTH | Known::TRANSFER_ENCODING)
+}
+
+/// Writes the lines of a head behind `out`, which is empty, in the strict form where `lenient` allows it; what it does not allow stays for the strict
+/// parser to find. Where the byte came from that stands at `watched` in `out` now.
+pub(crate) fn rewrite(
+    head: &[u8],
+    first: First,
+    lenient: Leniency,
+    out: &mut Vec<u8>,
+    watched: usize,
+) -> usize {
+    let mut origin = head.len();
+    let mut at = 0;
+    let mut line_start = 0; // in `out`, of the line that may be folded
+    while at < head.len() {
+        let end = head[at..].iter().position(|&byte| byte == b'\n').map_or(head.len(), |n| at + n);
+        let next = (end + 1).min(head.len());
+        let lone = end < head.len() && (end == at || head[end - 1] != b'\r');
+        let text = &head[at..if lone || end == head.len() { end } else { end - 1 }];
+        let ending = &head[at + text.len()..next];
+        let before = out.len();
+        let is_first = at == 0 && first != First::None;
+        if is_first {
+            first_line(text, first, lenient, out);
+        } else {
+            let folds = line_start > 0 || first == First::None && at > 0;
+            if text.first().is_some_and(|&byte| is_blank(byte))
+                && folds
+                && lenient.has(Leniency::FOLDS)
+                && out.ends_with(b"\r\n")
+                && !frames(&out[line_start..])
+            {
+                out.truncate(before - 2);
+                out.extend_from_slice(b"  ");
+            } else {
+                line_start = before;
+            }
+            field(text, lenient, frames(&out[line_start..]) || frames(text), out);
+        }
+        if lone && lenient.has(Leniency::LINE_FEED) {
+            out.extend_from_slice(b"\r\n");
+        } else {
+            out.extend_from_slice(ending);
+        }
+        if origin == head.len() && out.len() > watched {
+            origin = at + watched.saturating_sub(before).min(next - at - 1);
+        }
+        at = next;
+    }
+    origin
+}
+
+/// What a control character becomes.
+fn plain(byte: u8, lenient: Leniency) -> u8 {
+    let control = (byte < b' ' && !matches!(byte, b'\t' | b'\r' | b'\n')) || byte == 0x7f;
+    if control && lenient.has(Leniency::CONTROLS) { b' ' } else { byte }
+}
+
+fn first_line(text: &[u8], first: First, lenient: Leniency, out: &mut Vec<u8>) {
+    if first == First::Request && !lenient.has(Leniency::BLANKS) {
+        out.extend_from_slice(text);
+        return;
+    }
+    // Between two parts one blank is left; behind the second one of a status line everything is its reason.
+    let mut parts = 0;
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        let reason = first == First::Status && parts == 2;
+        if reason {
+            out.extend(rest.iter().map(|&byte| plain(byte, lenient)));
+            return;
+        }
+        let blanks = rest.iter().take_while(|&&byte| is_blank(byte)).count();
+        if blanks > 0 && blanks < rest.len() && !out.is_empty() && lenient.has(Leniency::BLANKS) {
+            out.push(b' ');
+            rest = &rest[blanks..];
+            parts += 1;
+        } else {
+            out.push(byte);
+            parts += usize::from(is_blank(byte));
+            rest = after;
+        }
+    }
+}
+
+fn field(text: &[u8], lenient: Leniency, frames: bool, out: &mut Vec<u8>) {
+    let fold = text.first().is_some_and(|&byte| is_blank(byte));
+    let colon = text.iter().position(|&byte| byte == b':').unwrap_or(text.len());
+    let name = if fold { 0 } else { colon };
+    let lenient = if frames { Leniency::NONE } else { lenient };
+    out.extend_from_slice(&text[..name]);
+    out.extend(text[name..].iter().map(|&byte| plain(byte, lenient)));
+}

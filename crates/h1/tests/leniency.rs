@@ -1,0 +1,278 @@
+//! What a lenient parser accepts, and that what it makes of it is a message that the strict one reads in the same way.
+#![cfg(not(any(loom, manylane_sim)))]
+
+use manylane_buf::Chain;
+use manylane_h1::{
+    Asked, Body, BodyReader, BodyWriter, From, Leniency, Limits, Problem, Progress, RequestParser,
+    ResponseParser,
+};
+use manylane_http::Method;
+use proptest::prelude::*;
+
+const ASKED: Asked = Asked { method: Method::Get, upgrade: false };
+
+fn lenient(lenient: Leniency) -> Limits {
+    Limits { lenient, ..Limits::default() }
+}
+
+/// A message as it goes on, whether its connection does, and what was relaxed in it first.
+#[derive(Debug, PartialEq)]
+struct Passed {
+    written: String,
+    closes: bool,
+    relaxed: Option<(Problem, usize)>,
+    rest: usize,
+}
+
+/// Reads one message that comes in pieces of `step` bytes, and writes it; the error's position is part of the refusal.
+fn pass(bytes: &[u8], from: From, limits: Limits, step: usize) -> Result<Option<Passed>, (Problem, usize)> {
+    let mut input = Chain::new();
+    let mut pieces = bytes.chunks(step);
+    let (mut requests, mut responses) = (RequestParser::new(limits), ResponseParser::new(limits));
+    let (mut head, body, closes) = loop {
+        let Some(piece) = pieces.next() else { return Ok(None) };
+        input.append(piece).expect("memory");
+        let parsed = match from {
+            From::Client => requests
+                .parse(&mut input)
+                .map(|request| request.map(|request| (request.head, request.body, request.connection))),
+            From::Server => responses
+                .parse(&mut input, ASKED)
+                .map(|response| response.map(|response| (response.head, response.body, response.connection))),
+        };
+        match parsed.map_err(|error| (error.problem, error.position))? {
+            Some((head, body, said)) => break (head, body, said.close),
+            None => {}
+        }
+    };
+    let relaxed = match from {
+        From::Client => requests.take_relaxed(),
+        From::Server => responses.take_relaxed(),
+    };
+    if let Some(relaxed) = &relaxed {
+        let there = bytes.windows(relaxed.received.len()).any(|window| window == &*relaxed.received);
+        assert!(there, "{relaxed:?}");
+    }
+    let (mut out, mut data) = (Chain::new(), Chain::new());
+    head.emit(&mut out, None).expect("memory");
+    let mut reader = BodyReader::new(body, from, limits);
+    let mut writer = BodyWriter::new(body);
+    let mut trailers = loop {
+        match reader.read(&mut input, &mut data).map_err(|error| (error.problem, error.position))? {
+            Progress::Done(trailers) => break trailers,
+            Progress::More => match pieces.next() {
+                Some(piece) => input.append(piece).expect("memory"),
+                None if body == Body::UntilClose => break None,
+                None => return Ok(None),
+            },
+        }
+    };
+    let relaxed = relaxed.or_else(|| reader.take_relaxed()).map(|it| (it.error.problem, it.error.position));
+    writer.write(&mut data, &mut out).expect("a body of this length");
+    writer.end(trailers.as_mut(), &mut out).expect("a whole body");
+    let rest = input.len() + pieces.map(<[u8]>::len).sum::<usize>();
+    Ok(Some(Passed { written: String::from_utf8_lossy(&out.to_vec()).into(), closes, relaxed, rest }))
+}
+
+/// What each relaxation lets pass, what goes on, and what the strict parser says. Each was tried with HAProxy 3.2, which takes all of them with its option, but
+/// writes control characters as they came.
+#[test]
+fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
+    use Leniency as L;
+    use Problem::*;
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let get_x = "GET / HTTP/1.1\r\nHost: a\r\nX: a b\r\n\r\n";
+    let coded = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+    let requests: &[(&str, L, Problem, &str, bool)] = &[
+        ("GET / HTTP/1.1\nHost: a\n\n", L::LINE_FEED, BareLf, get, false),
+        ("GET / HTTP/1.1\r\nHost: a\n\r\n", L::LINE_FEED, BareLf, get, false),
+        ("GET / HTTP/1.1\nHost: a\r\n\n", L::LINE_FEED, BareLf, get, false),
+        ("GET   /\t HTTP/1.1\r\nHost: a\r\n\r\n", L::BLANKS, ExtraSpace, get, false),
+        ("GET\t/\tHTTP/1.1\r\nHost: a\r\n\r\n", L::BLANKS, Control, get, false),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\u{1}b\r\n\r\n", L::CONTROLS, Control, get_x, false),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", L::CONTROLS, Control, get_x, false),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\u{7f}b\r\n\r\n", L::CONTROLS, Control, get_x, false),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+            L::FOLDS,
+            Folded,
+            "GET / HTTP/1.1\r\nHost: a\r\nX: a   b\r\n\r\n",
+            false,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 01\r\n\r\na",
+            L::LENGTHS,
+            TwoLengths,
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na",
+            false,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\na",
+            L::LENGTHS,
+            BadLength,
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na",
+            false,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            L::LENGTH_AND_CODING,
+            LengthAndCoding,
+            coded,
+            true,
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1  \r\na\r\n0\t\r\n\r\n",
+            L::CHUNK_BLANKS,
+            BadExtension,
+            coded,
+            false,
+        ),
+    ];
+    let ok = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+    let responses: &[(&str, L, Problem, &str, bool)] = &[
+        ("HTTP/1.1 200 OK\nContent-Length: 1\n\na", L::LINE_FEED, BareLf, ok, false),
+        ("HTTP/1.1  200\t OK\r\nContent-Length: 1\r\n\r\na", L::BLANKS, BadStatus, ok, false),
+        (
+            "HTTP/1.1 200 O\u{1}K\r\nContent-Length: 1\r\n\r\na",
+            L::CONTROLS,
+            Control,
+            "HTTP/1.1 200 O K\r\nContent-Length: 1\r\n\r\na",
+            false,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+            L::LENGTHS,
+            TwoLengths,
+            ok,
+            false,
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1,1\r\n\r\na", L::LENGTHS, BadLength, ok, false),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            L::LENGTH_AND_CODING,
+            LengthAndCoding,
+            chunks,
+            true,
+        ),
+        (
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            L::OLD_CODING,
+            CodingBefore11,
+            chunks,
+            true,
+        ),
+    ];
+    for (from, table) in [(From::Client, requests), (From::Server, responses)] {
+        for &(message, leniency, problem, written, closes) in table {
+            let told = message.escape_debug();
+            let refused = pass(message.as_bytes(), from, Limits::default(), message.len());
+            let Err(refused) = refused else { panic!("{told}: the strict parser takes it: {refused:?}") };
+            assert_eq!(refused.0, problem, "{told}");
+            for set in [leniency, Leniency::ALL] {
+                for step in [1, 2, 3, 7, message.len()] {
+                    let passed = pass(message.as_bytes(), from, lenient(set), step);
+                    let Ok(Some(passed)) = passed else { panic!("{told} by {step}: {passed:?}") };
+                    let same = passed.written.eq_ignore_ascii_case(written); // a field that is set anew has a plain name
+                    assert!(same, "{told} by {step}: {:?}", passed.written);
+                    assert_eq!((passed.closes, passed.rest), (closes, 0), "{told} by {step}");
+                    let (relaxed, _) = passed.relaxed.unwrap_or_else(|| panic!("{told}: nobody told"));
+                    assert_eq!(relaxed, problem, "{told} by {step}");
+                }
+            }
+        }
+    }
+}
+
+/// Whom HAProxy refuses with its option, too, and what two readers would frame differently, is refused with all relaxations.
+#[test]
+fn what_stays_ambiguous_is_refused_with_all_relaxations() {
+    use Problem::*;
+    let requests: &[(&str, Problem)] = &[
+        ("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", BadVersion),
+        (" GET / HTTP/1.1\r\nHost: a\r\n\r\n", BadMethod),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", BareCr),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a\r\r\n\r\n", BareCr),
+        ("GET / HTTP/1.1\nHost : a\n\n", SpaceBeforeColon),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", TwoLengths),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 2\r\n\r\na", TwoLengths),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1,\u{1}\r\n\r\na", Control),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \u{1}1\r\n\r\na", Control),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", BadCoding),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\u{1}chunked\r\n\r\n0\r\n\r\n", Control),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", BadCoding),
+        ("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", CodingBefore11),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n 1\r\na\r\n0\r\n\r\n",
+            BadChunkSize,
+        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n", BareLf),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n", BadChunkEnd),
+    ];
+    for &(message, problem) in requests {
+        for step in [1, 5, message.len()] {
+            let passed = pass(message.as_bytes(), From::Client, lenient(Leniency::ALL), step);
+            let refused = passed.map_err(|(problem, _)| problem);
+            assert_eq!(refused, Err(problem), "{} by {step}", message.escape_debug());
+        }
+    }
+}
+
+/// Positions are of the message as it came.
+#[test]
+fn an_error_behind_something_relaxed_is_where_it_was_received() {
+    let message = b"GET  /  HTTP/1.1\nHost: a\nX Y: b\n\n";
+    let refused = pass(message, From::Client, lenient(Leniency::ALL), message.len());
+    assert_eq!(refused, Err((Problem::BadName, 26)));
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        6 => Just("GET / HTTP/1.1\r\nHost: a\r\n"),
+        3 => Just("POST  /p \tHTTP/1.1\nHost: a\r\n"),
+        3 => Just("HTTP/1.1  200 O\u{1}K\n"),
+        3 => Just("HTTP/1.0 200 OK\r\n"),
+        3 => Just("Content-Length: 5\r\n"),
+        2 => Just("Content-Length: 5, 05\n"),
+        4 => Just("Transfer-Encoding: chunked\r\n"),
+        2 => Just("X: a\u{1}b\n c\r\n"),
+        3 => Just("\r\n"),
+        3 => Just("\n"),
+        3 => Just("\r\n5 \r\nhello\r\n0\r\n"),
+        2 => Just("hello"),
+        1 => Just("\r"),
+        1 => Just(" "),
+        1 => Just(":"),
+        1 => Just("\0"),
+    ];
+    proptest::collection::vec(piece, 1..12).prop_map(|pieces| pieces.concat().into_bytes())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_024, ..ProptestConfig::default() })]
+
+    /// What a lenient parser lets pass, written, is what a strict one reads and writes just so; and cuts do not matter.
+    #[test]
+    fn what_passes_is_strict_and_the_same(
+        begin in prop_oneof![Just("POST / HTTP/1.1\nHost: a\r\n"), Just("HTTP/1.0 200 OK\n"), Just("")],
+        bytes in bytes(),
+        step in 1_usize..20,
+    ) {
+        let bytes = [begin.as_bytes(), &bytes].concat();
+        for from in [From::Client, From::Server] {
+            let passed = pass(&bytes, from, lenient(Leniency::ALL), bytes.len());
+            let cut = pass(&bytes, from, lenient(Leniency::ALL), step);
+            if let (Ok(Some(passed)), Ok(Some(cut))) = (&passed, &cut) {
+                prop_assert_eq!(&passed.written, &cut.written);
+            } else {
+                prop_assert_eq!(passed.is_ok(), cut.is_ok());
+            }
+            let Ok(Some(passed)) = passed else { continue };
+            let again = pass(passed.written.as_bytes(), from, Limits::default(), passed.written.len());
+            let Ok(Some(again)) = again else { panic!("{:?}: {again:?}", passed.written) };
+            prop_assert_eq!(again.relaxed, None);
+            prop_assert_eq!(again.rest, 0);
+            prop_assert_eq!(again.written, passed.written);
+        }
+    }
+}

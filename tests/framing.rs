@@ -1,0 +1,607 @@
+//! Framing, seen from both ends: an origin and clients that read each byte by RFC 9112 alone, without this program's parser, and refuse whatever two readers could
+//! understand differently. Each request says its number, and each answer the number of its request.
+//!
+//! `MANYLANE_SEED` repeats a run of random ones, `MANYLANE_LONG=1` makes it 13 times as long.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, origin, watch};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+/// A message as the judge reads it.
+#[derive(Debug)]
+struct Message {
+    line: String,
+    fields: Vec<(String, String)>,
+    body: Vec<u8>,
+    length: usize,
+}
+
+impl Message {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(there, _)| there == name).map(|(_, value)| &**value)
+    }
+
+    fn status(&self) -> u16 {
+        self.line.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+}
+
+/// Reads lines up to an empty one; none where bytes are missing.
+fn lines(bytes: &[u8], at: &mut usize) -> Result<Option<Vec<String>>, String> {
+    let mut lines = Vec::new();
+    loop {
+        let Some(n) = bytes[*at..].iter().position(|&byte| byte == b'\n') else { return Ok(None) };
+        let line = bytes[*at..*at + n].strip_suffix(b"\r").ok_or("a line feed alone")?;
+        if line.iter().any(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
+            return Err(format!("a control character in {:?}", String::from_utf8_lossy(line)));
+        }
+        *at += n + 1;
+        if line.is_empty() {
+            return Ok(Some(lines));
+        }
+        lines.push(String::from_utf8_lossy(line).into_owned());
+    }
+}
+
+fn field(line: &str) -> Result<(String, String), String> {
+    let (name, value) = line.split_once(':').ok_or(format!("no colon in {line:?}"))?;
+    // The options let names have odd bytes, which go on as they are: these frame nothing. No blank and no control character is among them.
+    let token = |byte: u8| byte > b' ' && byte != 0x7f;
+    if name.is_empty() || !name.bytes().all(token) {
+        return Err(format!("no name in {line:?}"));
+    }
+    Ok((name.to_ascii_lowercase(), value.trim_matches([' ', '\t']).to_owned()))
+}
+
+/// One message at the start of `bytes`; none where some are missing. `ended`: nothing more comes.
+fn judge(bytes: &[u8], request: bool, ended: bool) -> Result<Option<Message>, String> {
+    let mut at = 0;
+    let Some(mut head) = lines(bytes, &mut at)? else { return Ok(None) };
+    if head.is_empty() {
+        return Err("an empty line before a message".into());
+    }
+    let line = head.remove(0);
+    let parts: Vec<&str> = line.splitn(3, ' ').collect();
+    let version = if request { parts.last() } else { parts.first() };
+    // The options also let protocols pass that are like HTTP, such as RTSP/1.0.
+    let like = |version: &&str| {
+        version.split_once('/').is_some_and(|(name, number)| {
+            let own = name != "HTTP" || matches!(number, "1.1" | "1.0");
+            let digits = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            own && digits && !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase())
+        })
+    };
+    if !version.is_some_and(like) || (request && parts.len() != 3) || parts.contains(&"") && request {
+        return Err(format!("the first line is {line:?}"));
+    }
+    if !request && !(parts.get(1).is_some_and(|status| status.len() == 3 && status.parse::<u16>().is_ok())) {
+        return Err(format!("the first line is {line:?}"));
+    }
+    let old = version == Some(&"HTTP/1.0");
+    let status = parts.get(1).copied().unwrap_or("");
+    let fields: Vec<_> = head.iter().map(|line| field(line)).collect::<Result<_, _>>()?;
+    let all = |name: &str| {
+        fields.iter().filter(|(there, _)| there == name).map(|(_, value)| &**value).collect::<Vec<_>>()
+    };
+    let (lengths, codings) = (all("content-length"), all("transfer-encoding"));
+    if request && all("host").len() > 1 {
+        return Err("two hosts".into());
+    }
+    let body = match (&lengths[..], &codings[..]) {
+        ([], []) if request || status.starts_with('1') || matches!(status, "204" | "304") => Vec::new(),
+        ([], []) if !ended => return Ok(None),
+        ([], []) => {
+            let rest = bytes[at..].to_vec();
+            at = bytes.len();
+            rest
+        }
+        ([length], []) if !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let length: usize = length.parse().map_err(|_| "a length beyond all bounds")?;
+            let Some(body) = bytes.get(at..).and_then(|rest| rest.get(..length)) else { return Ok(None) };
+            at += length;
+            body.to_vec()
+        }
+        ([], [coding]) if coding.eq_ignore_ascii_case("chunked") && !old => {
+            let mut body = Vec::new();
+            loop {
+                let Some(n) = bytes[at..].iter().position(|&byte| byte == b'\n') else { return Ok(None) };
+                let size = bytes[at..at + n].strip_suffix(b"\r").ok_or("a line feed behind a size")?;
+                if size.is_empty() || size.len() > 15 || !size.iter().all(u8::is_ascii_hexdigit) {
+                    return Err(format!("a size of {:?}", String::from_utf8_lossy(size)));
+                }
+                let size = usize::from_str_radix(std::str::from_utf8(size).unwrap(), 16).unwrap();
+                at += n + 1;
+                if size == 0 {
+                    break;
+                }
+                let Some(data) = bytes.get(at..).and_then(|rest| rest.get(..size)) else { return Ok(None) };
+                body.extend_from_slice(data);
+                at += size;
+                match bytes.get(at..at + 2) {
+                    None => return Ok(None),
+                    Some(b"\r\n") => at += 2,
+                    Some(_) => return Err("no line end behind a chunk".into()),
+                }
+            }
+            let Some(trailers) = lines(bytes, &mut at)? else { return Ok(None) };
+            trailers.iter().try_for_each(|line| field(line).map(drop))?;
+            body
+        }
+        _ => return Err(format!("a body of {lengths:?} and {codings:?}")),
+    };
+    Ok(Some(Message { line, fields, body, length: at }))
+}
+
+/// What was found wrong.
+type Wrongs = Arc<Mutex<Vec<String>>>;
+
+/// An origin that judges what it gets and answers with the request's number and body, or with what `answer` says.
+fn judging(wrongs: &Wrongs, answer: impl Fn(&Message) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    let wrongs = wrongs.clone();
+    origin(move |mut stream| {
+        let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+        while let Ok(n @ 1..) = stream.read(&mut part) {
+            bytes.extend_from_slice(&part[..n]);
+            loop {
+                match judge(&bytes, true, false) {
+                    Ok(None) => break,
+                    Ok(Some(message)) => {
+                        bytes.drain(..message.length);
+                        if stream.write_all(&answer(&message)).is_err() || message.field("x-last").is_some() {
+                            return;
+                        }
+                    }
+                    Err(why) => {
+                        let sent = String::from_utf8_lossy(&bytes).into_owned();
+                        wrongs.lock().unwrap().push(format!("the origin got {why}: {sent:?}"));
+                        return;
+                    }
+                }
+            }
+        }
+    })
+}
+
+fn echo(message: &Message) -> Vec<u8> {
+    let id = message.field("x-id").unwrap_or("none");
+    let head = format!("HTTP/1.1 200 OK\r\nX-Id: {id}\r\nContent-Length: {}\r\n\r\n", message.body.len());
+    [head.as_bytes(), &message.body].concat()
+}
+
+/// The program with a strict and a lenient proxy before this origin.
+struct Pair {
+    program: Manylane,
+    addresses: [SocketAddr; 2],
+    control: std::path::PathBuf,
+    _folder: Folder,
+}
+
+fn start(server: SocketAddr) -> Pair {
+    let ((strict, at), (lenient, lenient_at)) = (listener(), listener());
+    let folder = Folder::new();
+    let control = folder.0.join("control");
+    let program = Manylane::start_ready(&format!(
+        "global\n stats socket {}\n{DEFAULTS} mode http\n http-reuse always\nlisten strict\n bind {}\n server s {server}\nlisten lenient\n bind {}\n \
+         option accept-unsafe-violations-in-http-request\n option accept-unsafe-violations-in-http-response\n server s {server}\n",
+        control.display(),
+        fd(&strict),
+        fd(&lenient),
+    ));
+    Pair { program, addresses: [at, lenient_at], control, _folder: folder }
+}
+
+/// Sends these pieces and nothing more, and judges what comes back.
+fn ask<'a>(address: SocketAddr, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Message>, String> {
+    let mut client = connect(address);
+    for piece in pieces {
+        if client.write_all(piece).is_err() {
+            break; // refused already: why can be read
+        }
+    }
+    let _ = client.shutdown(Shutdown::Write);
+    let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        match client.read(&mut part) {
+            Ok(0) => break,
+            Ok(n) => bytes.extend_from_slice(&part[..n]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(error) => return Err(format!("the client got {error} behind {} bytes", bytes.len())),
+        }
+    }
+    let mut messages = Vec::new();
+    while !bytes.is_empty() {
+        match judge(&bytes, false, true) {
+            Ok(Some(message)) => {
+                bytes.drain(..message.length);
+                messages.push(message);
+            }
+            Ok(None) => break, // cut: the connection ended with it
+            Err(why) => return Err(format!("the client got {why}: {:?}", String::from_utf8_lossy(&bytes))),
+        }
+    }
+    Ok(messages)
+}
+
+fn plain(id: &str) -> Vec<u8> {
+    format!("GET /{id} HTTP/1.1\r\nHost: a\r\nX-Id: {id}\r\n\r\n").into_bytes()
+}
+
+/// What nobody must take for a message.
+const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\nX-Id: hidden\r\n\r\n";
+const HIDDEN_ANSWER: &str = "HTTP/1.1 200 OK\r\nX-Id: hidden\r\nContent-Length: 0\r\n\r\n";
+
+/// Heads, fields, line ends and framings, each with each.
+fn crafted(first: &[&str], fixed: &str, hidden: &str) -> Vec<Vec<u8>> {
+    let size = hidden.len();
+    let chunks = |line: &str| line.replace("N", &format!("{size:x}")).replace('D', hidden);
+    let chunked = chunks("N\r\nD\r\n0\r\n\r\n");
+    let mut framings = vec![(format!("Content-Length: {size}\r\n"), hidden.to_owned())];
+    for length in [
+        "N\r\nContent-Length: N",
+        "N, N",
+        "N,N",
+        "0N",
+        "N\r\nContent-Length: 0",
+        "0, N",
+        "+N",
+        " N \t",
+        "N;",
+        "-1",
+        "\u{1}N",
+        "N\r\n ",
+    ] {
+        let length = length.replace('N', &size.to_string());
+        framings.push((format!("Content-Length: {length}\r\n"), hidden.to_owned()));
+    }
+    for coding in [
+        "Transfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: Chunked\r\n",
+        "Transfer-Encoding: \tchunked \r\n",
+        "Transfer-Encoding:\r\n chunked\r\n",
+        "Transfer-Encoding : chunked\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: identity\r\n",
+        "Transfer-Encoding: \u{1}chunked\r\n",
+        "Transfer-Encoding: chunked\n",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\nContent-Length: 3\r\n",
+    ] {
+        framings.push((coding.into(), chunked.clone()));
+    }
+    for form in [
+        "N \r\nD\r\n0\r\n\r\n",
+        "N\t \r\nD\r\n0 \r\n\r\n",
+        " N\r\nD\r\n0\r\n\r\n",
+        "N;a=b\r\nD\r\n0;c\r\n\r\n",
+        "N;a=\"\r\nD\r\n0\r\n\r\n",
+        "00N\r\nD\r\n00\r\n\r\n",
+        "N\nD\r\n0\r\n\r\n",
+        "N\r\nD\n0\r\n\r\n",
+        "N\r\nD0\r\n\r\n",
+        "0xN\r\nD\r\n0\r\n\r\n",
+        "N\r\nD\r\n0\r\nX: y\r\n\r\n",
+        "N\r\nD\r\n0\r\nX: y\n\n",
+        "N\r\nD\r\n0\r\nX: \u{1}y\r\n z\r\n\r\n",
+        "N\r\nD\r\n0\r\nContent-Length: 1\r\n\r\n",
+    ] {
+        framings.push(("Transfer-Encoding: chunked\r\n".into(), chunks(form)));
+    }
+    let fields = [
+        "",
+        "X: a\u{1}b\r\n",
+        "X: a\0b\r\n",
+        "X: a\r\n b\r\n",
+        "X: a\n",
+        "X: a\rb\r\n",
+        "X y: z\r\n",
+        ": a\r\n",
+        "X\r\n",
+    ];
+    let mut all = Vec::new();
+    for first in first {
+        for (framing, body) in &framings {
+            all.push(format!("{first}{fixed}{framing}\r\n{body}"));
+            all.push(format!("{first}{fixed}{framing}\r\n").replace("\r\n", "\n") + body);
+        }
+        for field in fields {
+            all.push(format!("{first}{field}{fixed}Content-Length: {size}\r\n\r\n{hidden}"));
+            all.push(format!("{first}{fixed}{field}Transfer-Encoding: chunked\r\n\r\n{chunked}"));
+        }
+    }
+    all.into_iter().map(String::into_bytes).collect()
+}
+
+fn crafted_requests(id: &str) -> Vec<Vec<u8>> {
+    let first = [
+        "POST / HTTP/1.1\r\n",
+        "POST  / \tHTTP/1.1\r\n",
+        "\nPOST / HTTP/1.1\r\n",
+        "POST / HTTP/1.0\r\n",
+        "POST http://a/ HTTP/1.1\r\n",
+        "POST http://b/ HTTP/1.1\r\n",
+        "GET / HTTP/1.1 \r\n",
+    ];
+    crafted(&first, &format!("Host: a\r\nX-Id: {id}\r\n"), HIDDEN)
+}
+
+/// Answers have the numbers of this client's requests, in their order, and none that nobody asked for.
+fn in_order(answers: &[Message], ids: &[&str]) -> Result<(), String> {
+    let mut left = ids.iter();
+    for answer in answers {
+        if let Some(id) = answer.field("x-id")
+            && !left.any(|there| *there == id)
+        {
+            return Err(format!("an answer to {id} where {ids:?} were asked for"));
+        }
+    }
+    Ok(())
+}
+
+fn told(wrongs: &Wrongs) {
+    let wrongs = wrongs.lock().unwrap();
+    assert!(wrongs.is_empty(), "{} times, first: {:#?}", wrongs.len(), &wrongs[..wrongs.len().min(5)]);
+}
+
+#[test]
+fn crafted_requests_reach_the_origin_as_one_plain_request_or_not_at_all() {
+    let wrongs = Wrongs::default();
+    let pair = start(judging(&wrongs, echo));
+    let mut passed = [0; 2];
+    for (n, message) in crafted_requests("ID").iter().enumerate() {
+        for (which, address) in pair.addresses.into_iter().enumerate() {
+            let [a, b, c] = ["a", "b", "c"].map(|part| format!("{n}-{which}-{part}"));
+            let text = String::from_utf8_lossy(message).replace("X-Id: ID", &format!("X-Id: {b}"));
+            let (before, behind) = (plain(&a), plain(&c));
+            let outcome = ask(address, [&before[..], text.as_bytes(), &behind[..]]);
+            let checked = outcome.and_then(|answers| {
+                in_order(&answers, &[&a, &b, &c])?;
+                if answers.first().and_then(|answer| answer.field("x-id")) != Some(&a) || answers.len() < 2 {
+                    return Err(format!("not all was answered: {answers:?}"));
+                }
+                if answers[1].field("x-id").is_some() {
+                    passed[which] += 1;
+                    if answers[1].body != HIDDEN.as_bytes() {
+                        return Err(format!("another body: {:?}", answers[1]));
+                    }
+                }
+                Ok(())
+            });
+            if let Err(why) = checked {
+                wrongs.lock().unwrap().push(format!("{why}\nof {text:?} (lenient: {which})"));
+            }
+        }
+    }
+    told(&wrongs);
+    assert!(passed[0] > 20 && passed[1] > 2 * passed[0], "passed: {passed:?}");
+    let shown = watch::ask(&pair.control, "show errors");
+    assert!(shown.contains("frontend lenient") && shown.contains("frontend strict"), "{shown}");
+    drop(pair.program);
+}
+
+/// What was let pass is shown, with what it was.
+#[test]
+fn what_is_let_pass_is_shown() {
+    let wrongs = Wrongs::default();
+    let pair = start(judging(&wrongs, |_| b"HTTP/1.1 200 OK\nContent-Length: 0\n\n".to_vec()));
+    let request = b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(ask(pair.addresses[1], [&request[..]]).unwrap()[0].status(), 200);
+    let shown = watch::ask(&pair.control, "show errors");
+    assert!(
+        shown.contains("frontend lenient")
+            && shown.contains("error at position 4: more than one space in the first line (accepted)"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("error at position 15: a line feed that no carriage return precedes (accepted)"),
+        "{shown}"
+    );
+    assert_eq!(ask(pair.addresses[0], [&request[..]]).unwrap()[0].status(), 400);
+    assert_eq!(ask(pair.addresses[0], [&plain("x")[..]]).unwrap()[0].status(), 502);
+    told(&wrongs);
+}
+
+fn crafted_responses() -> Vec<Vec<u8>> {
+    let first = [
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.0 200 OK\r\n",
+        "HTTP/1.1  200  OK\r\n",
+        "HTTP/1.1 200 O\u{1}K\r\n",
+        "HTTP/1.1 103 E\r\n\r\nHTTP/1.1 200\r\n",
+    ];
+    crafted(&first, "X-Id: ID\r\n", HIDDEN_ANSWER)
+}
+
+/// Asks two requests behind each other whose first is answered so.
+fn answered_with(pair: &Pair, which: usize, n: usize, more: &str) -> Result<Vec<Message>, String> {
+    let [a, b] = ["a", "b"].map(|part| format!("{n}-{which}-{part}"));
+    let first = format!("GET /a HTTP/1.1\r\nHost: a\r\nX-Id: {a}\r\nX-Case: {n}\r\n{more}\r\n");
+    let answers = ask(pair.addresses[which], [first.as_bytes(), &plain(&b)])?;
+    in_order(&answers, &[&a, &b])?;
+    Ok(answers)
+}
+
+fn odd(cases: Vec<Vec<u8>>) -> impl Fn(&Message) -> Vec<u8> {
+    move |message| match message.field("x-case") {
+        Some(n) => {
+            let case = String::from_utf8_lossy(&cases[n.parse::<usize>().unwrap()]).into_owned();
+            case.replace("X-Id: ID", &format!("X-Id: {}", message.field("x-id").unwrap())).into_bytes()
+        }
+        None => echo(message),
+    }
+}
+
+#[test]
+fn crafted_responses_reach_the_client_as_one_plain_response_or_not_at_all() {
+    let wrongs = Wrongs::default();
+    let cases = crafted_responses();
+    let count = cases.len();
+    let pair = start(judging(&wrongs, odd(cases.clone())));
+    let mut passed = [0; 2];
+    for n in 0..count {
+        for which in 0..2 {
+            match answered_with(&pair, which, n, "") {
+                Ok(answers) => {
+                    passed[which] += usize::from(
+                        answers
+                            .iter()
+                            .any(|answer| answer.status() == 200 && answer.body == HIDDEN_ANSWER.as_bytes()),
+                    )
+                }
+                Err(why) => wrongs
+                    .lock()
+                    .unwrap()
+                    .push(format!("{why}\nof {:?} (lenient: {which})", String::from_utf8_lossy(&cases[n]))),
+            }
+        }
+    }
+    told(&wrongs);
+    assert!(passed[0] > 30 && passed[1] > 2 * passed[0], "passed: {passed:?}");
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn new() -> (Self, u64) {
+        let now =
+            || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let seed = std::env::var("MANYLANE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(now);
+        (Self(seed | 1), seed)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound.max(1)
+    }
+
+    /// Changes a few bytes, but none of a number.
+    fn mutate(&mut self, message: &[u8]) -> Vec<u8> {
+        let mut message = message.to_vec();
+        for _ in 0..=self.below(3) {
+            let spared =
+                message.windows(6).position(|window| window == b"X-Id: ").map_or(0..0, |at| at..at + 14);
+            let at = self.below(message.len());
+            if spared.contains(&at) {
+                continue;
+            }
+            let odd = b"\r\n \t:;,0159afxG\0\x01\x7f\x80\"/-";
+            match self.below(4) {
+                0 => message[at] = odd[self.below(odd.len())],
+                1 => message.insert(at, odd[self.below(odd.len())]),
+                2 if message.len() > 1 => drop(message.remove(at)),
+                _ => {
+                    let end = (at + self.below(12)).min(message.len());
+                    if end <= spared.start || at >= spared.end {
+                        let piece = message[at..end].to_vec();
+                        message.splice(at..at, piece);
+                    }
+                }
+            }
+        }
+        message
+    }
+}
+
+fn rounds() -> usize {
+    if std::env::var_os("MANYLANE_LONG").is_some() { 13_000 } else { 1_000 }
+}
+
+#[test]
+fn mutated_requests_are_never_mixed_up() {
+    let wrongs = Wrongs::default();
+    let pair = start(judging(&wrongs, echo));
+    let (mut random, seed) = Random::new();
+    let models = crafted_requests("ID");
+    for n in 0..rounds() {
+        let [a, b, c] = ["a", "b", "c"].map(|part| format!("{n:05}-{part}"));
+        let model = String::from_utf8_lossy(&models[random.below(models.len())])
+            .replace("X-Id: ID", &format!("X-Id: {b}"));
+        let message = random.mutate(model.replace("X-Id: hidden", "").as_bytes());
+        let which = random.below(2);
+        let outcome = ask(pair.addresses[which], [&plain(&a)[..], &message, &plain(&c)]);
+        // A number may be there twice now, or none.
+        let checked = outcome.and_then(|answers| {
+            let own = |id: &str| id == "none" || id.starts_with(&a[..6]);
+            match answers.iter().filter_map(|answer| answer.field("x-id")).find(|id| !own(id)) {
+                Some(id) => Err(format!("an answer to {id}")),
+                None if answers.first().and_then(|answer| answer.field("x-id")) != Some(&a) => {
+                    Err(format!("not answered: {answers:?}"))
+                }
+                None => Ok(()),
+            }
+        });
+        if let Err(why) = checked {
+            wrongs.lock().unwrap().push(format!(
+                "seed {seed}: {why}\nof {:?} (lenient: {which})",
+                String::from_utf8_lossy(&message)
+            ));
+        }
+    }
+    told(&wrongs);
+}
+
+#[test]
+fn mutated_responses_are_never_mixed_up() {
+    let wrongs = Wrongs::default();
+    let (mut random, seed) = Random::new();
+    let models = crafted_responses();
+    let mut case = |_| {
+        let model = String::from_utf8_lossy(&models[random.below(models.len())]).replace("X-Id: hidden", "");
+        random.mutate(model.as_bytes())
+    };
+    let cases: Vec<_> = (0..rounds()).map(&mut case).collect();
+    let pair = start(judging(&wrongs, odd(cases.clone())));
+    for n in 0..cases.len() {
+        let which = random.below(2);
+        if let Err(why) = answered_with(&pair, which, n, "X-Last: y\r\n") {
+            // else a longer length would be waited for
+            wrongs.lock().unwrap().push(format!(
+                "seed {seed}: {why}\nof {:?} (lenient: {which})",
+                String::from_utf8_lossy(&cases[n])
+            ));
+        }
+    }
+    told(&wrongs);
+}
+
+#[test]
+fn cuts_do_not_matter() {
+    let wrongs = Wrongs::default();
+    let pair = start(judging(&wrongs, echo));
+    let (mut random, seed) = Random::new();
+    for n in 0..rounds() / 5 {
+        let [a, b, c] = ["a", "b", "c"].map(|part| format!("{n:05}-{part}"));
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nX-Id: {b}\r\n");
+        let framed = match random.below(2) {
+            0 => format!("{head}Content-Length: {}\r\n\r\n{HIDDEN}", HIDDEN.len()),
+            _ => format!(
+                "{head}Transfer-Encoding: chunked\r\n\r\n{:x};x\r\n{HIDDEN}\r\n0\r\nT: u\r\n\r\n",
+                HIDDEN.len()
+            ),
+        };
+        let lenient = random.below(2);
+        let framed = if lenient == 1 { framed.replacen("\r\n", "\n", random.below(4)) } else { framed };
+        let bytes = [plain(&a), framed.into_bytes(), plain(&c)].concat();
+        let mut pieces = Vec::new();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at((1 + random.below(60)).min(rest.len()));
+            pieces.push(piece);
+            rest = behind;
+        }
+        let answers = ask(pair.addresses[lenient], pieces).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let ids: Vec<_> = answers.iter().filter_map(|answer| answer.field("x-id")).collect();
+        assert_eq!(ids, [&a, &b, &c], "seed {seed}: {answers:?}");
+        assert_eq!(answers[1].body, HIDDEN.as_bytes(), "seed {seed}");
+    }
+    told(&wrongs);
+}
