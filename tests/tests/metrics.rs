@@ -59,7 +59,7 @@ fn types(text: &str) -> BTreeSet<&str> {
 #[test]
 fn names_types_and_values_are_those_of_haproxy() {
     let Some(_) = Which::Haproxy.path() else {
-        return eprintln!("NOT SHOWN HERE: haproxy 2.6 is not installed");
+        return eprintln!("NOT SHOWN HERE: there is no HAProxy 3.2");
     };
     let (theirs, ours) = (answers(&Which::Haproxy), answers(&Which::Manylane));
     let starts = |all: &[Message]| -> Vec<String> {
