@@ -202,7 +202,7 @@ static PROCESS: &[(&str, &str, &str)] = &[
     // A counter in HAProxy, which the tools of Prometheus do not take under such a name.
     ("FailedResolutions", "failed_resolutions", "gauge"),
     ("TotalBytesOut", "bytes_out_total", "counter"),
-    ("TotalSplicdedBytesOut", "spliced_bytes_out_total", "counter"),
+    ("TotalSplicedBytesOut", "spliced_bytes_out_total", "counter"),
     ("BytesOutRate", "bytes_out_rate", "gauge"),
     ("CumRecvLogs", "recv_logs_total", "counter"),
     ("Memmax_bytes", "max_memory_bytes", "gauge"),
