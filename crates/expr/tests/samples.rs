@@ -1,4 +1,4 @@
-//! Fetches and converters, one line each: what HAProxy 2.6 gives for them was tried with the installed program
+//! Fetches and converters, one line each: what HAProxy 3.2 gives for them was tried with the installed program
 //! (`tests/differential.rs` tries it again).
 
 mod common;

@@ -128,7 +128,7 @@ impl Text {
             Self::Part { words, index, delimiters, count } => {
                 let is_delimiter = |byte: &u8| delimiters.contains(byte);
                 Value::Str(if *words {
-                    word(text, *index, *count, is_delimiter)
+                    Some(word(text, *index, *count, is_delimiter)).filter(|word| !word.is_empty())?
                 } else {
                     field(text, *index, *count, is_delimiter)?
                 })
