@@ -117,7 +117,11 @@ impl Played {
         let begin = format!("{backend},{server},");
         let row: Vec<&str> =
             answer.lines().find(|line| line.starts_with(&begin)).unwrap().split(',').collect();
-        names.iter().map(|name| row[header.iter().position(|own| own == name).unwrap()].to_owned()).collect()
+        // HAProxy quotes some texts that need no quotes.
+        let value = |name: &&str| {
+            row[header.iter().position(|own| own == name).unwrap()].trim_matches('"').to_owned()
+        };
+        names.iter().map(value).collect()
     }
 
     /// `srv_op_state`, `srv_admin_state`, `srv_check_state` of a server.
