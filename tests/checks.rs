@@ -403,7 +403,7 @@ fn services_that_are_known_by_heart_are_judged_as_haproxy_judges_them() {
     drop(program);
     let log = Syslog::new();
     let Some(_haproxy) = Haproxy::start(&folder.file("haproxy.cfg", &config(&log))) else {
-        println!("HAProxy 2.6 is not there: not compared");
+        println!("There is no HAProxy 3.2: not compared");
         return;
     };
     for ((case, ours), theirs) in cases.iter().zip(ours).zip(told(&log, cases.len())) {
@@ -574,7 +574,7 @@ fn a_program_that_checks_is_told_what_it_checks() {
     assert_eq!(ours, expected);
     let log = Syslog::new();
     let Some(_haproxy) = Haproxy::start(&folder.file("haproxy.cfg", &config(&log))) else {
-        println!("HAProxy 2.6 is not there: not compared");
+        println!("There is no HAProxy 3.2: not compared");
         return;
     };
     assert_eq!(ours, said(&log));

@@ -85,8 +85,8 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("user; show cli level; set weight back/a 1"), "\nuser\n\nPermission denied\n\n");
     let marked = program.ask("set severity-output number; get weight back/a; show cli level");
     assert_eq!(marked, "\n3 (initial 3)\n\n[6]: admin\n\n");
-    // Lines that came together are answered together.
-    assert_eq!(program.ask("show cli level\nuser; show cli level"), "admin\n\n\nuser\n\n");
+    // Without a prompt there is one line.
+    assert_eq!(program.ask("show cli level\nuser; show cli level"), "admin\n\n");
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
 }
 
@@ -400,14 +400,14 @@ fn a_line_that_comes_byte_by_byte_holds_no_buffer_for_each() {
 }
 
 #[test]
-fn each_command_of_a_line_is_followed_by_a_prompt() {
+fn a_line_of_commands_is_followed_by_a_prompt() {
     let program = Controlled::new("level admin");
     let mut client = program.client();
     client.write_all(b"prompt;show cli level;get weight back/a\n").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "\n> admin\n\n> 3 (initial 3)\n\n> ");
+    assert_eq!(answer, "\nadmin\n\n3 (initial 3)\n\n> ");
 }
 
 /// What HAProxy 2.6 answered to the same.

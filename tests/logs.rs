@@ -203,7 +203,7 @@ fn sessions_are_logged_and_formats_are_ones_own() {
     }
 }
 
-/// What haproxy 2.6 does not have: `do-log` and `set-retries`.
+/// What haproxy has had since 2.7 or later: `do-log` and `set-retries`.
 #[test]
 fn rules_log_and_say_how_often_servers_are_tried() {
     let syslog = Syslog::new();
@@ -224,7 +224,7 @@ fn rules_log_and_say_how_often_servers_are_tried() {
     assert_eq!(syslog.line().trim_end(), "/log 503 1 SC");
 }
 
-/// What haproxy 2.6 does not have: `do-log` in `http-after-response`, which the rules behind it follow.
+/// What haproxy has had since 2.7 or later: `do-log` in `http-after-response`, which the rules behind it follow.
 #[test]
 fn rules_behind_a_line_of_a_response_are_obeyed() {
     let syslog = Syslog::new();
@@ -245,7 +245,7 @@ fn rules_behind_a_line_of_a_response_are_obeyed() {
     assert_eq!(syslog.line().trim_end(), "behind 200");
 }
 
-/// What haproxy 2.6 does not have: `do-log` in rules of `tcp-request` and `tcp-response`.
+/// What haproxy has had since 2.7 or later: `do-log` in rules of `tcp-request` and `tcp-response`.
 #[test]
 fn rules_for_connections_and_contents_log_what_is_known_by_then() {
     let syslog = Syslog::new();

@@ -246,7 +246,7 @@ fn idle_connections_are_purged() {
     }
 }
 
-/// What haproxy 2.6 does not have: `set-bc-tos`. Also where connections are a client's own.
+/// What haproxy has had since 2.7 or later: `set-bc-tos`. Also where connections are a client's own.
 #[test]
 fn connections_whose_packets_are_marked_otherwise_are_others() {
     let rules = " http-reuse always\n";

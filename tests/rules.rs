@@ -229,7 +229,7 @@ fn mistakes_in_rules_are_told_with_their_place() {
     }
 }
 
-/// What haproxy 2.6 does not have: `pause`. How long it takes is seen by the rule itself.
+/// What haproxy has had since 2.7 or later: `pause`. How long it takes is seen by the rule itself.
 /// What HAProxy refuses, since it could do nothing.
 #[test]
 fn what_names_something_that_is_not_there_is_refused() {

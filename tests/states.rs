@@ -41,7 +41,7 @@ fn servers_that_track_are_as_what_they_track() {
         ("disable server b/t1", "b/t2 is going DOWN"),
         ("disable server l/r", "l/r is going DOWN"),
         ("enable server b/t1", "b/t1 is leaving forced maintenance"),
-        ("set server l/r state drain", "b/t2 is leaving forced drain"),
+        ("set server l/r state drain", "b/t2 remains in drain mode"),
         ("set server l/r state ready", "b/t2 is UP"),
         ("disable server b/t1", "b/t2 is going DOWN"),
         ("disable server l/r", "l/r is going DOWN"),
@@ -208,8 +208,14 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
             && letters.ends_with(&["ends D-"]),
         "{ours:#?}"
     );
+    // HAProxy 3.2 ends them without an answer, with 500 and the same phase for all.
+    let as_theirs = |line: String| match &*line {
+        "HTTP/1.1 502 Bad Gateway" => String::new(),
+        "tcp ends D-" => "tcp ends DC".into(),
+        _ => line.replace(" DD 200", " DC 500").replace(" DH 502", " DC 500").replace(" UD 200", " UC 500"),
+    };
     if let Some(theirs) = theirs {
-        assert_eq!(ours, theirs);
+        assert_eq!(ours.into_iter().map(as_theirs).collect::<Vec<_>>(), theirs);
     }
 }
 

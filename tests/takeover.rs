@@ -119,9 +119,7 @@ impl Drop for Theirs {
 
 #[test]
 fn haproxy_takes_over_from_this_program_and_it_from_haproxy() {
-    if !Haproxy::is_there() {
-        return;
-    }
+    let Some(haproxy) = Haproxy::program() else { return };
     let folder = Folder::new();
     let address = own_address();
     let config = answering(&folder, &[address.to_string(), format!("{} interface lo", self::own_address())]);
@@ -129,7 +127,7 @@ fn haproxy_takes_over_from_this_program_and_it_from_haproxy() {
     let control = control.to_str().unwrap();
     let mut first = ready(&config, &[]);
     let pid = first.pid().to_string();
-    let mut theirs = std::process::Command::new(Haproxy::PROGRAM);
+    let mut theirs = std::process::Command::new(haproxy);
     theirs.args(["-db", "-f"]).arg(&file).args(["-x", control, "-sf", &pid]).stderr(Stdio::null());
     let mut theirs = Theirs(theirs.spawn().unwrap());
     assert_eq!(first.wait().code(), Some(0));

@@ -60,21 +60,16 @@ pub fn ask(socket: &Path, line: &str) -> String {
 pub struct Haproxy(std::process::Child);
 
 impl Haproxy {
-    /// Where it is, if it is there.
-    pub const PROGRAM: &str = "/usr/sbin/haproxy";
-
-    /// Whether it is there, of the version whose words are ours.
-    pub fn is_there() -> bool {
-        let version = std::process::Command::new(Self::PROGRAM).arg("-v").output();
-        version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains("version 2.6."))
+    /// Where it is, of the version whose words are ours: 3.2, which `MANYLANE_HAPROXY` names (`.cargo/config.toml`).
+    pub fn program() -> Option<PathBuf> {
+        let path = PathBuf::from(std::env::var_os("MANYLANE_HAPROXY")?);
+        let version = std::process::Command::new(&path).arg("-v").output().ok()?;
+        String::from_utf8_lossy(&version.stdout).contains("version 3.2.").then_some(path)
     }
 
-    /// Of that version; none where there is another, or none.
+    /// Starts it; none where it is not there.
     pub fn start(file: &std::path::Path) -> Option<Self> {
-        if !Self::is_there() {
-            return None;
-        }
-        let mut program = std::process::Command::new(Self::PROGRAM);
+        let mut program = std::process::Command::new(Self::program()?);
         Some(Self(program.args(["-db", "-q", "-f"]).arg(file).spawn().unwrap()))
     }
 }
@@ -122,7 +117,11 @@ impl Played {
         let begin = format!("{backend},{server},");
         let row: Vec<&str> =
             answer.lines().find(|line| line.starts_with(&begin)).unwrap().split(',').collect();
-        names.iter().map(|name| row[header.iter().position(|own| own == name).unwrap()].to_owned()).collect()
+        // HAProxy quotes some texts that need no quotes.
+        let value = |name: &&str| {
+            row[header.iter().position(|own| own == name).unwrap()].trim_matches('"').to_owned()
+        };
+        names.iter().map(value).collect()
     }
 
     /// `srv_op_state`, `srv_admin_state`, `srv_check_state` of a server.
@@ -137,7 +136,7 @@ impl Played {
     }
 }
 
-/// Plays the same to both programs, where HAProxy 2.6 is there: what came of it with each.
+/// Plays the same to both programs, where HAProxy 3.2 is there: what came of it with each.
 pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) -> T) -> (T, Option<T>) {
     let folder = Folder::new();
     // Each at a place of its own: the system may go on listening a moment for a program that has ended.
@@ -156,7 +155,7 @@ pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) 
         play(Played { log, socket })
     });
     if theirs.is_none() {
-        println!("HAProxy 2.6 is not there: not compared");
+        println!("There is no HAProxy 3.2: not compared");
     }
     (ours, theirs)
 }

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 /// One of the programs that read HAProxy's configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The installed haproxy, if it is 2.6: that is the version for which differences are listed.
+    /// HAProxy, if it is 3.2: that is the version for which differences are listed.
     Haproxy,
     /// Ours.
     Manylane,
@@ -28,20 +28,24 @@ impl Which {
         }
     }
 
-    /// Where it is; `None` when haproxy 2.6 is not installed.
+    /// Where it is; `None` when there is no HAProxy 3.2.
     pub fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Manylane => Some(manylane().to_path_buf()),
-            Self::Haproxy => {
-                let places = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy", "/usr/bin/haproxy"];
-                let known = |path: &PathBuf| {
-                    let version = Command::new(path).arg("-v").stdin(Stdio::null()).output();
-                    version.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("version 2.6."))
-                };
-                places.iter().map(PathBuf::from).find(known)
-            }
+            Self::Haproxy => haproxy().map(Path::to_path_buf),
         }
     }
+}
+
+/// The HAProxy that `MANYLANE_HAPROXY` names (`.cargo/config.toml`, `scripts/peers`), if it is of the version that is compared with, 3.2.
+pub fn haproxy() -> Option<&'static Path> {
+    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let path = PathBuf::from(std::env::var_os("MANYLANE_HAPROXY")?);
+        let version = Command::new(&path).arg("-v").stdin(Stdio::null()).output().ok()?;
+        String::from_utf8_lossy(&version.stdout).contains("version 3.2.").then_some(path)
+    };
+    PATH.get_or_init(find).as_deref()
 }
 
 /// Our program, built with the profile of this test. `MANYLANE_PROGRAM` names another one.

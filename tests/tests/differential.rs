@@ -1,4 +1,4 @@
-//! The same configuration and the same requests through the installed haproxy and through Manylane: what clients got, what
+//! The same configuration and the same requests through HAProxy and through Manylane: what clients got, what
 //! servers saw, log lines, exit codes. A difference needs its reason in the case's file, and the lines that differ; one that is not found any more is
 //! stale.
 //!
@@ -104,7 +104,7 @@ fn check(path: &Path, refused: bool) -> Result<(), String> {
 #[test]
 fn the_two_programs_do_the_same() {
     if Which::Haproxy.path().is_none() {
-        eprintln!("NOT SHOWN HERE: haproxy 2.6 is not installed");
+        eprintln!("NOT SHOWN HERE: there is no HAProxy 3.2");
         return;
     }
     let cases = cases();
@@ -140,7 +140,7 @@ fn the_two_programs_do_the_same() {
 #[test]
 fn every_case_shows_something() {
     if Which::Haproxy.path().is_none() {
-        eprintln!("NOT SHOWN HERE: haproxy 2.6 is not installed");
+        eprintln!("NOT SHOWN HERE: there is no HAProxy 3.2");
         return;
     }
     for path in cases() {

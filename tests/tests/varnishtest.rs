@@ -1,5 +1,5 @@
 //! Scripts of `varnishtest`, which starts the program, drives clients and servers, and receives its log lines. Each must pass with the
-//! installed haproxy, too: then it says what HAProxy does, and not only what we do.
+//! HAProxy that is compared with, too: then it says what HAProxy does, and not only what we do.
 //!
 //! `CASE=cookie` runs the scripts whose names have that.
 
@@ -65,7 +65,7 @@ fn every_script_passes_here_and_with_haproxy() {
     let ours = Which::Manylane.path().unwrap();
     let theirs = Which::Haproxy.path();
     if theirs.is_none() {
-        eprintln!("NOT SHOWN HERE: haproxy 2.6 is not installed, so scripts run with Manylane only");
+        eprintln!("NOT SHOWN HERE: there is no HAProxy 3.2, so scripts run with Manylane only");
     }
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());

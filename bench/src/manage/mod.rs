@@ -74,7 +74,7 @@ pub fn run(arguments: &ManageArguments) -> Result<(), String> {
     let load = Load::start()?;
     let bench = Bench {
         manylane,
-        haproxy: "/usr/sbin/haproxy".into(),
+        haproxy: crate::proxy::haproxy(),
         folder: folder.clone(),
         origin: load.origin(),
         alone: arguments.alone,

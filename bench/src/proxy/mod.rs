@@ -136,7 +136,7 @@ fn in_folder(
         let administrators = PathBuf::from("/usr/sbin").join(name);
         if administrators.exists() { administrators } else { PathBuf::from(name) }
     };
-    let programs = Programs { manylane, haproxy: found("haproxy"), nginx: found("nginx"), folder };
+    let programs = Programs { manylane, haproxy: haproxy(), nginx: found("nginx"), folder };
     let load = Load::start()?;
     let sink = Sink::start()?;
     for kind in [Kind::Epoll, Kind::Haproxy, Kind::Nginx] {
@@ -156,6 +156,12 @@ fn in_folder(
     }
     println!("{overview}");
     Ok(())
+}
+
+/// The HAProxy that is compared with: what `MANYLANE_HAPROXY` names, or what `scripts/peers` fetched below the current folder.
+pub(crate) fn haproxy() -> PathBuf {
+    let fetched = "target/peers/haproxy/usr/sbin/haproxy";
+    std::env::var_os("MANYLANE_HAPROXY").map_or_else(|| fetched.into(), PathBuf::from)
 }
 
 /// Whether there is such a scenario.

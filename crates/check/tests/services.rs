@@ -1,4 +1,4 @@
-//! Services that are known by heart: what they are asked, and what their answers come to, however they are cut. The tables are what HAProxy 2.6 says to
+//! Services that are known by heart: what they are asked, and what their answers come to, however they are cut. The tables are what HAProxy 3.2 says to
 //! the same bytes, except where a line says otherwise.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
@@ -97,7 +97,7 @@ fn a_postgresql_server_would_hear_a_password_or_says_what_is_wrong() {
         (b"HTTP/1.0 400 Bad", unknown),
         (b"R\0\0", unknown),
         (b"R\0\0\0\x08\0\0\0\x01", unknown),
-        (b"", (rsp, None, "TCPCHK got an empty response at step 3")),
+        (b"", (sts, Some(0), "PostgreSQL unknown error")),
     ];
     for (answer, (status, code, info)) in cases {
         assert_eq!(verdict(&script, b"", &[answer]), (*status, *code, (*info).to_owned()), "{answer:?}");
@@ -119,9 +119,9 @@ fn a_mail_server_greets_is_greeted_and_left() {
         (b"SSH-2.0-x\r\n", &[], rsp, None, "SSH-2.0-x"),
         (b"220-mail\r\n220 ready\r\n", &[], rsp, None, "220-mail"),
         (b"22", &[], rsp, None, "22"),
-        (b"", &[], rsp, None, "TCPCHK got an empty response at step 2"),
-        (ready, &[b""], sts, Some(0), "TCPCHK got an empty response at step 5"),
-        (ready, &[b"250 x\r\n", b""], sts, Some(0), "TCPCHK got an empty response at step 7"),
+        (b"", &[], rsp, None, ""),
+        (ready, &[b""], sts, Some(0), ""),
+        (ready, &[b"250 x\r\n", b""], sts, Some(0), ""),
         (ready, &[b"250 a\r\n", b"500 stay\r\n"], sts, Some(500), "stay"),
         // HAProxy waits for more until the time is over.
         (ready, &[b"500 what\r\n"], sts, Some(500), "what"),
@@ -156,7 +156,7 @@ fn an_ldap_server_answers_a_bind() {
         (b"HTTP/1.0 400 Bad Request\r\n", rsp, None, other),
         (b"0\x0c\x02\x01\x01a\x07\x0a", rsp, None, ""),
         (b"0\xff", rsp, None, other),
-        (b"", rsp, None, "TCPCHK got an empty response at step 2"),
+        (b"", rsp, None, "Not LDAPv3 protocol"),
     ];
     for (answer, status, code, info) in cases {
         assert_eq!(verdict(&script, b"", &[answer]), (*status, *code, (*info).to_owned()), "{answer:?}");

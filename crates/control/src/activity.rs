@@ -6,6 +6,7 @@ static CLIENTS: AtomicU64 = AtomicU64::new(0);
 /// Of these, those of the master.
 static MASTERS: AtomicU64 = AtomicU64::new(0);
 static TAINTS: AtomicU64 = AtomicU64::new(0);
+static STUCK: AtomicU64 = AtomicU64::new(0);
 
 /// An experimental command was given.
 const EXPERIMENTED: u64 = 8;
@@ -34,6 +35,16 @@ impl Drop for Client {
 /// An experimental command was given.
 pub(crate) fn experiments() {
     TAINTS.fetch_or(EXPERIMENTED, Ordering::Relaxed);
+}
+
+/// A lane was seen stuck.
+pub fn stuck() {
+    STUCK.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often one was.
+pub(crate) fn times_stuck() -> u64 {
+    STUCK.load(Ordering::Relaxed)
 }
 
 pub(crate) fn clients() -> u64 {

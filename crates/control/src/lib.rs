@@ -15,6 +15,7 @@ mod serve;
 mod session;
 mod walk;
 
+pub use activity::stuck;
 pub use level::Level;
 #[doc(hidden)]
 pub use line::parse;

@@ -1,9 +1,9 @@
 //! What counters say, for Prometheus: names, types and labels of HAProxy's exporter, values of `show info` and `show stat`.
 
 use crate::commands::columns::{COLUMNS, Column};
-use crate::commands::info;
 use crate::commands::stat::{self, Line};
 use crate::commands::values::{Form, Value};
+use crate::commands::{info, resolvers};
 use crate::process::Facts;
 use crate::seen::{Read, Seen};
 use manylane_proxy::Generation;
@@ -96,6 +96,8 @@ static METRICS: &[Metric] = metrics! {
     "weight" gauge Weight "bs" Plain;
     "active_servers" gauge Act "b" Plain;
     "backup_servers" gauge Bck "b" Plain;
+    "active" gauge Act "s" Plain;
+    "backup" gauge Bck "s" Plain;
     "check_failures_total" counter Chkfail "s" Plain;
     "check_up_down_total" counter Chkdown "bs" Plain;
     "check_last_change_seconds" gauge Lastchg "bs" Plain;
@@ -103,6 +105,7 @@ static METRICS: &[Metric] = metrics! {
     "queue_limit" gauge Qlimit "s" Plain;
     "current_throttle" gauge Throttle "s" Plain;
     "loadbalanced_total" counter Lbtot "bs" Plain;
+    "current_session_rate" gauge Rate "fbs" Plain;
     "limit_session_rate" gauge RateLim "f" Plain;
     "max_session_rate" gauge RateMax "fbs" Plain;
     "check_status" gauge CheckStatus "s" Check;
@@ -110,7 +113,7 @@ static METRICS: &[Metric] = metrics! {
     "check_duration_seconds" gauge CheckDuration "s" Millis;
     "http_responses_total" counter Hrsp1xx "fbs" Codes;
     "http_requests_rate_max" gauge ReqRateMax "f" Plain;
-    "http_requests_total" counter ReqTot "fb" Plain;
+    "http_requests_total" counter ReqTot "fbs" Plain;
     "client_aborts_total" counter CliAbrt "bs" Plain;
     "server_aborts_total" counter SrvAbrt "bs" Plain;
     "http_comp_bytes_in_total" counter CompIn "fb" Plain;
@@ -123,7 +126,7 @@ static METRICS: &[Metric] = metrics! {
     "response_time_average_seconds" gauge Rtime "bs" Millis;
     "total_time_average_seconds" gauge Ttime "bs" Millis;
     "connections_rate_max" gauge ConnRateMax "f" Plain;
-    "connections_total" counter ConnTot "f" Plain;
+    "connections_total" counter ConnTot "fl" Plain;
     "intercepted_requests_total" counter Intercepted "f" Plain;
     "denied_connections_total" counter Dcon "fl" Plain;
     "denied_sessions_total" counter Dses "fl" Plain;
@@ -148,6 +151,17 @@ static METRICS: &[Metric] = metrics! {
     "agg_server_check_status" gauge AggServerCheckStatus "b" ServerStates;
     "agg_check_status" gauge AggCheckStatus "b" ServerChecks;
 };
+
+/// What a server or a backend may not have, which is told: limits that are not set, and what checks count.
+const NOT_THERE: &[Column] = &[
+    Column::Chkfail,
+    Column::Chkdown,
+    Column::Downtime,
+    Column::Qlimit,
+    Column::Slim,
+    Column::SrcIlim,
+    Column::Throttle,
+];
 
 /// Fields of `show info`: name there, of the metric, and its type.
 static PROCESS: &[(&str, &str, &str)] = &[
@@ -202,13 +216,14 @@ static PROCESS: &[(&str, &str, &str)] = &[
     // A counter in HAProxy, which the tools of Prometheus do not take under such a name.
     ("FailedResolutions", "failed_resolutions", "gauge"),
     ("TotalBytesOut", "bytes_out_total", "counter"),
-    ("TotalSplicdedBytesOut", "spliced_bytes_out_total", "counter"),
+    ("TotalSplicedBytesOut", "spliced_bytes_out_total", "counter"),
     ("BytesOutRate", "bytes_out_rate", "gauge"),
     ("CumRecvLogs", "recv_logs_total", "counter"),
     ("Memmax_bytes", "max_memory_bytes", "gauge"),
     ("PoolAlloc_bytes", "pool_allocated_bytes", "gauge"),
     ("PoolUsed_bytes", "pool_used_bytes", "gauge"),
     ("Start_time_sec", "start_time_seconds", "gauge"),
+    ("TotalWarnings", "total_warnings", "gauge"), // likewise
 ];
 
 const STATES: &[&str] = &["DOWN", "UP", "MAINT", "DRAIN", "NOLB"];
@@ -236,30 +251,35 @@ impl Metrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scope {
     process: bool,
+    resolvers: bool,
     /// Of [`FRONTENDS`] and the others.
     of: u8,
     no_maintenance: bool,
 }
 
 impl Scope {
+    const ALL: Self = Self { process: true, resolvers: true, of: EVERYTHING, no_maintenance: false };
+
     /// Nothing when it names a scope that is not there.
     fn read(query: &[u8]) -> Option<Self> {
-        let mut scope = Self { process: false, of: 0, no_maintenance: false };
+        let mut scope = Self { process: false, resolvers: false, of: 0, no_maintenance: false };
         let mut any = false;
         for part in query.split(|byte| *byte == b'&') {
             match part {
                 b"no-maint" => scope.no_maintenance = true,
+                b"scope" => return None,
                 _ => {
                     let Some(name) = part.strip_prefix(b"scope=") else { continue };
                     any = true;
                     match name {
                         b"" => {}
-                        b"*" => (scope.process, scope.of) = (true, EVERYTHING),
+                        b"*" => scope = Self { no_maintenance: scope.no_maintenance, ..Self::ALL },
                         b"global" => scope.process = true,
                         b"frontend" => scope.of |= FRONTENDS,
                         b"backend" => scope.of |= BACKENDS,
                         b"server" => scope.of |= SERVERS,
                         b"listener" => scope.of |= LISTENERS,
+                        b"resolver" => scope.resolvers = true,
                         b"sticktable" => {} // there are none
                         _ => return None,
                     }
@@ -267,7 +287,7 @@ impl Scope {
             }
         }
         if !any {
-            (scope.process, scope.of) = (true, EVERYTHING);
+            scope = Self { no_maintenance: scope.no_maintenance, ..Self::ALL };
         }
         Some(scope)
     }
@@ -284,6 +304,7 @@ impl Pages for Metrics {
             at: (0, 0, 0),
             told: false,
             begun: false,
+            resolved: false,
         };
         Ok(Page { content_type: "text/plain; version=0.0.4", refresh: None, parts: Box::new(making) })
     }
@@ -344,6 +365,8 @@ struct Making {
     told: bool,
     /// What is of the process was written.
     begun: bool,
+    /// What is of name servers was written.
+    resolved: bool,
 }
 
 fn number(line: &Line, column: Column) -> i64 {
@@ -480,6 +503,44 @@ impl Making {
             "# HELP haproxy_process_build_info The program\n# TYPE haproxy_process_build_info gauge\nhaproxy_process_build_info{{version=\"{}\"}} 1",
             escaped(self.facts.version)
         );
+        if let Some(node) = info::value(&self.generation, &self.facts, "node", false) {
+            let _ = writeln!(
+                text,
+                "# HELP haproxy_process_node Name of the node\n# TYPE haproxy_process_node gauge\nhaproxy_process_node{{node=\"{}\"}} 1",
+                escaped(&node.text())
+            );
+        }
+        for (name, help) in
+            [("current_zlib_memory", "Bytes of zlib"), ("max_zlib_memory", "Bytes of zlib at most")]
+        {
+            let name = format!("haproxy_process_{name}");
+            let _ = writeln!(
+                text,
+                "# HELP {name} {help} (nothing is compressed here)\n# TYPE {name} gauge\n{name} NaN"
+            );
+        }
+    }
+
+    /// What is counted of name servers, of which there are few.
+    fn resolvers(&self, text: &mut String) {
+        let sections = &self.generation.resolvers;
+        let counted: Vec<_> =
+            sections.iter().map(|section| resolvers::counted(section).collect::<Vec<_>>()).collect();
+        for (place, name) in resolvers::names().into_iter().enumerate() {
+            if counted.iter().all(Vec::is_empty) {
+                return;
+            }
+            let name = format!("haproxy_resolver_{name}");
+            let _ =
+                writeln!(text, "# HELP {name} What 'show resolvers' has by that name\n# TYPE {name} gauge");
+            for (section, servers) in sections.iter().zip(&counted) {
+                for (server, counts) in servers {
+                    let (section, server, count) = (escaped(&section.name), escaped(server), counts[place]);
+                    let _ =
+                        writeln!(text, "{name}{{resolver=\"{section}\",nameserver=\"{server}\"}} {count}");
+                }
+            }
+        }
     }
 }
 
@@ -517,7 +578,9 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
             [",", label, "=\"", own, "\""].iter().for_each(|part| text.push_str(part));
         }
         text.push_str("} ");
-        if shape == Shape::Millis {
+        if value == NONE {
+            text.push_str("NaN");
+        } else if shape == Shape::Millis {
             seconds(text, value);
         } else {
             decimal(text, value);
@@ -530,6 +593,9 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
         }
         let value = row.values[place];
         match metric.shape {
+            Shape::Plain if value == NONE && NOT_THERE.contains(&metric.column) => {
+                sample(text, row, None, value, metric.shape)
+            }
             Shape::Plain | Shape::Millis if value == NONE => {}
             Shape::Plain | Shape::Millis => sample(text, row, None, value, metric.shape),
             Shape::Codes => {
@@ -564,6 +630,8 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
                     );
                 }
             }
+            // Of a backend without servers there is nothing to tell.
+            Shape::ServerStates | Shape::ServerChecks if row.states.iter().all(|servers| *servers == 0) => {}
             Shape::ServerStates => {
                 for (state, servers) in STATES.iter().zip(row.states) {
                     sample(text, row, Some(("state", state)), servers, metric.shape);
@@ -587,6 +655,9 @@ impl Parts for Making {
     fn next(&mut self, text: &mut String) -> bool {
         if !std::mem::replace(&mut self.begun, true) && self.scope.process {
             self.process(text);
+        }
+        if !std::mem::replace(&mut self.resolved, true) && self.scope.resolvers {
+            self.resolvers(text);
         }
         if self.scope.of == 0 {
             return false;
@@ -631,13 +702,14 @@ mod tests {
 
     #[test]
     fn a_query_says_what_is_wanted() {
-        let all = Scope { process: true, of: EVERYTHING, no_maintenance: false };
+        let all = Scope::ALL;
         assert_eq!(Scope::read(b""), Some(all));
         assert_eq!(Scope::read(b"scope=*&x=y"), Some(all));
         assert_eq!(Scope::read(b"no-maint"), Some(Scope { no_maintenance: true, ..all }));
-        let some = Scope { process: false, of: FRONTENDS | SERVERS, no_maintenance: false };
+        let some = Scope { process: false, resolvers: false, of: FRONTENDS | SERVERS, no_maintenance: false };
         assert_eq!(Scope::read(b"scope=frontend&scope=server"), Some(some));
         assert_eq!(Scope::read(b"scope=nope"), None);
+        assert_eq!(Scope::read(b"scope"), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use manylane_proxy::generation::Change;
 use std::fmt;
 use std::pin::Pin;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Reads the configuration again and has the new generation serve: what it says of that, or why everything is as before.
 pub type Reload = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
@@ -24,6 +24,8 @@ pub struct Facts {
     pub megabytes: Option<u64>,
     /// Descriptors that it may open.
     pub descriptors: u64,
+    /// How long it took from the program's beginning until it started.
+    pub boot: Duration,
     /// When it started.
     pub started: Instant,
     /// The same, as a date.

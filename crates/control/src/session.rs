@@ -92,6 +92,11 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Whether a whole line is there.
+    fn has_line(&self) -> bool {
+        self.received[self.searched..].contains(&b'\n')
+    }
+
     /// Whether the client has said no more than the lines that were taken.
     fn is_empty(&self) -> bool {
         self.begin == self.received.len()
@@ -101,7 +106,8 @@ impl<'a> Lines<'a> {
     async fn payload(&mut self, reply: &mut Reply<'_>, prompted: bool, silence: Duration) -> Option<String> {
         let mut text = String::new();
         loop {
-            if prompted {
+            // What was sent already is not asked for.
+            if prompted && !self.has_line() {
                 reply.put(MORE);
                 reply.flush().await.ok()?;
             }
@@ -183,7 +189,6 @@ pub(crate) async fn serve(
                 Vec::new()
             }
         };
-        let mut prompted = false;
         let mut behind = all.len();
         for Command { words, wants_payload } in all {
             behind -= 1;
@@ -233,21 +238,16 @@ pub(crate) async fn serve(
                 reply.put("\n");
             }
             reply.put("\n"); // rule 4
-            if settings.interactive {
-                reply.put(PROMPT);
-                prompted = true;
-            }
             reply.set_patience(settings.timeout);
             // A line may hold thousands of commands, and there may be thousands of lines.
             reply.breathe().await?;
             here.yield_now().await;
         }
-        if settings.interactive && !prompted {
+        if settings.interactive {
             reply.put(PROMPT);
         }
         reply.flush().await?;
-        // What was sent together is answered together (rule 3).
-        if !settings.interactive && lines.is_empty() {
+        if !settings.interactive {
             return Ok(());
         }
     }

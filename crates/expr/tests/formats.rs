@@ -100,7 +100,7 @@ fn what_is_missing_is_a_dash_in_log_lines() {
             "%ci %{+Q}[var(txn.no)] %[var(txn.no)] %ID %si %sp %bi %bp %CC %Tq %Td %HQ %fi",
             Use::Log
         ),
-        "127.0.0.1 \"\" - - - - - - - 0 -1  127.0.0.1"
+        "127.0.0.1 \"\" - - - - - - - 0 -1 127.0.0.1"
     );
     assert_eq!(world.format("  a  %hr %hs  z", Use::Log), "a z");
 }

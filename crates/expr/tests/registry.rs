@@ -36,15 +36,13 @@ fn every_name_is_there_once_with_help_or_a_reason() {
 
 /// One list of the program's registered keywords.
 fn dump(list: &str) -> Option<String> {
-    if !common::haproxy::is_the_known_one() {
-        return None;
-    }
+    let program = common::haproxy::program()?;
     let folder = std::env::temp_dir().join(format!("manylane-expr-registry-{}-{list}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let config = folder.join("cfg");
     std::fs::write(&config, "frontend f\n    mode http\n    bind 127.0.0.1:1\n    timeout client 1s\n")
         .unwrap();
-    let out = Command::new("haproxy")
+    let out = Command::new(program)
         .args([&format!("-dK{list}"), "-c", "-f"])
         .arg(&config)
         .stdin(Stdio::null())

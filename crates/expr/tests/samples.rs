@@ -1,4 +1,4 @@
-//! Fetches and converters, one line each: what HAProxy 2.6 gives for them was tried with the installed program
+//! Fetches and converters, one line each: what HAProxy 3.2 gives for them was tried with the installed program
 //! (`tests/differential.rs` tries it again).
 
 mod common;
@@ -151,6 +151,8 @@ fn errors_name_the_place_and_the_nearest_name() {
         ("bin(0)", 4, "even number"),
         ("method,add(1)", 7, "cannot be made of"),
         ("str(a),regsub('(',x)", 14, "refused"),
+        ("str(a),bytes(-1)", 13, "0 or more"),
+        ("str(a),bytes(0,0)", 15, "1 or more"),
         ("str(a),set-var(foo.x)", 15, "must begin with"),
         ("str(a),set-var(txn.x-y)", 20, "not permitted"),
         ("str(a),map(none.map)", 11, "cannot read"),

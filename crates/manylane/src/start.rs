@@ -24,10 +24,15 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::{Instant, SystemTime};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+/// When the program began.
+static BEGAN: OnceLock<Instant> = OnceLock::new();
 
 /// Does what the arguments ask for.
 pub(crate) fn start(arguments: &Arguments) -> ExitCode {
+    BEGAN.get_or_init(Instant::now);
     let Some(joined) = arguments.worker else { return run(arguments) };
     joined.keep();
     say::keep();
@@ -312,6 +317,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     let quiet = arguments.quiet || process.quiet && !arguments.verbose;
     // A thread, so not before the process has gone to the background.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
+        manylane_control::stuck();
         if !quiet {
             say::warning(stuck.to_string().trim_end());
         }
@@ -339,6 +345,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         lanes,
         megabytes: arguments.megabytes,
         descriptors: system::descriptors(),
+        boot: BEGAN.get().map_or(Duration::ZERO, Instant::elapsed),
         started: Instant::now(),
         since: SystemTime::now(),
     };

@@ -240,6 +240,8 @@ counters! {
         pub sessions,
         /// Of these, those that ended.
         pub sessions_ended,
+        /// And those that were let in.
+        pub sessions_admitted,
         /// Most sessions at once.
         pub peak_sessions,
         /// Requests that rules refused.

@@ -29,6 +29,8 @@ pub struct Places {
     /// What the file says it is, which an operator may change.
     given: AtomicU64,
     taken: CachePadded<AtomicU64>,
+    /// How often the last one was taken.
+    filled: AtomicU64,
     waiting: AtomicU64,
     waiters: Mutex<Waiters>,
 }
@@ -57,6 +59,7 @@ impl Places {
             most: AtomicU64::new(most.into()),
             given: AtomicU64::new(most.into()),
             taken: CachePadded::new(AtomicU64::new(0)),
+            filled: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             waiters: Mutex::new(&WAITERS, Waiters::default()),
         }
@@ -97,6 +100,11 @@ impl Places {
         self.taken.load(Ordering::Relaxed)
     }
 
+    /// How often the last one was taken, since the start.
+    pub fn filled(&self) -> u64 {
+        self.filled.load(Ordering::Relaxed)
+    }
+
     /// None is free.
     pub fn is_full(&self) -> bool {
         self.most() > 0 && self.taken() >= self.most()
@@ -112,6 +120,9 @@ impl Places {
         let took = self
             .taken
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| (taken < most).then_some(taken + 1));
+        if took.is_ok_and(|before| before + 1 == most) {
+            self.filled.fetch_add(1, Ordering::Relaxed);
+        }
         took.is_ok()
     }
 
@@ -218,6 +229,7 @@ mod tests {
     fn no_more_places_are_taken_than_there_are() {
         let places = Places::new(2);
         assert!(places.try_enter() && places.try_enter() && !places.try_enter());
+        assert_eq!(places.filled(), 1);
         places.leave();
         assert!(places.try_enter() && !places.try_enter());
         assert!(Places::new(0).try_enter());

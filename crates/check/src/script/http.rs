@@ -328,7 +328,9 @@ impl Answer {
     /// `may_stop`: a 404 stops the server.
     pub(super) fn judge(&self, expect: &Expect, may_stop: bool, by: &mut dyn Evaluate) -> Judgement {
         let Some((Response { head, .. }, _)) = &self.response else {
-            return if self.bad { self.no_http(expect, by) } else { Judgement::Wait };
+            // To HAProxy this is a failure of the connection, of which the file's words say nothing.
+            let broken = || Judgement::Over(Verdict::new(Status::SockErr, ""));
+            return if self.bad { broken() } else { Judgement::Wait };
         };
         let code = head.status();
         if code == 404 && may_stop {
@@ -368,7 +370,8 @@ impl Answer {
             };
         }
         if self.bad {
-            return self.no_http(expect, by);
+            let told = expect.on_error.as_ref().map(|told| Verdict::shown(&told.get(seen, by)).into_string());
+            return Judgement::Over(Verdict::new(Status::L7Rsp, told.unwrap_or_default() + &comment(expect)));
         }
         let last = self.ended;
         if self.body.is_empty() && last {
@@ -404,13 +407,6 @@ impl Answer {
             };
             why.into()
         })
-    }
-
-    /// What came is not HTTP. What the file says of errors is told, whatever it says that they come to.
-    fn no_http(&self, expect: &Expect, by: &mut dyn Evaluate) -> Judgement {
-        let seen = Seen { head: self.head(), bytes: &self.body, http: true };
-        let told = expect.on_error.as_ref().map(|told| Verdict::shown(&told.get(seen, by)).into_string());
-        Judgement::Over(Verdict::new(Status::L7Rsp, told.unwrap_or_default() + &comment(expect)))
     }
 }
 

@@ -64,6 +64,7 @@ pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
         return Judgement::Wait;
     }
     match result(input) {
+        _ if input.is_empty() => other(),
         Ok(0) => Judgement::Well(Verdict::said(Status::L7Ok, 0, b"Success")),
         Ok(code) => {
             let info = b"See RFC: http://tools.ietf.org/html/rfc4511#section-4.1.9";

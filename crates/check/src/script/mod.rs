@@ -83,12 +83,12 @@ impl Service {
         }
     }
 
-    /// What an empty answer comes to.
-    fn empty(self) -> Status {
+    /// What an empty answer comes to, where it is told as such; other services judge it as an answer.
+    fn empty(self) -> Option<Status> {
         match self {
-            Self::Redis | Self::Smtp(smtp::Part::Hello | smtp::Part::Quit) => Status::L7Sts,
-            Self::Tls => Status::L6Rsp,
-            _ => Status::L7Rsp,
+            Self::Redis | Self::Pgsql | Self::Smtp(_) | Self::Ldap => None,
+            Self::Tls => Some(Status::L6Rsp),
+            Self::Mysql { .. } | Self::Agent => Some(Status::L7Rsp),
         }
     }
 }
@@ -557,7 +557,7 @@ impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => write!(f, "string '{}'", String::from_utf8_lossy(bytes)),
-            Self::Binary(bytes) => write!(f, "binary '{}'", bytes.escape_ascii()),
+            Self::Binary(bytes) => write!(f, "binary '{}'", String::from_utf8_lossy(&tcp::to_hex(bytes))),
             Self::Regex(_) => f.write_str("regex"),
             Self::HexRegex(_) => f.write_str("binary regex"),
             Self::Made(_) => f.write_str("log-format string"),

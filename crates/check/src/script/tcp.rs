@@ -40,15 +40,12 @@ pub(super) fn judge(expect: &Expect, seen: Seen<'_>, last: bool, by: &mut dyn Ev
     }
     let comment = expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"));
     let number = expect.number;
-    if input.is_empty() {
-        let status = match &expect.pattern {
-            Pattern::Service(service) => service.empty(),
-            _ => Status::L7Rsp,
+    let nothing = || format!("TCPCHK got an empty response at step {number}{comment}");
+    if let Pattern::Service(service) = &expect.pattern {
+        return match service.empty() {
+            Some(status) if input.is_empty() => over(expect, status, nothing()),
+            _ => service.judge(input, last),
         };
-        // HAProxy quotes this one, and does not ask `on-error`.
-        let comment =
-            expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: '{comment}'"));
-        return over(expect, status, format!("TCPCHK got an empty response at step {number}{comment}"));
     }
     let made = match &expect.pattern {
         Pattern::Made(format) | Pattern::MadeHex(format) => by.text(format, seen),
@@ -58,7 +55,6 @@ pub(super) fn judge(expect: &Expect, seen: Seen<'_>, last: bool, by: &mut dyn Ev
         return over(expect, Status::L7Rsp, EMPTY.into());
     }
     let matches = match &expect.pattern {
-        Pattern::Service(service) => return service.judge(input, last),
         Pattern::Bytes(bytes) | Pattern::Binary(bytes) => contains(input, bytes),
         Pattern::Made(_) => contains(input, &made),
         Pattern::MadeHex(_) => match from_hex(&made) {
@@ -72,6 +68,7 @@ pub(super) fn judge(expect: &Expect, seen: Seen<'_>, last: bool, by: &mut dyn Ev
         Pattern::HexRegex(regex) => regex.matches(&to_hex(input)),
         // There are none without HTTP.
         Pattern::Status(_) | Pattern::StatusRegex(_) | Pattern::Field { .. } => false,
+        Pattern::Service(_) => false, // judged above
     };
     if !matches && !last && expect.least.is_none() {
         return Judgement::Wait;
@@ -81,6 +78,9 @@ pub(super) fn judge(expect: &Expect, seen: Seen<'_>, last: bool, by: &mut dyn Ev
     }
     if let Some(told) = &expect.on_error {
         return over(expect, Status::L7Rsp, format!("{}{comment}", Verdict::shown(&told.get(seen, by))));
+    }
+    if input.is_empty() {
+        return over(expect, Status::L7Rsp, nothing());
     }
     let what = match &expect.pattern {
         Pattern::Bytes(bytes) => format!("content '{}'", Verdict::shown(bytes)),
@@ -95,7 +95,7 @@ pub(super) fn judge(expect: &Expect, seen: Seen<'_>, last: bool, by: &mut dyn Ev
 }
 
 /// These bytes in two digits each.
-fn to_hex(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn to_hex(bytes: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
 }

@@ -325,6 +325,15 @@ pub(super) fn rows() -> Vec<Keyword> {
             let state = if line.words.is_empty() { "on" } else { line.choice(0) };
             b.config.global.set_dumpable = Some(line.set(state));
         }),
+        own("setcap", GLOBAL, "capabilities", 1, "capabilities that the process keeps when it gives up root")
+            .refused(
+                "none is kept: let the service manager give them to the user that it starts the program as",
+            ),
+        args("stress-level", GLOBAL, [int("level", 0, 9)], "how much the program's own code is stressed")
+            .default("0")
+            .idle("there is no such code here"),
+        args("debug.counters", GLOBAL, [switch("state")], "counters of events in HAProxy's code")
+            .idle("there are no such counters here"),
         args("shm-stats-file", GLOBAL, [text("file")], "counters that survive a reload")
             .refused("it is not built yet"),
         args(

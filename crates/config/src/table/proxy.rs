@@ -324,6 +324,9 @@ pub(super) fn rows() -> Vec<Keyword> {
             .refused("filters are not built yet"),
         own("filter-sequence", FLB, "request|response list", 2, "the order of filters")
             .refused("filters are not built yet"),
+        own("quic-initial", DFL, "action", 1, "a rule of QUIC's first packets").refused("QUIC is not built yet"),
+        own("crt", FL, "file [option...]", 1, "a certificate of the frontend, as the manual's matrix has it").refused(super::ssl::TLS),
+        own("ssl-f-use", FL, "option...", 1, "a certificate of the frontend").refused(super::ssl::TLS),
         own("use-fcgi-app", LB, "name", 1, "servers speak FastCGI").refused("FastCGI is not built"),
     ];
     for name in ["clitcpka-cnt", "srvtcpka-cnt"] {

@@ -151,6 +151,10 @@ pub(super) fn rows() -> Vec<Keyword> {
         .default("on")
         .idle(super::unbuilt::COPIES),
     );
+    rows.push(
+        own("tune.chksize", GLOBAL, "bytes", 1, "bytes that checks keep of an answer")
+            .idle("they keep as much as 'tune.bufsize' says"),
+    );
     let allocator = "memory comes from lane caches in front of the program's allocator";
     rows.push(own("tune.memory.hot-size", GLOBAL, "bytes", 1, "bytes that a thread caches").idle(allocator));
     rows.push(

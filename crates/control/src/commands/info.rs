@@ -78,7 +78,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
     59 "BusyPolling" "MGP" "1 where lanes look for work instead of sleeping";
     60 "FailedResolutions" "MGP" "Names that could not be resolved, since the start";
     61 "TotalBytesOut" "MGP" "Bytes to clients since the start";
-    62 "TotalSplicdedBytesOut" "MGP" "Bytes through pipes, uncopied, since the start (HAProxy 2.6 spells it so)";
+    62 "TotalSplicedBytesOut" "MGP" "Bytes through pipes, uncopied, since the start";
     63 "BytesOutRate" "MRP" "Bytes to clients in the last second";
     64 "DebugCommandsIssued" "MGP" "Streams that 'debug dev panic' has ended, since the start";
     65 "CumRecvLogs" "MCP" "Log lines received to be forwarded (0: none are)";
@@ -88,6 +88,13 @@ pub(crate) static FIELDS: &[Field] = fields! {
     69 "PoolUsed_bytes" "MGP" "Of these, those in use";
     70 "Start_time_sec" "MDP" "When it started, in seconds since 1970";
     71 "Tainted" "SGP" "0x8 once an experimental command was given";
+    72 "TotalWarnings" "MCP" "Warnings about the configuration";
+    73 "MaxconnReached" "MCP" "Times that a connection took the last place of maxconn";
+    74 "BootTime_ms" "MDP" "Milliseconds from the start until it served";
+    75 "Niced_tasks" "MGP" "Tasks that wait for their turn with a nice value (0: not counted apart)";
+    76 "CurrStreams" "MGP" "Streams";
+    77 "CumStreams" "MGP" "Streams since the start";
+    78 "BlockedTrafficWarnings" "MGP" "Times that a lane was seen stuck";
     1000 "RegexGivenUp" "MCP" "Regular expressions with look-around that were given up, because they went back too often";
 };
 
@@ -161,12 +168,13 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str, float:
         | "CompressBpsRateLim"
         | "ActivePeers"
         | "ConnectedPeers"
-        | "CumRecvLogs" => Number32(0),
+        | "CumRecvLogs"
+        | "Niced_tasks" => Number32(0),
         "DebugCommandsIssued" => Number32(super::sessions::HARMED.load(Ordering::Relaxed)),
         "Maxpipes" => Number32(generation.process.most_pipes.unwrap_or(0) as u64),
         "PipesUsed" => Number32(pipes(|lane| lane.pipes_used)),
         "PipesFree" => Number32(pipes(|lane| lane.pipes_free)),
-        "TotalSplicdedBytesOut" => Number64(pipes(|lane| lane.spliced_out)),
+        "TotalSplicedBytesOut" => Number64(pipes(|lane| lane.spliced_out)),
         "Idle_pct" => Number32(vitals.idle_percent()),
         "Stopping" => Number32(vitals.is_stopping().into()),
         "Jobs" => Number32(listeners() + connections() + activity::clients()),
@@ -182,6 +190,15 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str, float:
         "CurrConns" => Number32(connections()),
         "CumConns" => Number32(counted(|counts| &counts.connections)),
         "CumReq" => Number32(counted(|counts| &counts.streams)),
+        "TotalWarnings" => Number32(generation.said.matches("[WARNING]").count() as u64),
+        "MaxconnReached" => Number32(generation.places.filled()),
+        "BootTime_ms" => Number32(process.boot.as_millis() as u64),
+        "CurrStreams" => {
+            let ended = counted(|counts| &counts.streams_ended);
+            Number64(counted(|counts| &counts.streams).saturating_sub(ended))
+        }
+        "CumStreams" => Number64(counted(|counts| &counts.streams)),
+        "BlockedTrafficWarnings" => Number32(activity::times_stuck()),
         "Tasks" => Number32(tasks(|lane| lane.live)),
         "Run_queue" => Number32(tasks(manylane_sched::LaneReport::run_queue)),
         "node" => Text(generation.process.node.as_deref().unwrap_or(&generation.logs.hostname).into()),

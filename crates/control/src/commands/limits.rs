@@ -94,6 +94,7 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
         backend.counts.forget_most();
         if all {
             backend.counts.clear();
+            backend.past.clear();
         }
         for servers in backend.servers.chunks(AT_ONCE) {
             for server in servers {

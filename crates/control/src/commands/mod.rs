@@ -13,7 +13,7 @@ mod members;
 mod patterns;
 pub(crate) mod pools;
 mod profiling;
-mod resolvers;
+pub(crate) mod resolvers;
 pub(crate) mod schema;
 mod server;
 mod sessions;

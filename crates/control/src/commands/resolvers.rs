@@ -1,6 +1,7 @@
 //! `show resolvers`
 
 use super::Call;
+use manylane_proxy::generation::Resolvers;
 use manylane_resolve::Counters;
 use std::fmt::Write;
 
@@ -64,20 +65,32 @@ fn counts(counters: Counters) -> [(&'static str, u64); 15] {
     ]
 }
 
+/// What is counted of a section's name servers: their names, and numbers in the order of [`names`].
+pub(crate) fn counted(section: &Resolvers) -> impl Iterator<Item = (&str, [u64; 15])> {
+    let numbers = |counters| counts(counters).map(|(_, count)| count);
+    section
+        .servers
+        .iter()
+        .zip(section.counters())
+        .map(move |(server, counters)| (&*server.name, numbers(counters)))
+}
+
+/// The names of these numbers in tables, where one is another one.
+pub(crate) fn names() -> [&'static str; 15] {
+    counts(Counters::default()).map(|(name, _)| if name == "snd_error" { "send_error" } else { name })
+}
+
 /// `show stat domain resolvers`: a line for each name server.
 pub(super) fn table(call: &mut Call<'_, '_>) {
     if let Some(word) = call.words.get(2) {
         return call
             .error(&format!("'{word}' is not known here: what is told of name servers has one form."));
     }
-    // One name is another one here.
-    let names =
-        counts(Counters::default()).map(|(name, _)| if name == "snd_error" { "send_error" } else { name });
-    let _ = writeln!(call.reply, "# id,pid,{},", names.join(","));
+    let _ = writeln!(call.reply, "# id,pid,{},", names().join(","));
     for section in &call.generation.resolvers {
-        for (server, counters) in section.servers.iter().zip(section.counters()) {
-            let counts = counts(counters).map(|(_, count)| count.to_string());
-            let _ = writeln!(call.reply, "{},{},{},", server.name, section.name, counts.join(","));
+        for (server, counts) in counted(section) {
+            let counts = counts.map(|count| count.to_string());
+            let _ = writeln!(call.reply, "{server},{},{},", section.name, counts.join(","));
         }
     }
 }

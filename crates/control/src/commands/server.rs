@@ -10,8 +10,7 @@ use std::fmt::Write;
 
 /// The server that `word` names as `backend/server`, by names or by numbers (`#1`). What is wrong is told.
 pub(super) fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backend, &'g Server, Index)> {
-    let parts = word.split_once('/').filter(|(backend, server)| !backend.is_empty() && !server.is_empty());
-    let Some((backend, server)) = parts else {
+    let Some((backend, server)) = word.split_once('/').filter(|(_, server)| !server.is_empty()) else {
         call.error("Require 'backend/server'.");
         return None;
     };
@@ -242,33 +241,38 @@ fn relocate(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serve
         return call.error("set server <b>/<s> addr requires an address and optionally a port.");
     }
     let Ok(ip) = word.parse() else {
-        return call.message(Severity::Warning, &format!("Invalid addr '{word}' {BY}"));
+        return call.message(Severity::Warning, &format!("Invalid addr '{word}'"));
     };
-    let (mut port, mut problem) = (None, None);
+    let mut port = None;
     if call.word(3) == "port" {
         let word = call.word(4);
         if word.starts_with(['+', '-']) {
             return call.error("A port that depends on the client's is for the file to say.");
         }
         port = word.parse().ok().filter(|port: &u16| *port != 0);
-        problem = port.is_none().then(|| format!(", problem converting port '{word}' to an int"));
+        if port.is_none() {
+            let problem = format!("problem converting port '{word}' to an int");
+            return call.message(Severity::Warning, &problem);
+        }
     }
     let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
     let before = match manylane_proxy::relocate(&local, backend, index, ip, port) {
         Ok(before) => before,
         Err(why) => return call.error(&format!("Server '{}' cannot be elsewhere: {why}.", server.name)),
     };
-    let mut text = match before.ip {
-        Some(was) if was == ip => "no need to change the addr".into(),
-        was => format!("IP changed from '{}' to '{ip}'", was.map_or("(none)".into(), |was| was.to_string())),
-    };
-    match (port, before.port) {
-        (None, _) => {}
-        (Some(port), Some(was)) if port == was => text += ", no need to change the port",
-        (Some(port), was) => text += &format!(", port changed from '{}' to '{port}'", was.unwrap_or(0)),
+    let mut changes = Vec::new();
+    if before.ip != Some(ip) {
+        let was = before.ip.map_or("(none)".into(), |was| was.to_string());
+        changes.push(format!("IP changed from '{was}' to '{ip}'"));
     }
-    text += problem.as_deref().unwrap_or_default();
-    call.message(Severity::Warning, &format!("{text} {BY}"));
+    if let Some(port) = port.filter(|port| before.port != Some(*port)) {
+        changes.push(format!("port changed from '{}' to '{port}'", before.port.unwrap_or(0)));
+    }
+    let text = match &changes[..] {
+        [] => "nothing changed".into(),
+        some => format!("{} {BY}", some.join(", ")),
+    };
+    call.message(Severity::Warning, &text);
 }
 
 /// `set server <bk>/<srv> fqdn`

@@ -17,6 +17,7 @@ use manylane_proxy::pages::{PART, Parts};
 use manylane_sched::Time;
 use manylane_sync::Arc;
 use std::fmt::Write;
+use std::net::SocketAddr;
 
 use Value::{Number32, Number64, Text};
 
@@ -100,9 +101,14 @@ impl Line {
 
 /// Columns of protocols, from the first to the last: TLS, and all.
 const SECURITY: std::ops::RangeInclusive<usize> =
-    Column::SslSess as usize..=Column::SslFailedHandshake as usize;
+    Column::SslSess as usize..=Column::SslFailedOcspStaple as usize;
 const PROTOCOLS: std::ops::RangeInclusive<usize> =
     Column::SslSess as usize..=Column::H1SplicedBytesOut as usize;
+/// Of these, those that only frontends have.
+const OF_FRONTENDS: std::ops::RangeInclusive<usize> =
+    Column::H3Data as usize..=Column::QuicStreamsBlockedUni as usize;
+/// Columns of what frontends count by protocol.
+const SESSIONS: std::ops::RangeInclusive<usize> = Column::SessOther as usize..=Column::H3req as usize;
 
 /// Names of a group's counters with what they say, so that each lane's slots are read once for all columns.
 struct Sums {
@@ -238,6 +244,14 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &Seen) -> L
             (Column::ReqTot, "requests"),
         ],
     );
+    for protocol in SESSIONS {
+        line.values[protocol] = Some(Number64(0));
+    }
+    if frontend.mode == Mode::Http {
+        sums.fill(&mut line, &[(Column::H1sess, "sessions_admitted"), (Column::H1req, "requests")]);
+    } else {
+        sums.fill(&mut line, &[(Column::SessOther, "sessions_admitted")]);
+    }
     line.gauge(Column::ReqRate, rates[1]);
     line.gauge(Column::ReqRateMax, most[1]);
     line.protocols();
@@ -276,7 +290,8 @@ pub(crate) fn listener(frontend: &Frontend, own: &Listener, seen: &Seen) -> Line
     sums.fill(
         &mut line,
         &[
-            (Column::Stot, "connections"),
+            (Column::Stot, "sessions_admitted"),
+            (Column::ConnTot, "connections"),
             (Column::Bin, "bytes_in"),
             (Column::Bout, "bytes_out"),
             (Column::Dreq, "requests_denied"),
@@ -289,6 +304,16 @@ pub(crate) fn listener(frontend: &Frontend, own: &Listener, seen: &Seen) -> Line
         ],
     );
     line.security();
+    let proto = match &own.endpoint {
+        Endpoint::Ip(SocketAddr::V4(_)) => "tcpv4",
+        Endpoint::Ip(SocketAddr::V6(_)) => "tcpv6",
+        Endpoint::Unix(_) => "unix_stream",
+        Endpoint::Abstract(_) => "abns_stream",
+        Endpoint::SocketPair(_) => "sockpair",
+        Endpoint::Local(_) => "local",
+        Endpoint::Descriptor(_) => "fd",
+    };
+    line.set(Column::Proto, Text(proto.into()));
     if let Some(address) = address(&ServerPlace::At(own.endpoint.clone())) {
         line.set(Column::Addr, Text(address));
     }
@@ -489,6 +514,9 @@ pub(crate) fn server(
         line.count(Column::Hanafail, sums.get("health_errors"));
     }
     line.security();
+    if !server.added {
+        line.gauge(Column::Srid, 0);
+    }
     if backend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
         // As HAProxy counts of a server: what it has answered.
@@ -574,6 +602,7 @@ pub(crate) fn backend(backend: &Backend, form: Form, seen: &Seen) -> Line {
         }
     }
     line.protocols();
+    line.values[OF_FRONTENDS].fill_with(|| None);
     if backend.mode == Mode::Http {
         if let Some(cookie) = &backend.http.cookie {
             line.set(Column::Cookie, Text(String::from_utf8_lossy(&cookie.name).into_owned()));
@@ -750,7 +779,7 @@ impl Parts for Making {
 pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Line) {
     // What the file says of a server is measured of a backend.
     let tags = |column: &Field| match column.name {
-        "act" | "bck" | "rate" | "rate_max" if line.kind == Kind::Backend => "MGP",
+        "act" | "bck" | "rate_max" if line.kind == Kind::Backend => "MGP",
         _ => column.tags,
     };
     let filled = || {

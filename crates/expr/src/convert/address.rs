@@ -27,10 +27,14 @@ pub(super) const ROWS: &[Row] = &[row(
 impl Address {
     pub(super) fn apply<'x>(self, value: Value<'x>) -> Option<Value<'x>> {
         let Self::Mask { v4, v6 } = self;
-        Some(match (value, v6) {
-            (Value::Ipv4(addr), _) => Value::Ipv4(Ipv4Addr::from_bits(addr.to_bits() & v4)),
-            (Value::Ipv6(addr), Some(v6)) => Value::Ipv6(Ipv6Addr::from_bits(addr.to_bits() & v6)),
-            (Value::Ipv6(addr), None) => Value::Ipv4(Ipv4Addr::from_bits(v6_to_v4(addr)?.to_bits() & v4)),
+        let masked = |addr: Ipv4Addr| Value::Ipv4(Ipv4Addr::from_bits(addr.to_bits() & v4));
+        Some(match value {
+            Value::Ipv4(addr) => masked(addr),
+            // One that stands for an IPv4 address is one.
+            Value::Ipv6(addr) => match v6_to_v4(addr) {
+                Some(addr) => masked(addr),
+                None => Value::Ipv6(Ipv6Addr::from_bits(addr.to_bits() & v6?)),
+            },
             _ => return None,
         })
     }

@@ -1,5 +1,6 @@
 //! Text: case, parts, joins, comparison, replacement.
 
+use super::number::Operand;
 use super::{Convert, Row, row};
 use crate::args::{ArgKind::*, Args};
 use crate::cast;
@@ -15,7 +16,7 @@ pub(crate) enum Text {
     Lower,
     Upper,
     Length,
-    Bytes { offset: super::number::Operand, len: Option<super::number::Operand> },
+    Bytes { offset: Operand, len: Option<Operand> },
     Part { words: bool, index: i64, delimiters: Box<[u8]>, count: usize },
     Concat { start: Box<[u8]>, variable: Option<VariableId>, end: Box<[u8]>, item: bool },
     RegSub { regex: Machine, template: Box<[u8]>, all: bool },
@@ -57,8 +58,14 @@ pub(super) const ROWS: &[Row] = rows! {
     "add_item", &[Str, Variable, Str], 2, Str, Str,
         "the text, and a delimiter, a variable and a text behind it where they are not empty", |a| join(a, true);
     "bytes", &[IntOrVariable, IntOrVariable], 1, Bin, Bin, "the bytes from an offset on, of a length or all", |a| {
-        let offset = super::number::Operand::of(a, 0)?;
-        let len = if a.given(1).is_some() { Some(super::number::Operand::of(a, 1)?) } else { None };
+        let offset = Operand::of(a, 0)?;
+        let len = if a.given(1).is_some() { Some(Operand::of(a, 1)?) } else { None };
+        if matches!(offset, Operand::Int(..0)) {
+            return Err(a.error(0, "the offset must be 0 or more"));
+        }
+        if matches!(len, Some(Operand::Int(..1))) {
+            return Err(a.error(1, "the length must be 1 or more"));
+        }
         made(Text::Bytes { offset, len })
     };
     "concat", &[Str, Variable, Str], 0, Str, Str, "the text, and a text, a variable and a text behind it",
@@ -113,8 +120,7 @@ impl Text {
                 let offset = usize::try_from(offset.value(env, scratch)?).ok()?;
                 let rest = text.get(offset..).unwrap_or_default();
                 let len = match len {
-                    // A negative one is as none.
-                    Some(len) => usize::try_from(len.value(env, scratch)?).unwrap_or(rest.len()),
+                    Some(len) => usize::try_from(len.value(env, scratch)?).ok()?,
                     None => rest.len(),
                 };
                 Value::Bin(&rest[..rest.len().min(len)])
@@ -122,7 +128,7 @@ impl Text {
             Self::Part { words, index, delimiters, count } => {
                 let is_delimiter = |byte: &u8| delimiters.contains(byte);
                 Value::Str(if *words {
-                    word(text, *index, *count, is_delimiter)
+                    Some(word(text, *index, *count, is_delimiter)).filter(|word| !word.is_empty())?
                 } else {
                     field(text, *index, *count, is_delimiter)?
                 })

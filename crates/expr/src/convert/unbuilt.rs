@@ -88,6 +88,11 @@ const OTHER: &[&str] = &[
     "rfc7239_n2nn",
     "rfc7239_n2np",
     "rfc7239_nn",
+    "rfc7239_np",
+    "srv_is_up",
+    "base2",
+    "date",
+    "has_ctl",
     "ungrpc",
     "when",
 ];

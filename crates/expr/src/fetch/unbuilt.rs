@@ -269,6 +269,7 @@ const TLS: &[&str] = &[
     "ssl_s_sha1",
     "ssl_s_sig_alg",
     "ssl_s_version",
+    "ssl_fc_early_rcvd",
 ];
 
 const INTERNAL: &[&str] = &[
@@ -298,6 +299,9 @@ const INTERNAL: &[&str] = &[
     "lat_ns_tot",
     "term_events",
     "waiting_entity",
+    "act_conn",
+    "pid",
+    "uptime",
 ];
 
 const TCP_INFO: &[&str] = &[
@@ -369,6 +373,18 @@ const OTHER: &[&str] = &[
     "res.cache_name",
     "res.comp",
     "res.comp_algo",
+    "bc_err_name",
+    "bc_reused",
+    "cur_client_timeout",
+    "fc_err_name",
+    "req.cook_names",
+    "req.ssl_cipherlist",
+    "req.ssl_keyshare_groups",
+    "req.ssl_sigalgs",
+    "req.ssl_supported_groups",
+    "res.cook_names",
+    "server_status",
+    "spoe.engine-id",
 ];
 
 /// Names and why they are refused.

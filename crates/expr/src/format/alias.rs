@@ -253,7 +253,9 @@ impl Alias {
 
     /// Whether it writes nothing, not even a sign, when there is nothing: the spaces around it are one then.
     pub(super) fn may_vanish(self) -> bool {
-        matches!(self, A::RequestFields | A::ResponseFields | A::RequestFieldList | A::ResponseFieldList)
+        let fields =
+            matches!(self, A::RequestFields | A::ResponseFields | A::RequestFieldList | A::ResponseFieldList);
+        fields || matches!(self, A::QueryString)
     }
 
     /// Whether it is about the connection to the server.

@@ -239,7 +239,7 @@ pub(super) fn listeners(
             return all;
         }
         for endpoint in endpoints {
-            let (id, reported) = (ids.next(id.map(|set| set.value)), toggle(Toggle::SOCKET_STATS));
+            let (id, reported) = (ids.next_behind(id.map(|set| set.value)), toggle(Toggle::SOCKET_STATS));
             all.push(Listener {
                 id,
                 reported,

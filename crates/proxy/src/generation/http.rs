@@ -107,7 +107,8 @@ impl Http {
     }
 }
 
-/// What happens to connections after a response. Of those to servers the stricter of a frontend's and a backend's counts, of clients' the frontend's.
+/// What happens to connections after a response. `option httpclose` is for clients' in a frontend, for servers' in a backend; of the others
+/// the stricter of both counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloseMode {
     /// Both stay.

@@ -338,6 +338,12 @@ impl Ids {
         Self { taken: taken.collect(), next: first }
     }
 
+    /// The next one's, where they go on from one that was given, as listeners' do.
+    pub(super) fn next_behind(&mut self, given: Option<u32>) -> u32 {
+        self.next = given.unwrap_or(self.next);
+        self.next(given)
+    }
+
     /// The next one's.
     pub(super) fn next(&mut self, given: Option<u32>) -> u32 {
         while given.is_none() && self.taken.contains(&self.next) {

@@ -31,10 +31,12 @@ pub(super) fn may_be_kept(method: Method, response: &Head) -> bool {
     let mut kept = safe && KEPT.contains(&response.status());
     for word in response.values(&b"cache-control"[..]).flat_map(List::new) {
         let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
-        if is("public") {
+        if is("max-age=0") {
+            return false; // whatever else is said of it
+        } else if is("public") {
             kept = true;
-        } else if ["private", "no-cache", "no-store", "max-age=0", "s-maxage=0"].into_iter().any(is)
-            || begins(word, "no-cache=\"set-cookie")
+        } else if ["private", "no-cache", "no-store", "s-maxage=0"].into_iter().any(is)
+            || begins(word, "no-cache=\"")
         {
             kept = false;
         }
@@ -73,12 +75,13 @@ mod tests {
             ("no-store", false),
             ("no-cache", false),
             ("max-age=0", false),
-            ("max-age=0, public", true),
+            ("max-age=0, public", false),
             ("public, private", false),
             ("s-maxage=0", false),
             ("no-cache=\"set-cookie\"", false),
             ("no-cache=\"set-cookie,x\"", false),
-            ("no-cache=\"x\"", true),
+            ("no-cache=\"x\"", false),
+            ("no-cache=\"x\", public", true),
         ] {
             assert_eq!(gives_away(Method::Get, 200, &[cookie, tag, ("cache-control", control)]), given, "{control}");
         }

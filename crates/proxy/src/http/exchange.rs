@@ -77,7 +77,8 @@ impl Session<'_> {
             method,
             upgrade: request.connection.upgrade || method == Method::Connect,
             keep: persists && frontend.http.close != CloseMode::Both,
-            mode: frontend.http.close,
+            // Of the server's connection its backend says `option httpclose`.
+            mode: if frontend.http.close == CloseMode::Server { CloseMode::Server } else { CloseMode::KeepAlive },
             told: Told::default(),
             right: false,
             key: Cell::new(None),

@@ -96,10 +96,7 @@ impl Session<'_> {
                         self.response_denied(backend);
                     }
                     let cause = if end == End::Denied { Cause::Refused } else { Cause::Local };
-                    self.note(|record| {
-                        record.ended = Termination::new(cause, Phase::Headers);
-                        record.response = None;
-                    });
+                    self.note(|record| record.ended = Termination::new(cause, Phase::Headers));
                     let bodyless = self.ends_behind(asking, up);
                     return self.give(asking, About { backend: Some(backend), head: &request.head }, answer, bodyless).await;
                 }

@@ -149,7 +149,7 @@ impl Told<'_> {
         let was_left = before.operation == Operation::Stopping || drains(before); // nobody new was sent there
         let stays_drained = || match after.own {
             Admin::Drain => format!("{subject} remains in forced drain mode."),
-            _ => format!("{subject} is leaving forced drain but remains in drain mode{via}."),
+            _ => format!("{subject} remains in drain mode{via}."),
         };
         match (was, is) {
             (false, true) if before.operation == Operation::Down => {
@@ -203,7 +203,8 @@ impl Told<'_> {
                     }
                     (true, false) => {
                         let state = if down { "DOWN" } else { "UP" };
-                        self.say(Level::Notice, &format!("{subject} is {state} (leaving forced drain)."));
+                        let left = if before.own == Admin::Drain { " (leaving forced drain)" } else { &*format!(" (leaving drain){via}") };
+                        self.say(Level::Notice, &format!("{subject} is {state}{left}."));
                     }
                     (true, true) => self.say(Level::Notice, &stays_drained()),
                     (false, false) => {}

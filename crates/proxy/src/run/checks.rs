@@ -441,7 +441,21 @@ fn words(errno: Errno) -> String {
     text.split(" (os error").next().unwrap_or_default().into()
 }
 
+/// An error of a connection that was there, as HAProxy tells it: by its name, where that is one of those that it knows.
 fn said(error: &TransferError) -> String {
+    let errno = if let TransferError::Socket(error) = error { error.errno() } else { None };
+    let name = match errno {
+        Some(Errno::CONNRESET) => "ECONNRESET returned by OS",
+        Some(Errno::CONNREFUSED) => "ECONNREFUSED returned by OS",
+        Some(Errno::NETUNREACH | Errno::HOSTUNREACH) => "ENETUNREACH returned by OS",
+        Some(Errno::NOMEM) => "ENOMEM returned by OS",
+        Some(Errno::NOBUFS) => "ENOBUFS returned by OS",
+        Some(Errno::PIPE) => "EPIPE returned by OS",
+        _ => "General socket error",
+    };
+    if let Some(errno) = errno {
+        return format!("{name} ({})", words(errno));
+    }
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     text.rsplit_once(": ").map_or(text, |(_, cause)| cause).into() // what was tried is known

@@ -306,6 +306,7 @@ impl Ticket {
             left_at.counts.own().connections_ended.add(1);
             if self.is_session {
                 at.counts.own().begin_session();
+                at.counts.own().sessions_admitted.add(1);
                 left_at.counts.own().sessions_ended.add(1);
             }
         }

@@ -556,7 +556,7 @@ fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Wherea
     let after = server.site.read().ip();
     if before != after {
         let shown = |ip: Option<IpAddr>| ip.map_or("(none)".into(), |ip| ip.to_string());
-        let text = format!("{}/{} changed its IP from {} to {} by {by}.", backend.name, server.name, shown(before), shown(after));
+        let text = format!("{}/{}: IP changed from '{}' to '{}' by '{by}'.", backend.name, server.name, shown(before), shown(after));
         say(local, backend, Level::Notice, &text);
     }
 }

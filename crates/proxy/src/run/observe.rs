@@ -46,7 +46,7 @@ impl Seen {
             Self::BadHead => "Invalid http response (headers)",
             Self::BadBody => "Invalid http response",
             Self::Silent => "Read timeout (http)",
-            Self::Closed => "Close from server (http)",
+            Self::Closed => "Read error (http)",
         }
     }
 }

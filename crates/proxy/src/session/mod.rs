@@ -80,7 +80,7 @@ impl Held {
         }
         let asks = frontend.mode == Mode::Http && !listener.accept_proxy && frontend.rules.connection.is_empty() && frontend.rules.session.is_empty();
         if asks && Rest::is_for(&client) {
-            frontend.counts.own().sessions_admitted.add(1);
+            count_in_front!(frontend, listener, sessions_admitted);
             return State::Rests(Rest::new(client, &self.local));
         }
         let (local, (frontend, listener)) = (self.local.clone(), (self.ticket.frontend, self.ticket.listener));
@@ -213,7 +213,7 @@ async fn admit(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, clie
         return None;
     }
     rule(local, frontend, listener, &frontend.rules.session, client, scopes)?;
-    frontend.counts.own().sessions_admitted.add(1);
+    count_in_front!(frontend, listener, sessions_admitted);
     Some(())
 }
 
