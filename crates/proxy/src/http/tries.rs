@@ -14,6 +14,7 @@ use manylane_buf::Chain;
 use manylane_h1::Request;
 use manylane_http::Method;
 use manylane_net::Packets;
+use std::cell::Cell;
 use std::pin::pin;
 
 /// What is left to try.
@@ -137,11 +138,14 @@ impl Session<'_> {
         let head = &request.head;
         let redirects = matches!(asking.method, Method::Get | Method::Head);
         let private = &mut self.private;
+        // What the connection is good for is known before it is made: its server may be sent elsewhere while the request is at work.
+        let good_for = Cell::new(None);
         let mut shelf = |hold: &Hold, client: &Client| {
             if redirects && hold.server().redirect.is_some() {
                 return Shelved::Redirect;
             }
             let key = Local::key(hold.server(), client, Some(head), packets, &names);
+            good_for.set(key);
             let private = private.take().filter(|_| packets == Packets::default() && !readdressed);
             Self::take_idle(local, backend, private, key, first, hold)
         };
@@ -237,8 +241,7 @@ impl Session<'_> {
         }
         if again {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
-            let key = Local::key(&backend.servers[index.get()], &self.client, Some(&request.head), packets, &names);
-            match key.filter(|_| backend.http.reuse != Reuse::Never) {
+            match good_for.get().filter(|_| backend.http.reuse != Reuse::Never) {
                 Some(key) => local.keep(backend, index, key, idle),
                 None if packets != Packets::default() || readdressed => {} // the next request's may be others
                 None if backend.servers[index.get()].tells_of_requests() => {}
