@@ -126,28 +126,50 @@ pub(crate) fn digits(version: Version) -> &'static [u8] {
 }
 
 impl Memory {
-    /// The next request begins.
+    /// The next request begins. Each field is named, so that none can be forgotten: without one this does not compile.
     pub(crate) fn clear(&self) {
-        self.line.take();
-        self.response.take();
-        self.request.borrow_mut().clear();
-        self.answer.borrow_mut().clear();
-        self.begun.take();
-        self.number.take();
-        self.log_level.take();
-        self.client_timeout.take();
-        self.server_timeout.take();
-        self.tunnel_timeout.take();
-        self.priority_class.take();
-        self.priority_offset.take();
-        self.retries.take();
-        self.no_repetition.take();
-        self.source.take();
-        self.destination.take();
-        self.last_rule.take();
-        self.link.take();
-        self.client_packets.take();
-        self.server_packets.take();
+        let Self {
+            line,
+            response,
+            request,
+            answer,
+            begun,
+            number,
+            log_level,
+            client_timeout,
+            server_timeout,
+            tunnel_timeout,
+            priority_class,
+            priority_offset,
+            retries,
+            no_repetition,
+            source,
+            destination,
+            last_rule,
+            link,
+            client_packets,
+            server_packets,
+        } = self;
+        line.take();
+        response.take();
+        request.borrow_mut().clear();
+        answer.borrow_mut().clear();
+        begun.take();
+        number.take();
+        log_level.take();
+        client_timeout.take();
+        server_timeout.take();
+        tunnel_timeout.take();
+        priority_class.take();
+        priority_offset.take();
+        retries.take();
+        no_repetition.take();
+        source.take();
+        destination.take();
+        last_rule.take();
+        link.take();
+        client_packets.take();
+        server_packets.take();
     }
 
     /// The first line was no request's.

@@ -1,0 +1,553 @@
+//! What is one client's stays with it, and what one connection can make us hold has a bound (SECURITY.md, both tables).
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::watch::{Syslog, ask as command, until};
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin, reset};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock, mpsc};
+use std::time::{Duration, Instant};
+
+/// Numbers that look random and come again with the same seed.
+struct Dice(u64);
+
+impl Dice {
+    /// With the seed of `MANYLANE_SEED`, or a new one, which is printed.
+    fn seed() -> u64 {
+        let seed = std::env::var("MANYLANE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
+        println!("MANYLANE_SEED={seed}");
+        seed
+    }
+
+    fn new(seed: u64, number: u64) -> Self {
+        Self((seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1))
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+/// Reads a head; its lines, none where the connection ends before.
+fn head(reader: &mut impl BufRead) -> Option<Vec<String>> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if !reader.read_line(&mut line).is_ok_and(|n| n > 0) || !line.ends_with("\r\n") {
+            return None;
+        }
+        if line == "\r\n" {
+            return Some(lines);
+        }
+        lines.push(line.trim_end().to_owned());
+    }
+}
+
+/// The path that a request asks for.
+fn path(request: &[String]) -> String {
+    request[0].split(' ').nth(1).unwrap().to_owned()
+}
+
+fn answer(text: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+}
+
+/// Reads a response: its head and its body, none where it is cut.
+fn response(reader: &mut impl BufRead) -> Option<(Vec<String>, String)> {
+    let lines = head(reader)?;
+    let length = lines.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body).ok()?;
+    Some((lines, String::from_utf8(body).unwrap()))
+}
+
+fn get(client: &mut TcpStream, path: &str) -> Option<(Vec<String>, String)> {
+    client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).ok()?;
+    response(&mut BufReader::new(client))
+}
+
+/// Kilobytes of memory that the program uses.
+fn memory(program: &Manylane) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// A server that sends something on connections which lie idle: those are closed, no request goes there, and no client sees a byte of it.
+#[test]
+fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
+    const CLIENTS: u64 = 24;
+    let seed = Dice::seed();
+    let mut dice = Dice::new(seed, 0);
+    // Connections of the server that are open, and whether they were sent something that nobody asked for.
+    let open: Arc<Mutex<BTreeMap<usize, (TcpStream, Arc<AtomicBool>)>>> = Arc::default();
+    let asked_there = Arc::new(AtomicUsize::new(0));
+    let (shared, wrong, next) = (open.clone(), asked_there.clone(), AtomicUsize::new(0));
+    let server = origin(move |mut stream| {
+        let number = next.fetch_add(1, Ordering::SeqCst);
+        let dirty = Arc::new(AtomicBool::new(false));
+        shared.lock().unwrap().insert(number, (stream.try_clone().unwrap(), dirty.clone()));
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(request) = head(&mut reader) {
+            wrong.fetch_add(usize::from(dirty.load(Ordering::SeqCst)), Ordering::SeqCst);
+            if stream.write_all(answer(&path(&request)).as_bytes()).is_err() {
+                break;
+            }
+        }
+        shared.lock().unwrap().remove(&number);
+    });
+    let (socket, address) = listener();
+    let _program =
+        Manylane::start(&format!("{DEFAULTS} mode http\n http-reuse always\nlisten l\n bind {}\n server s {server}\n", fd(&socket)));
+    // Who asks has a part in it; who holds it alone finds all connections idle.
+    let quiet = Arc::new(RwLock::new(()));
+    let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let (quiet, over, count) = (quiet.clone(), over.clone(), count.clone());
+            std::thread::spawn(move || {
+                let mut client = connect(address);
+                while !over.load(Ordering::SeqCst) {
+                    let path = format!("/{number}-{}", count.fetch_add(1, Ordering::SeqCst));
+                    let asking = quiet.read().unwrap();
+                    let (lines, body) = get(&mut client, &path).expect("an answer is cut");
+                    drop(asking);
+                    assert_eq!((&*lines[0], body), ("HTTP/1.1 200 OK", path));
+                    std::thread::yield_now();
+                }
+            })
+        })
+        .collect();
+    let strays = ["HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen", "x", "\r\n", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 408 Late\r\n\r\n"];
+    let mut sent = 0;
+    for _ in 0..6 {
+        until(|| !open.lock().unwrap().is_empty());
+        let alone = quiet.write().unwrap();
+        let mut dirty = Vec::new();
+        for (&number, (stream, is_dirty)) in &mut *open.lock().unwrap() {
+            if dirty.is_empty() || dice.below(2) == 0 {
+                is_dirty.store(true, Ordering::SeqCst);
+                let stray = strays[dice.below(strays.len() as u64) as usize];
+                let _ = stream.write_all(stray.as_bytes()); // it may have been closed just now
+                dirty.push(number);
+            }
+        }
+        sent += dirty.len();
+        // Nobody asks, and they are closed all the same.
+        until(|| dirty.iter().all(|number| !open.lock().unwrap().contains_key(number)));
+        drop(alone);
+        let before = count.load(Ordering::SeqCst);
+        until(|| count.load(Ordering::SeqCst) > before + 200);
+    }
+    over.store(true, Ordering::SeqCst);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    println!("{sent} connections were sent something, {} requests were served", count.load(Ordering::SeqCst));
+    assert_eq!(asked_there.load(Ordering::SeqCst), 0, "requests went where something had come");
+}
+
+/// What comes between two requests of one client is not the answer to its second, whoever is faster: the bytes were there before it asked.
+#[test]
+fn what_was_there_before_a_request_is_no_answer_to_it() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let server = origin(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(request) = head(&mut reader) {
+            stream.write_all(answer(&path(&request)).as_bytes()).unwrap();
+            // Behind the answer, on its own, if the connection is still there.
+            let _ = stream.write_all(answer("stolen").as_bytes());
+            let _ = tell.lock().unwrap().send(());
+        }
+    });
+    for reuse in ["safe", "always"] {
+        let (socket, address) = listener();
+        let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+        let _program = Manylane::start(&format!("{config} mode http\n http-reuse {reuse}\nlisten l\n bind {}\n server s {server}\n", fd(&socket)));
+        let mut client = connect(address);
+        for number in 0..50 {
+            let path = format!("/{number}");
+            let (_, body) = get(&mut client, &path).unwrap();
+            told.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(body, path);
+        }
+    }
+}
+
+/// Hundreds of clients with kept connections; servers and clients leave where they like. Whatever answer is whole is the one that was asked for.
+#[test]
+fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
+    const CLIENTS: u64 = 200;
+    const REQUESTS: u64 = 40;
+    let seed = Dice::seed();
+    let next = AtomicUsize::new(0);
+    let server = origin(move |mut stream| {
+        let mut dice = Dice::new(seed, 1_000_000 + next.fetch_add(1, Ordering::SeqCst) as u64);
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(request) = head(&mut reader) {
+            let length = request.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            if reader.read_exact(&mut body).is_err() {
+                return;
+            }
+            // The answer names its request in its head and, many times, in its body; a body that came is named, too.
+            let named = format!("{} {}", path(&request), String::from_utf8(body).unwrap());
+            let text = format!("{named}\n").repeat(1 + dice.below(400) as usize);
+            let whole = match dice.below(2) {
+                0 => format!("HTTP/1.1 200 OK\r\nX-Named: {named}\r\nContent-Length: {}\r\n\r\n{text}", text.len()),
+                _ => {
+                    let (one, two) = text.split_at(text.len() / 2);
+                    let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
+                    format!("HTTP/1.1 200 OK\r\nX-Named: {named}\r\nTransfer-Encoding: chunked\r\n\r\n{}{}0\r\n\r\n", chunk(one), chunk(two))
+                }
+            };
+            let end = match dice.below(20) {
+                0 => dice.below(whole.len() as u64) as usize,
+                _ => whole.len(),
+            };
+            if stream.write_all(&whole.as_bytes()[..end]).is_err() {
+                return;
+            }
+            match dice.below(30) {
+                0 => return reset(stream),
+                1 => return,
+                _ if end < whole.len() => return,
+                _ => {}
+            }
+        }
+    });
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\n http-reuse always\n retries 2\n retry-on all-retryable-errors\nlisten l\n bind {}\n server s {server} maxconn 60\n server t {server}\n",
+        fd(&socket)
+    );
+    let mut program = Manylane::start(&config);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| std::thread::spawn(move || storms(address, Dice::new(seed, number), number, REQUESTS)))
+        .collect();
+    let whole: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
+    println!("{whole} of {} answers were whole and right", CLIENTS * REQUESTS);
+    assert!(whole > CLIENTS * REQUESTS / 2, "{whole} only");
+    assert!(program.runs());
+}
+
+/// One client of the storm: how many answers were whole.
+fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests: u64) -> u64 {
+    let (mut client, mut whole, mut count) = (BufReader::new(connect(address)), 0, 0);
+    while count < requests {
+        let several = 1 + dice.below(3); // pipelined
+        let asked: Vec<String> = (0..several)
+            .map(|_| {
+                count += 1;
+                format!("/{number}-{count}")
+            })
+            .collect();
+        let mut named = Vec::new();
+        let mut out = String::new();
+        for path in &asked {
+            let body = if dice.below(3) == 0 { "b".repeat(dice.below(3000) as usize) } else { String::new() };
+            let method = if body.is_empty() { "GET" } else { "POST" };
+            out += &format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            named.push(format!("{path} {body}"));
+        }
+        let end = if dice.below(25) == 0 { dice.below(out.len() as u64) as usize } else { out.len() };
+        let mut goes_on = client.get_mut().write_all(&out.as_bytes()[..end]).is_ok() && end == out.len();
+        for named in &named {
+            if !goes_on || dice.below(40) == 0 {
+                goes_on = false; // it leaves, with answers on their way
+                break;
+            }
+            match storm_answer(&mut client, named) {
+                Some((is_right, keeps)) => {
+                    whole += u64::from(is_right);
+                    goes_on = keeps;
+                }
+                None => goes_on = false,
+            }
+        }
+        if !goes_on {
+            let old = std::mem::replace(&mut client, BufReader::new(connect(address)));
+            if dice.below(2) == 0 {
+                reset(old.into_inner());
+            }
+        }
+    }
+    whole
+}
+
+/// Reads an answer, of which what is there must be of the request `named`: whether a server gave it and it is whole, and whether the connection goes on.
+fn storm_answer(client: &mut impl BufRead, named: &str) -> Option<(bool, bool)> {
+    let lines = head(client)?;
+    let field = |name: &str| lines.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix(name).map(str::to_owned));
+    let closes = field("connection: ").is_some_and(|value| value == "close");
+    if lines[0] != "HTTP/1.1 200 OK" {
+        assert!(["502", "503", "504", "500"].iter().any(|status| lines[0].contains(status)), "{}", lines[0]);
+        let length = field("content-length: ").map_or(0, |value| value.parse().unwrap());
+        client.read_exact(&mut vec![0; length]).ok()?;
+        return Some((false, !closes));
+    }
+    assert_eq!(field("x-named: ").unwrap().trim_end(), named.trim_end());
+    let mut body = Vec::new();
+    if let Some(length) = field("content-length: ") {
+        body.resize(length.parse().unwrap(), 0);
+        client.read_exact(&mut body).ok()?;
+    } else {
+        loop {
+            let mut line = String::new();
+            client.read_line(&mut line).ok().filter(|&n| n > 2)?;
+            let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
+            let mut part = vec![0; size + 2];
+            client.read_exact(&mut part).ok()?;
+            body.extend_from_slice(&part[..size]);
+            if size == 0 {
+                break;
+            }
+        }
+    }
+    let body = String::from_utf8(body).unwrap();
+    assert!(body.lines().all(|line| line == named), "an answer to another request than {named}");
+    Some((true, !closes))
+}
+
+/// A connection that is at work when its server is sent elsewhere serves no request that is meant for the new place.
+#[test]
+fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
+    let (tell, told) = mpsc::channel();
+    let (go, going) = mpsc::channel::<()>();
+    let ends = Mutex::new((tell, going));
+    let old = origin(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while head(&mut reader).is_some() {
+            let ends = ends.lock().unwrap();
+            ends.0.send(()).unwrap();
+            let _ = ends.1.recv(); // a second request, which there must not be, is not held up
+            stream.write_all(answer("old").as_bytes()).unwrap();
+        }
+    });
+    let new = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while head(&mut reader).is_some() {
+            stream.write_all(answer("new").as_bytes()).unwrap();
+        }
+    });
+    let folder = Folder::new();
+    let control = folder.0.join("control");
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", &format!("nbthread 1\n stats socket {} level admin", control.display()));
+    let _program =
+        Manylane::start_ready(&format!("{config} mode http\n http-reuse always\nlisten l\n bind {}\n server s {old}\n", fd(&socket)));
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    told.recv_timeout(PATIENCE).unwrap();
+    let said = command(&control, &format!("set server l/s addr 127.0.0.1 port {}", new.port()));
+    assert!(said.contains("port changed"), "{said}");
+    go.send(()).unwrap();
+    assert_eq!(response(&mut BufReader::new(&client)).unwrap().1, "old");
+    drop(go);
+    assert_eq!(get(&mut client, "/").expect("it went to where the server was").1, "new");
+}
+
+/// A request that goes through every feature that keeps something of it, and one behind it that must see nothing of that: on the same connection, and
+/// on the next one of the lane, whose memory it gets.
+#[test]
+fn nothing_of_a_request_is_left_for_the_next_one() {
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(request) = head(&mut reader) {
+            let secret = if path(&request) == "/secret" { "X-Out: secret\r\nSet-Cookie: c=secret\r\n" } else { "" };
+            let seen = request.join("|");
+            if stream.write_all(format!("HTTP/1.1 200 OK\r\n{secret}Content-Length: {}\r\n\r\n{seen}", seen.len()).as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let syslog = Syslog::new();
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let shown = "txn %[var(txn.v)] req %[var(req.v)] cap %[capture.req.hdr(0)] out %[capture.res.hdr(0)] cookie %CC|%CS all %hr|%hs src %[src] id %ID uri %HU";
+    let _program = Manylane::start(&format!(
+        "{config} mode http\n http-reuse always\n log {} local0\nlisten l\n bind {}\n log-format \"{shown}\"\n \
+         capture request header X-In len 32\n capture response header X-Out len 32\n capture cookie c= len 32\n unique-id-format %[hdr(X-In)]\n \
+         http-request capture hdr(X-In) len 32\n acl is_secret path /secret\n http-request set-header X-Seen \"%[var(txn.v)]%[var(req.v)]%[var(res.v)]%[var(sess.v)]%[capture.req.hdr(0)]\"\n \
+         http-request set-var(txn.v) hdr(X-In) if is_secret\n http-request set-var(req.v) hdr(X-In) if is_secret\n http-response set-var(res.v) str(secret) if {{ var(txn.v) -m found }}\n \
+         http-request set-src hdr(X-From) if is_secret\n http-request set-log-level alert if is_secret\n http-request set-timeout server 7s if is_secret\n \
+         http-request set-header X-Source %[src]\n\
+         http-response set-header X-Timeout %[cur_server_timeout]\n http-response set-header X-Later \"%[var(txn.v)]%[var(res.v)]%[capture.req.hdr(0)]%[capture.res.hdr(0)]\"\n server s {server}\n",
+        syslog.address(),
+        fd(&socket)
+    ));
+    let asks = |client: &mut TcpStream, what: &str| {
+        client.write_all(format!("GET {what}\r\n\r\n").as_bytes()).unwrap();
+        let (lines, body) = response(&mut BufReader::new(client)).unwrap();
+        format!("{}|{body}", lines.join("|"))
+    };
+    let secret = "/secret HTTP/1.1\r\nHost: a\r\nX-In: secret\r\nCookie: c=secret\r\nX-From: 192.0.2.77";
+    let mut client = connect(address);
+    for _ in 0..3 {
+        let first = asks(&mut client, secret);
+        assert!(first.contains("X-Source: 192.0.2.77") && first.contains("X-Timeout: 7000") && first.contains("secretsecret"), "{first}");
+        let line = syslog.wait("uri /secret");
+        assert!(line.contains("txn secret") && line.contains("192.0.2.77"), "{line}");
+        let mut other = connect(address);
+        for client in [&mut client, &mut other] {
+            let next = asks(client, "/next HTTP/1.1\r\nHost: a");
+            let line = syslog.wait("uri /next");
+            for said in [&next, &line] {
+                assert!(!said.contains("secret") && !said.contains("192.0.2.77"), "{said}");
+            }
+            assert!(next.contains("X-Source: 127.0.0.1") && next.contains("X-Timeout: 30000"), "{next}");
+            assert!(line.contains("<134>"), "its level is the usual one: {line}");
+        }
+    }
+}
+
+/// Clients that read nothing: of answers without end, of thousands of pipelined requests, of responses 1xx without end. What is held for each has a bound.
+#[test]
+fn clients_that_do_not_read_make_us_hold_little() {
+    const CLIENTS: usize = 20;
+    /// What each may take, in kilobytes: what is received ahead of the server and of the client, and what is on its way.
+    const MOST: usize = 600;
+    let stalled = Arc::new(AtomicUsize::new(0));
+    let counted = stalled.clone();
+    // Sends until it is not taken any more.
+    let pours = move |stream: &mut TcpStream, piece: &[u8]| {
+        stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        loop {
+            match stream.write(piece) {
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(_) => return,
+            }
+        }
+        counted.fetch_add(1, Ordering::SeqCst);
+        let _ = stream.read(&mut [0]); // until the program goes
+    };
+    let server = origin(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let Some(request) = head(&mut reader) else { return };
+        match &*path(&request) {
+            "/body" => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n").unwrap();
+                pours(&mut stream, &[b'x'; 16_384]);
+            }
+            "/chunks" => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+                pours(&mut stream, &b"1\r\nx\r\n".repeat(2000));
+            }
+            "/interim" => pours(&mut stream, &b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".repeat(400)),
+            _ => {
+                let mut answers = stream.write_all(answer("warm").as_bytes());
+                while answers.is_ok() && head(&mut reader).is_some() {
+                    answers = stream.write_all(answer(&"x".repeat(16_000)).as_bytes());
+                }
+            }
+        }
+    });
+    let (socket, address) = listener();
+    let program = Manylane::start(&format!("{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server}\n", fd(&socket)));
+    assert_eq!(get(&mut connect(address), "/warm").unwrap().1, "warm");
+    let before = memory(&program);
+    for what in ["/body", "/chunks", "/interim"] {
+        stalled.store(0, Ordering::SeqCst);
+        let clients: Vec<TcpStream> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = connect(address);
+                client.write_all(format!("GET {what} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+                client
+            })
+            .collect();
+        until(|| stalled.load(Ordering::SeqCst) == CLIENTS);
+        let now = memory(&program);
+        println!("{what}: {before} kB, and with {CLIENTS} clients that do not read {now} kB");
+        assert!(now <= before + CLIENTS * MOST, "{what}: {before} kB have become {now} kB");
+        drop(clients);
+    }
+    let before = memory(&program); // with what the lanes have kept of those
+    let mut clients: Vec<TcpStream> = (0..CLIENTS / 4).map(|_| connect(address)).collect();
+    for client in &mut clients {
+        client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        let begin = Instant::now();
+        let many = b"GET /many HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500);
+        while client.write(&many).is_ok() {
+            assert!(begin.elapsed() < PATIENCE, "it takes requests without end whose answers nobody reads");
+        }
+    }
+    let now = memory(&program);
+    println!("pipelined: {before} kB, and {now} kB");
+    assert!(now <= before + CLIENTS / 4 * MOST, "pipelined: {before} kB have become {now} kB");
+}
+
+/// What a client sends that is no request: empty lines without end are refused, and cost nothing.
+#[test]
+fn what_is_nothing_comes_to_an_end() {
+    let (socket, address) = listener();
+    let _program = Manylane::start(&format!("{DEFAULTS} mode http\nlisten l\n bind {}\n", fd(&socket)));
+    let mut client = connect(address);
+    let refused = (0..100_000).any(|_| client.write_all(&b"\r\n".repeat(100)).is_err());
+    assert!(refused, "empty lines are taken without end");
+    let mut client = connect(address);
+    client.write_all(&b"\r\n".repeat(33)).unwrap();
+    let (lines, _) = response(&mut BufReader::new(client)).unwrap();
+    assert!(lines[0].starts_with("HTTP/1.1 400 "), "{}", lines[0]);
+}
+
+/// Who was refused and sends on without end is read for a moment, and not for longer.
+#[test]
+fn who_was_refused_and_goes_on_sending_is_left() {
+    let (socket, address) = listener();
+    let _program =
+        Manylane::start(&format!("{DEFAULTS} mode http\nlisten l\n bind {}\n http-request deny\n", fd(&socket)));
+    let mut client = connect(address);
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000000\r\n\r\n").unwrap();
+    let mut sent = 0_usize;
+    while client.write_all(&[b'x'; 16_384]).is_ok() {
+        sent += 16_384;
+        assert!(sent < 100 << 20, "what nobody needs is read without end");
+    }
+    println!("{sent} bytes were sent");
+}
+
+/// A connection that began with the PROXY header of one client serves no other, and none of its requests that says to be somebody else's.
+#[test]
+fn what_a_proxy_header_says_is_of_its_client_alone() {
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut greeting = String::new();
+        reader.read_line(&mut greeting).unwrap();
+        let who = greeting.split(' ').nth(2).unwrap_or("nobody").to_owned();
+        while head(&mut reader).is_some() {
+            if stream.write_all(answer(&who).as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let _program = Manylane::start(&format!(
+        "{config} mode http\n http-reuse always\nlisten l\n bind {} accept-proxy\n http-request set-src path,field(2,/) if {{ path_beg /192. }}\n server s {server} send-proxy\n",
+        fd(&socket)
+    ));
+    let greeted = |who: &str| {
+        let mut client = connect(address);
+        client.write_all(format!("PROXY TCP4 {who} 192.0.2.200 1000 80\r\n").as_bytes()).unwrap();
+        client
+    };
+    let (mut first, mut second) = (greeted("192.0.2.1"), greeted("192.0.2.2"));
+    let got = [
+        get(&mut first, "/").unwrap().1,
+        get(&mut second, "/").unwrap().1,
+        get(&mut first, "/192.0.2.3").unwrap().1,
+        get(&mut second, "/").unwrap().1,
+        get(&mut first, "/").unwrap().1,
+        get(&mut first, "/192.0.2.4").unwrap().1,
+    ];
+    assert_eq!(got, ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.2", "192.0.2.1", "192.0.2.4"]);
+}
