@@ -10,7 +10,7 @@ pub struct Limits {
     /// Most fields, plus one for the first line: `tune.http.maxhdr`.
     pub fields: usize,
     /// `option accept-unsafe-violations-in-http-request` or `-response`: names and targets may have most bytes, versions may be
-    /// odd (HTTP/0.9 among them). Nothing about framing is relaxed.
+    /// odd (HTTP/0.9 among them), and requests may have no `Host`. Nothing about framing is relaxed.
     pub relaxed: bool,
     /// `h1-accept-payload-with-any-method`: GET, HEAD and DELETE of HTTP/1.0 may have bodies.
     pub old_payload: bool,

@@ -9,6 +9,7 @@ use crate::error::{Error, Problem};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
 use crate::message::{Asked, Body, Connection, Seen, is_bodyless};
+use crate::write::end_hop;
 use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
 use manylane_http::{Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
 
@@ -320,6 +321,9 @@ impl RequestParser {
             if line.kind == Method::Connect && seen.is_measured() {
                 head.remove_fields(Known::CONTENT_LENGTH);
             }
+            if seen.hop_by_hop {
+                end_hop(&mut head, seen.te_trailers).map_err(|_| request_error((Problem::NoMemory, 0)))?;
+            }
             head
         };
         let Seen { connection, continue_expected, te_trailers, .. } = seen;
@@ -383,11 +387,16 @@ impl ResponseParser {
         };
         let segment = take(input, end).map_err(response_error)?;
         self.progress = Progress::default();
-        let own = is_own(&segment, line.version);
+        // Without a reason the blank behind the status may be missing; it is sent anyway.
+        let blank = segment[line.reason.start - 1] == b' ' || !segment.starts_with(b"HTTP/");
+        let own = blank && is_own(&segment, line.version);
         let mut head = Head::parsed_response(segment, &line, fields, self.limits.room);
         let mut connection = seen.connection;
         if !own {
             head.renew_line().map_err(|_| response_error((Problem::NoMemory, 0)))?;
+        }
+        if seen.hop_by_hop {
+            end_hop(&mut head, false).map_err(|_| response_error((Problem::NoMemory, 0)))?;
         }
         if body == Body::None && seen.is_coded() && is_bodyless(line.status) {
             // Some servers say so, and may send the last chunk, too, which is nobody's message.
