@@ -11,7 +11,9 @@ use crate::lines::{self, Lines, Refusal};
 use crate::message::{Asked, Body, Connection, Seen, is_bodyless};
 use crate::write::end_hop;
 use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
-use manylane_http::{Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
+use manylane_http::{
+    EditError, Fields, Form, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Target, Version,
+};
 
 /// A request's head, and what it says about what follows.
 #[derive(Debug)]
@@ -186,6 +188,13 @@ fn is_own(text: &[u8], version: Version) -> bool {
     }
 }
 
+/// `http://host` is `http://host/` (RFC 9110, 4.2.3).
+#[cold]
+fn complete_path(head: &mut Head) -> Result<(), EditError> {
+    let bare = matches!(head.target_parts(), Target { form: Form::Absolute, path: Some([]), query: None, .. });
+    if bare { head.set_path(b"/") } else { Ok(()) }
+}
+
 /// What differs between requests and responses.
 trait Message {
     type Parsed;
@@ -320,6 +329,9 @@ impl RequestParser {
             }
             if line.kind == Method::Connect && seen.is_measured() {
                 head.remove_fields(Known::CONTENT_LENGTH);
+            }
+            if line.kind != Method::Options && head.target().first() != Some(&b'/') {
+                complete_path(&mut head).map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }
             if seen.hop_by_hop {
                 end_hop(&mut head, seen.te_trailers).map_err(|_| request_error((Problem::NoMemory, 0)))?;

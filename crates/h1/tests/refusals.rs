@@ -500,6 +500,22 @@ fn requests_from_http_1_1_on_have_a_host() {
 }
 
 #[test]
+fn an_address_without_a_path_has_the_root() {
+    for (line, target) in [
+        ("GET http://a", "http://a/"),
+        ("GET http://a?b", "http://a?b"),
+        ("GET http://a/b", "http://a/b"),
+        ("OPTIONS http://a", "http://a"),
+        ("CONNECT a:1", "a:1"),
+    ] {
+        let host = if line.starts_with("CONNECT") { "a:1" } else { "a" };
+        let mut input = chain(format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        let request = RequestParser::new(Limits::default()).parse(&mut input).expect("fine").expect("complete");
+        assert_eq!(request.head.target(), target.as_bytes());
+    }
+}
+
+#[test]
 fn connection_names_few_fields() {
     let named = |n: usize| with(&format!("Connection: close{}\r\n", ", x".repeat(n)));
     assert_eq!(request(&named(64), Limits::default()), Ok(Some(Body::None)));
