@@ -12,7 +12,7 @@ pub struct Limits {
     /// Most fields, plus one for the first line: `tune.http.maxhdr`.
     pub fields: usize,
     /// `option accept-unsafe-violations-in-http-request` or `-response`: names and targets may have most bytes, versions may be
-    /// odd (HTTP/0.9 among them). Nothing about framing is relaxed.
+    /// odd (HTTP/0.9 among them), and requests may have no `Host`. Nothing about framing is relaxed.
     pub relaxed: bool,
     /// What else is accepted that the strict parser refuses. If anything is, `relaxed` holds only for messages that the strict parser refuses, so that
     /// [`Relaxed`](crate::Relaxed) tells of these, too.

@@ -33,8 +33,6 @@ pub struct Connection {
     pub keep_alive: bool,
     /// `upgrade` was said, and there is an `Upgrade` field, which does not offer HTTP/2. Not in requests with a body, which agree on nothing.
     pub upgrade: bool,
-    /// Anything else was said.
-    pub others: bool,
 }
 
 impl Connection {
@@ -43,20 +41,23 @@ impl Connection {
         !self.close && (version >= Version::HTTP_11 || self.keep_alive)
     }
 
-    fn add(&mut self, value: &[u8]) {
+    /// Adds what a line says; how many other options it has.
+    fn add(&mut self, value: &[u8]) -> usize {
         if value == b"keep-alive" {
             self.keep_alive = true;
-            return;
+            return 0;
         }
+        let mut others = 0;
         for member in List::new(value) {
             match member {
                 b"" => {}
                 member if member.eq_ignore_ascii_case(b"close") => self.close = true,
                 member if member.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
                 member if member.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
-                _ => self.others = true,
+                _ => others += 1,
             }
         }
+        others
     }
 }
 
@@ -83,7 +84,14 @@ pub(crate) struct Seen {
     pub(crate) continue_expected: bool,
     pub(crate) te_trailers: bool,
     pub(crate) te: bool,
+    /// Options of `Connection` that name fields.
+    options: usize,
+    /// There is something that is for this hop alone, but what is seen to anyway.
+    pub(crate) hop_by_hop: bool,
 }
+
+/// Most fields that `Connection` may name: each is looked for among all fields of its head. Real messages name one or two.
+pub(crate) const MAX_OPTIONS: usize = 64;
 
 /// `Content-Length` is less: offsets are added to it.
 const MAX_LENGTH: u64 = 1 << 63;
@@ -145,8 +153,18 @@ impl Seen {
                 self.coding_at = Some(at);
                 self.coding(value)?;
             }
-            Known::CONNECTION => self.connection.add(value),
-            Known::PROXY_CONNECTION => self.proxy_connection.add(value),
+            Known::CONNECTION => {
+                self.options += self.connection.add(value);
+                if self.options > MAX_OPTIONS {
+                    return Err(Problem::TooManyOptions);
+                }
+                self.hop_by_hop |= self.options > 0;
+            }
+            Known::PROXY_CONNECTION => {
+                self.proxy_connection.add(value);
+                self.hop_by_hop = true;
+            }
+            Known::KEEP_ALIVE | Known::HTTP2_SETTINGS => self.hop_by_hop = true,
             Known::UPGRADE => {
                 let http2 =
                     |member: &[u8]| member.eq_ignore_ascii_case(b"h2c") || member.eq_ignore_ascii_case(b"h2");
@@ -170,6 +188,7 @@ impl Seen {
             Known::EXPECT if request => self.continue_expected |= value.eq_ignore_ascii_case(b"100-continue"),
             Known::TE => {
                 self.te = true;
+                self.hop_by_hop = true;
                 self.te_trailers |= List::new(value).any(|member| member.eq_ignore_ascii_case(b"trailers"));
             }
             _ => {}
@@ -225,6 +244,9 @@ impl Seen {
         limits: &Limits,
     ) -> Result<Body, Refusal> {
         self.finish();
+        if self.host.is_none() && line.version >= Version::HTTP_11 && !limits.relaxed {
+            return Err((Problem::NoHost, 0));
+        }
         if line.kind == Method::Connect || bytes.get(line.target.start) != Some(&b'/') {
             self.rare_target(bytes, line, limits)?;
         }

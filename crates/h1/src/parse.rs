@@ -10,9 +10,11 @@ use crate::leniency::{self, First, Leniency, Relaxed};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
 use crate::message::{Asked, Body, Connection, Seen, is_bodyless};
-use crate::write::Digits;
+use crate::write::{Digits, end_hop};
 use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
-use manylane_http::{EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
+use manylane_http::{
+    EditError, Fields, Form, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Target, Version,
+};
 
 /// A request's head, and what it says about what follows.
 #[derive(Debug)]
@@ -197,6 +199,13 @@ fn is_own(text: &[u8], version: Version) -> bool {
         Some(rest) => !rest.first().is_some_and(u8::is_ascii_digit),
         None => !text.starts_with(b"HTTP/"),
     }
+}
+
+/// `http://host` is `http://host/` (RFC 9110, 4.2.3).
+#[cold]
+fn complete_path(head: &mut Head) -> Result<(), EditError> {
+    let bare = matches!(head.target_parts(), Target { form: Form::Absolute, path: Some([]), query: None, .. });
+    if bare { head.set_path(b"/") } else { Ok(()) }
 }
 
 /// What differs between requests and responses.
@@ -443,6 +452,12 @@ impl RequestParser {
             if line.kind == Method::Connect && seen.is_measured() {
                 head.remove_fields(Known::CONTENT_LENGTH);
             }
+            if line.kind != Method::Options && head.target().first() != Some(&b'/') {
+                complete_path(&mut head).map_err(|_| request_error((Problem::NoMemory, 0)))?;
+            }
+            if seen.hop_by_hop {
+                end_hop(&mut head, seen.te_trailers).map_err(|_| request_error((Problem::NoMemory, 0)))?;
+            }
             head
         };
         let Seen { connection, continue_expected, te_trailers, .. } = seen;
@@ -517,7 +532,9 @@ impl ResponseParser {
         };
         let segment = take(input, end).map_err(response_error)?;
         self.progress = Progress { relaxed: self.progress.relaxed.take(), ..Progress::default() };
-        let own = is_own(&segment, line.version);
+        // Without a reason the blank behind the status may be missing; it is sent anyway.
+        let blank = segment[line.reason.start - 1] == b' ' || !segment.starts_with(b"HTTP/");
+        let own = blank && is_own(&segment, line.version);
         let mut head = Head::parsed_response(segment, &line, fields, self.limits.room);
         let mut connection = seen.connection;
         if let Some(body) = seen.restated() {
@@ -525,6 +542,9 @@ impl ResponseParser {
         }
         if !own {
             head.renew_line().map_err(|_| response_error((Problem::NoMemory, 0)))?;
+        }
+        if seen.hop_by_hop {
+            end_hop(&mut head, false).map_err(|_| response_error((Problem::NoMemory, 0)))?;
         }
         if body == Body::None && seen.is_coded() && is_bodyless(line.status) {
             // Some servers say so, and may send the last chunk, too, which is nobody's message.

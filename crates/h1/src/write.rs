@@ -15,14 +15,30 @@ pub enum Persist {
     Upgrade,
 }
 
-/// Makes `Connection` of a head say `persist`, in as few edits as that takes. Members other than `close` and `keep-alive` stay, as HAProxy
-/// leaves them; `upgrade` stays only with [`Persist::Upgrade`], and without it `Upgrade` goes, too. Call it with what the
-/// parser found in the head.
+/// Removes from a head, as it was received, what its sender told this hop alone (RFC 9110, 7.6.1), before anything of the program's own is written into it.
+/// Of `Connection` stays what [`Connection`] tells of; of a request's `TE`, if it `takes_trailers`, that.
+#[cold]
+pub(crate) fn end_hop(head: &mut Head, takes_trailers: bool) -> Result<(), EditError> {
+    head.remove_hop_by_hop();
+    if takes_trailers {
+        restrict_te(head)?;
+    } else {
+        head.remove_fields(Known::TE);
+    }
+    let mut members = Members::default();
+    for word in [&b"close"[..], b"keep-alive", b"upgrade"] {
+        members.keep(head, word);
+    }
+    members.write(head)
+}
+
+/// Makes `Connection` of a head say `persist`, in as few edits as that takes. `upgrade` stays only with [`Persist::Upgrade`], and without it
+/// `Upgrade` goes, too; `TE` is named where there is one. Call it with what the parser found in the head.
 ///
 /// # Errors
 /// [`EditError`]
 pub fn set_connection(head: &mut Head, found: Connection, persist: Persist) -> Result<(), EditError> {
-    let Connection { close, keep_alive, upgrade, others } = found;
+    let Connection { close, keep_alive, upgrade } = found;
     let by_version = head.version() >= Version::HTTP_11;
     let (want_close, want_keep_alive) = match persist {
         Persist::KeepAlive => (false, !by_version),
@@ -34,60 +50,62 @@ pub fn set_connection(head: &mut Head, found: Connection, persist: Persist) -> R
         head.remove_fields(Known::UPGRADE);
     }
     let as_wanted = close == want_close && keep_alive == want_keep_alive && upgrade == keep_upgrade;
+    let te = head.has(Known::TE);
     if as_wanted
-        && !others
+        && !te
         && head.has(Known::CONNECTION) == (close || keep_alive || upgrade)
         && head.count(Known::CONNECTION) <= 1
     {
         return Ok(());
     }
-    let wanted: &[&[u8]] = match (want_close, want_keep_alive) {
-        (true, _) => &[b"close"],
-        (_, true) => &[b"keep-alive"],
-        _ => &[],
-    };
-    if !others && !keep_upgrade {
-        return match wanted {
-            [one, ..] => head.set_field(Known::CONNECTION, one),
-            [] => {
-                head.remove_fields(Known::CONNECTION);
-                Ok(())
-            }
-        };
+    let mut members = Members::default();
+    if keep_upgrade {
+        members.keep(head, b"upgrade");
     }
-    keep_members(head, keep_upgrade, wanted.first().copied())
+    if te {
+        members.add(b"TE");
+    }
+    if want_close {
+        members.add(b"close");
+    }
+    if want_keep_alive {
+        members.add(b"keep-alive");
+    }
+    members.write(head)
 }
 
-/// Members of one `Connection` that are passed on, at most, in bytes. Nobody sends so many; more are dropped.
-const MAX_MEMBERS: usize = 512;
+/// What `Connection` may have: each of its words at most once.
+#[derive(Default)]
+struct Members {
+    bytes: [u8; 32],
+    len: usize,
+}
 
-#[cold]
-fn keep_members(head: &mut Head, keep_upgrade: bool, wanted: Option<&[u8]>) -> Result<(), EditError> {
-    let mut kept = [0; MAX_MEMBERS];
-    let mut len = 0;
-    let mut add = |member: &[u8]| {
-        let separator: &[u8] = if len == 0 { b"" } else { b", " };
-        let end = len + separator.len() + member.len();
-        if let Some(room) = kept.get_mut(len..end) {
-            room[..separator.len()].copy_from_slice(separator);
-            room[separator.len()..].copy_from_slice(member);
-            len = end;
-        }
-    };
-    for member in head.list_values(Known::CONNECTION) {
-        let is = |word: &[u8]| member.eq_ignore_ascii_case(word);
-        if !member.is_empty() && !is(b"close") && !is(b"keep-alive") && (keep_upgrade || !is(b"upgrade")) {
-            add(member);
+impl Members {
+    fn add(&mut self, member: &[u8]) {
+        let separator: &[u8] = if self.len == 0 { b"" } else { b", " };
+        for part in [separator, member] {
+            if let Some(room) = self.bytes.get_mut(self.len..self.len + part.len()) {
+                room.copy_from_slice(part);
+                self.len += part.len();
+            }
         }
     }
-    if let Some(wanted) = wanted {
-        add(wanted);
+
+    /// Adds a word that the head has, as it stands there.
+    fn keep(&mut self, head: &Head, word: &[u8]) {
+        if let Some(member) = head.list_values(Known::CONNECTION).find(|member| member.eq_ignore_ascii_case(word)) {
+            self.add(member);
+        }
     }
-    if len == 0 {
+
+    fn write(&self, head: &mut Head) -> Result<(), EditError> {
+        if self.len > 0 {
+            return head.set_field(Known::CONNECTION, &self.bytes[..self.len]);
+        }
         head.remove_fields(Known::CONNECTION);
-        return Ok(());
+        Ok(())
     }
-    head.set_field(Known::CONNECTION, &kept[..len])
 }
 
 /// Makes the fields of `head` say that its body is framed as `body`, which the parser found to be `found`. Nothing is edited where they are the

@@ -186,7 +186,7 @@ fn the_rest_of_what_a_request_may_not_be_is_refused() {
 #[test]
 fn what_is_odd_but_clear_is_accepted() {
     let table: &[(&str, Body)] = &[
-        ("GET / HTTP/1.1\r\n", Body::None),
+        ("GET / HTTP/1.1\r\nHost: a\r\n", Body::None),
         ("GET / HTTP/1.0\r\n", Body::None),
         ("GET / HTTP/1.2\r\nHost: a\r\n", Body::None),
         ("GET / HTTP/1.1\r\nHost:\r\n", Body::None),
@@ -196,14 +196,14 @@ fn what_is_odd_but_clear_is_accepted() {
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 007\r\n", Body::Length(7)),
         ("GET / HTTP/1.0\r\nContent-Length: 0\r\n", Body::Length(0)),
         ("POST / HTTP/1.0\r\nContent-Length: 5\r\n", Body::Length(5)),
-        ("POST / HTTP/1.1\r\nContent-Length: 9223372036854775807\r\n", Body::Length((1 << 63) - 1)),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775807\r\n", Body::Length((1 << 63) - 1)),
         ("GET / HTTP/1.1\r\nHost: a\r\ntransfer-ENCODING: \tChunked \r\n", Body::Chunked),
         ("OPTIONS * HTTP/1.1\r\nHost: a\r\n", Body::None),
         ("GET http://a HTTP/1.1\r\nHost: A\r\n", Body::None),
         ("GET http://a:80/ HTTP/1.1\r\nHost: a\r\n", Body::None),
         ("GET http://a:/ HTTP/1.1\r\nHost: a:80\r\n", Body::None),
         ("GET https://a/ HTTP/1.1\r\nHost: a:443\r\n", Body::None),
-        ("GET http://a/ HTTP/1.1\r\n", Body::None),
+        ("GET http://a/ HTTP/1.1\r\nHost: a\r\n", Body::None),
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n", Body::None),
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\nContent-Length: 3\r\n", Body::None),
         ("CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]\r\n", Body::None),
@@ -361,10 +361,10 @@ fn heads_beyond_the_limits_get_the_status_that_says_which() {
         assert_eq!(got, Err((*status, *problem)), "{bytes}");
     }
     assert_eq!(
-        request(format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(4)).as_bytes(), limits),
+        request(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(3)).as_bytes(), limits),
         Ok(Some(Body::None))
     );
-    let exact = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(200 - 23));
+    let exact = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(200 - 32));
     assert_eq!(exact.len(), 200);
     assert_eq!(request(exact.as_bytes(), limits), Ok(Some(Body::None)));
 }
@@ -372,12 +372,12 @@ fn heads_beyond_the_limits_get_the_status_that_says_which() {
 #[test]
 fn a_head_larger_than_a_cluster_is_parsed_where_the_limits_allow_it() {
     let limits = Limits { head: 60_000, room: 65_000, fields: 2000, ..Limits::default() };
-    let bytes = format!("GET / HTTP/1.1\r\n{}\r\nrest", "X-Name: some value\r\n".repeat(1500));
+    let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\nrest", "X-Name: some value\r\n".repeat(1500));
     let mut input = chain(bytes.as_bytes());
     assert!(input.segment_count() > 1);
     let request = RequestParser::new(limits).parse(&mut input).expect("fine").expect("complete");
-    assert_eq!(request.head.fields().count(), 1500);
-    assert!(request.head.fields().all(|field| field.name == b"X-Name" && field.value == b"some value"));
+    assert_eq!(request.head.fields().count(), 1501);
+    assert!(request.head.fields().skip(1).all(|field| field.name == b"X-Name" && field.value == b"some value"));
     assert_eq!(input, b"rest");
 }
 
@@ -458,7 +458,7 @@ fn chunks_that_are_odd_but_clear_are_read() {
 #[test]
 fn handshakes_that_only_look_like_some_are_refused() {
     use Problem::*;
-    let head = |fields: &str| format!("GET / HTTP/1.1\r\nConnection: Upgrade\r\n{fields}\r\n");
+    let head = |fields: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n{fields}\r\n");
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     for (fields, expected) in [
         (format!("Upgrade: websocket\r\n{key}"), Ok(true)),
@@ -486,4 +486,38 @@ fn handshakes_that_only_look_like_some_are_refused() {
         let got = response(format!("HTTP/1.1 101 X\r\n{fields}\r\n").as_bytes(), upgrade);
         assert_eq!(got.map_err(|(_, problem, _)| problem), expected, "{fields:?}");
     }
+}
+
+#[test]
+fn requests_from_http_1_1_on_have_a_host() {
+    for line in ["GET / HTTP/1.1", "GET http://a/ HTTP/1.1", "CONNECT a:1 HTTP/1.1", "OPTIONS * HTTP/1.1"] {
+        let bytes = format!("{line}\r\nX: y\r\n\r\n");
+        assert_eq!(request(bytes.as_bytes(), Limits::default()), Err((400, Problem::NoHost, 0)), "{line}");
+        let relaxed = Limits { relaxed: true, ..Limits::default() };
+        assert_eq!(request(bytes.as_bytes(), relaxed), Ok(Some(Body::None)), "{line}");
+    }
+    assert_eq!(request(b"GET / HTTP/1.0\r\n\r\n", Limits::default()), Ok(Some(Body::None)));
+}
+
+#[test]
+fn an_address_without_a_path_has_the_root() {
+    for (line, target) in [
+        ("GET http://a", "http://a/"),
+        ("GET http://a?b", "http://a?b"),
+        ("GET http://a/b", "http://a/b"),
+        ("OPTIONS http://a", "http://a"),
+        ("CONNECT a:1", "a:1"),
+    ] {
+        let host = if line.starts_with("CONNECT") { "a:1" } else { "a" };
+        let mut input = chain(format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        let request = RequestParser::new(Limits::default()).parse(&mut input).expect("fine").expect("complete");
+        assert_eq!(request.head.target(), target.as_bytes());
+    }
+}
+
+#[test]
+fn connection_names_few_fields() {
+    let named = |n: usize| with(&format!("Connection: close{}\r\n", ", x".repeat(n)));
+    assert_eq!(request(&named(64), Limits::default()), Ok(Some(Body::None)));
+    assert_eq!(request(&named(65), Limits::default()).map_err(|(status, problem, _)| (status, problem)), Err((400, Problem::TooManyOptions)));
 }

@@ -72,11 +72,11 @@ fn status_200(head: &mut Head) {
 
 #[test]
 fn a_request_goes_on_with_its_own_body() {
-    const LENGTH: &str = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n";
-    const EMPTY: &str = "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
+    const LENGTH: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n";
+    const EMPTY: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     const OLD: &str = "POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\n";
-    const CHUNKS: &str = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-    const NONE: &str = "GET / HTTP/1.1\r\n\r\n";
+    const CHUNKS: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    const NONE: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let cases: &[(&str, Edit, Option<Body>, &str)] = &[
         (LENGTH, no_length, Some(Body::Chunked), "coding chunked"),
         (LENGTH, length_word, Some(Body::Chunked), "coding chunked"),

@@ -20,7 +20,7 @@ fn text(chain: &Chain) -> String {
 
 /// The fields of a request that had these, once its connection is set.
 fn connection(version: &str, fields: &str, persist: Persist) -> String {
-    let mut input = chain(&format!("GET / HTTP/{version}\r\n{fields}\r\n"));
+    let mut input = chain(&format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n"));
     let mut request =
         RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete");
     set_connection(&mut request.head, request.connection, persist).expect("room");
@@ -28,7 +28,7 @@ fn connection(version: &str, fields: &str, persist: Persist) -> String {
     write_head(&mut request.head, &mut out, None).expect("memory");
     let out = text(&out);
     let (_, fields) = out.split_once("\r\n").expect("a first line");
-    fields.strip_suffix("\r\n").expect("an empty line").to_owned()
+    fields.strip_suffix("\r\n").expect("an empty line").replacen("Host: a\r\n", "", 1)
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn connection_says_what_is_meant_and_nothing_twice() {
         ("1.1", "Connection: keep-alive\r\n", Close, "connection: close\r\n"),
         ("1.0", "Connection: keep-alive\r\n", KeepAlive, "Connection: keep-alive\r\n"),
         ("1.0", "Connection: keep-alive\r\n", Close, ""),
-        ("1.1", "Connection: keep-alive, X-Foo\r\n", KeepAlive, "connection: X-Foo\r\n"),
-        ("1.1", "Connection: X\r\nConnection: close, , Y\r\n", Close, "connection: X, Y, close\r\n"),
-        ("1.1", "Connection: X, close\r\n", KeepAlive, "connection: X\r\n"),
+        ("1.1", "Connection: keep-alive, X-Foo\r\n", KeepAlive, ""),
+        ("1.1", "Connection: X\r\nConnection: close, , Y\r\n", Close, "connection: close\r\n"),
+        ("1.1", "Connection: X, close\r\n", KeepAlive, ""),
         ("1.1", "Connection:\r\n", KeepAlive, ""),
         ("1.1", "Connection: close\r\nConnection: close\r\n", Close, "connection: close\r\n"),
         ("1.1", "Connection: upgrade\r\nUpgrade: x\r\n", Upgrade, "Connection: upgrade\r\nUpgrade: x\r\n"),
@@ -74,7 +74,7 @@ fn te_keeps_trailers_only() {
     for (te, kept) in
         [("trailers", "trailers"), ("gzip", ""), ("gzip, trailers;q=1, Trailers", "trailers"), ("", "")]
     {
-        let mut input = chain(&format!("GET / HTTP/1.1\r\nTE: {te}\r\n\r\n"));
+        let mut input = chain(&format!("GET / HTTP/1.1\r\nHost: a\r\nTE: {te}\r\n\r\n"));
         let mut request =
             RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete");
         restrict_te(&mut request.head).expect("room");
@@ -90,12 +90,12 @@ fn te_keeps_trailers_only() {
 #[test]
 fn odd_names_are_kept_removed_or_refused() {
     let parse = || {
-        let mut input = chain("GET / HTTP/1.1\r\nX_Forwarded_For: a\r\nX-Fine: b\r\n\r\n");
+        let mut input = chain("GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: a\r\nX-Fine: b\r\n\r\n");
         RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete").head
     };
     let (mut kept, mut removed, mut refused) = (parse(), parse(), parse());
-    assert!(restrict_names(&mut kept, NamePolicy::Preserve) && kept.fields().count() == 2);
-    assert!(restrict_names(&mut removed, NamePolicy::Delete) && removed.fields().count() == 1);
+    assert!(restrict_names(&mut kept, NamePolicy::Preserve) && kept.fields().count() == 3);
+    assert!(restrict_names(&mut removed, NamePolicy::Delete) && removed.fields().count() == 2);
     assert!(!restrict_names(&mut refused, NamePolicy::Reject));
     assert!(restrict_names(&mut removed, NamePolicy::Reject));
 }
@@ -187,7 +187,7 @@ fn a_body_that_breaks_its_promise_is_refused() {
 #[test]
 fn pipelined_requests_come_one_by_one() {
     let mut input = chain(
-        "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nContent-Length: 2\r\n\r\nab\r\nGET /3 HTTP/1.1\r\n\r\nGET /4",
+        "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\nGET /4",
     );
     let mut parser = RequestParser::new(Limits::default());
     for (path, data) in [("/1", ""), ("/2", "ab"), ("/3", "")] {
@@ -247,7 +247,7 @@ fn interim_responses_come_before_the_final_one() {
 #[test]
 fn persistence_follows_version_and_connection() {
     let persists = |version: &str, fields: &str| {
-        let mut input = chain(&format!("GET / HTTP/{version}\r\n{fields}\r\n"));
+        let mut input = chain(&format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n"));
         let request =
             RequestParser::new(Limits::default()).parse(&mut input).expect("valid").expect("complete");
         request.connection.persists(request.head.version())
@@ -257,7 +257,7 @@ fn persistence_follows_version_and_connection() {
     assert!(!persists("1.0", "Connection: keep-alive, close\r\n"));
     let limits = Limits { proxy_header: true, ..Limits::default() };
     let mut input =
-        chain("GET http://a/ HTTP/1.1\r\nConnection: keep-alive\r\nProxy-Connection: close\r\n\r\n");
+        chain("GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nProxy-Connection: close\r\n\r\n");
     let request = RequestParser::new(limits).parse(&mut input).expect("valid").expect("complete");
     assert!(request.connection.close);
 }
@@ -282,8 +282,8 @@ fn the_version_is_this_programs_own() {
         ("HTTP/01.00", "HTTP/1.0", relaxed),
         ("RTSP/1.0", "RTSP/1.0", relaxed),
     ] {
-        let (written, _) = request_written(&format!("GET /a {version}\r\nX: y\r\n\r\n"), limits);
-        assert_eq!(written, format!("GET /a {own}\r\nX: y\r\n\r\n"));
+        let (written, _) = request_written(&format!("GET /a {version}\r\nHost: y\r\n\r\n"), limits);
+        assert_eq!(written, format!("GET /a {own}\r\nHost: y\r\n\r\n"));
         for reason in [" OK", " ", ""] {
             let mut input = chain(&format!("{version} 200{reason}\r\nX: y\r\n\r\n"));
             let asked = Asked { method: Method::Get, upgrade: false };
@@ -292,7 +292,7 @@ fn the_version_is_this_programs_own() {
             let mut out = Chain::new();
             write_head(&mut response.head, &mut out, None).expect("memory");
             let reason = if version == own { reason } else { reason.trim_end() };
-            let space = if version != own && reason.is_empty() { " " } else { "" };
+            let space = if reason.is_empty() && own.starts_with("HTTP/") { " " } else { "" };
             assert_eq!(text(&out), format!("{own} 200{reason}{space}\r\nX: y\r\n\r\n"), "{version}");
         }
     }
@@ -338,4 +338,32 @@ fn servers_may_pad_the_sizes_of_their_chunks() {
             assert!(!fine || text(&out) == "2\r\nok\r\n", "in pieces of {step}");
         }
     }
+}
+
+#[test]
+fn what_is_for_one_hop_ends_there() {
+    let stays = "Content-Length: 0\r\nAuthorization: b\r\nCookie: c=d\r\n";
+    let table = [
+        ("Connection: X-Foo, close\r\nX-Foo: a\r\nx-foo: b\r\nX-Bar: c\r\n", "X-Bar: c\r\n"),
+        ("Connection: X-Foo\r\nConnection: X-Bar\r\nX-Foo: a\r\nX-Bar: c\r\n", ""),
+        ("Keep-Alive: 5\r\nProxy-Connection: close\r\nHTTP2-Settings: x\r\n", ""),
+        ("Connection: Host, Content-Length, Authorization, Cookie, Connection\r\n", ""),
+        ("Connection: TE\r\nTE: trailers, gzip\r\n", "te: trailers\r\nconnection: TE\r\n"),
+        ("TE: trailers\r\n", "TE: trailers\r\nconnection: TE\r\n"),
+        ("Connection: TE\r\nTE: gzip\r\n", ""),
+    ];
+    for (fields, expected) in table {
+        let expected = format!("{stays}{expected}");
+        assert_eq!(connection("1.1", &format!("{stays}{fields}"), Persist::KeepAlive), expected, "{fields:?}");
+    }
+    let offer = "Connection: X, Upgrade\r\nUpgrade: a\r\nX: b\r\n";
+    assert_eq!(connection("1.1", offer, Persist::Upgrade), "Upgrade: a\r\nconnection: Upgrade\r\n");
+    let asked = Asked { method: Method::Get, upgrade: false };
+    let mut input = chain("HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nContent-Length: 0\r\n\r\n");
+    let mut response =
+        ResponseParser::new(Limits::default()).parse(&mut input, asked).expect("valid").expect("complete");
+    set_connection(&mut response.head, response.connection, Persist::KeepAlive).expect("room");
+    let mut out = Chain::new();
+    write_head(&mut response.head, &mut out, None).expect("memory");
+    assert_eq!(text(&out), "HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", "with a blank though there is no reason");
 }

@@ -2,17 +2,34 @@
 
 use crate::name::Known;
 
-/// Those that no intermediary passes on as they are.
-pub const HOP_BY_HOP: &[Known] = &[
-    Known::CONNECTION,
-    Known::KEEP_ALIVE,
-    Known::PROXY_CONNECTION,
-    Known::TE,
-    Known::TRANSFER_ENCODING,
-    Known::UPGRADE,
-];
+/// Those that go no further than one hop, whether `Connection` names them or not. `Connection`, `TE`, `Transfer-Encoding` and `Upgrade` are, too, but
+/// each is written anew for the next hop.
+pub(crate) fn is_of_one_hop(known: Known) -> bool {
+    matches!(known, Known::KEEP_ALIVE | Known::PROXY_CONNECTION | Known::HTTP2_SETTINGS)
+}
 
-/// Whether a field is one of them; versions from 2 on must not have it (RFC 9113, 8.2.2).
-pub fn is_hop_by_hop(known: Known) -> bool {
-    HOP_BY_HOP.contains(&known)
+/// Those that stay though `Connection` names them: without them a message would end elsewhere, be for another one, say who somebody is no more, or
+/// be kept by caches for those that it is not for. Who names them errs, or means harm.
+pub(crate) fn stays_though_named(known: Known) -> bool {
+    matches!(
+        known,
+        Known::HOST
+            | Known::CONNECTION
+            | Known::CONTENT_LENGTH
+            | Known::TRANSFER_ENCODING
+            | Known::UPGRADE
+            | Known::TE
+            | Known::EXPECT
+            | Known::AUTHORIZATION
+            | Known::PROXY_AUTHORIZATION
+            | Known::COOKIE
+            | Known::SET_COOKIE
+            | Known::CACHE_CONTROL
+            | Known::VARY
+            | Known::CONTENT_TYPE
+            | Known::CONTENT_ENCODING
+            | Known::CONTENT_RANGE
+            | Known::SEC_WEBSOCKET_KEY
+            | Known::SEC_WEBSOCKET_ACCEPT
+    )
 }

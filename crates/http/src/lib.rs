@@ -26,7 +26,6 @@ pub use head::{
     CaseTable, CaseTableError, EditError, Field, FieldId, FieldIter, Head, Kind, ListValues, MAX_HEAD,
     RequestLine, StatusLine, Values,
 };
-pub use hop::{HOP_BY_HOP, is_hop_by_hop};
 pub use list::{List, Parameters, unquoted};
 pub use method::Method;
 pub use name::{Known, Name, NameRef};

@@ -2,6 +2,7 @@
 
 use super::{Head, Kind, Span};
 use crate::fields::{EDITED, Entry, PushError, REMOVED};
+use crate::hop::{is_of_one_hop, stays_though_named};
 use crate::method::Method;
 use crate::name::{Known, NameRef};
 use crate::status;
@@ -277,6 +278,19 @@ impl Head {
             }
         }
         removed
+    }
+
+    /// Removes the fields that are for one hop alone: those that always are, and those that `Connection` names (RFC 9110, 7.6.1), but what no
+    /// sender may have removed. `Connection` itself stays as it is. The cost is fields times members of `Connection`, so bound these.
+    pub fn remove_hop_by_hop(&mut self) {
+        for at in 0..self.fields.len() {
+            let Some(entry) = self.fields.get(at).filter(|entry| !entry.has(REMOVED)) else { continue };
+            let field = self.field_of(entry);
+            let named = || self.list_values(Known::CONNECTION).any(|option| option.eq_ignore_ascii_case(field.name));
+            if is_of_one_hop(field.known) || !stays_though_named(field.known) && named() {
+                self.remove_at(at);
+            }
+        }
     }
 
     fn remove_at(&mut self, at: usize) {

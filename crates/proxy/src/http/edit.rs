@@ -157,9 +157,9 @@ impl Told {
     }
 }
 
-/// One cookie of a `Cookie` field: where it begins, its name and its value.
+/// The cookies of a `Cookie` field, between semicolons or commas: names and values.
 fn cookies(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    List::separated_by(value, b';').filter_map(|pair| {
+    List::separated_by(value, b';').flat_map(List::new).filter_map(|pair| {
         let equals = pair.iter().position(|&byte| byte == b'=')?;
         Some((pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii()))
     })
