@@ -191,7 +191,7 @@ fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
         // All at once.
         for _ in 0..6 {
             clients.iter_mut().for_each(send);
-            let last = clients.iter_mut().map(answer).max();
+            let last = clients.iter_mut().map(answer_of).max();
             // An answer is with its client a moment before the connection can be used again.
             assert!(last.is_some_and(|last| last <= 2 * busy), "{maxconn}: connection {last:?} for {busy} clients");
         }

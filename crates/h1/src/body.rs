@@ -10,14 +10,15 @@ use crate::limits::Limits;
 use crate::lines::Refusal;
 use crate::message::Body;
 use crate::parse::{TrailerParser, request_error, response_error};
+use crate::write::Digits;
 use manylane_buf::{CLUSTER_SIZES, Chain, Cluster, MAX_CLUSTER, Segment};
 use manylane_http::Head;
 
 /// A chunk's data of fewer bytes in one segment is copied to what came before it, more is passed on by reference.
 const SMALL: usize = 1024;
 
-/// No size's line is longer, in bytes: digits, extension, line end.
-const LONGEST_LINE: usize = 16 + 256 + 2;
+/// No size's line is longer, in bytes: digits and line end; extensions are read over as they come.
+const LONGEST_LINE: usize = 16 + 2;
 
 #[derive(Debug)]
 enum State {
@@ -251,16 +252,24 @@ fn move_bytes(input: &mut Chain, n: usize, out: &mut Chain) -> Result<(), Refusa
 type Read = (usize, u64);
 
 /// Reads one segment and passes the chunks on as they are but for extensions, which are for the next hop only, up to the last size's line that is
-/// complete and not the last chunk's.
+/// complete and not the last chunk's. Of a line whose extension is cut the size is passed on, and the rest is read over when it comes.
 fn keep(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, Refusal> {
+    if chunks.extending().is_some() {
+        let read = chunks.read_extension(front)?;
+        chunks.saw_extension();
+        return Ok((read, 0));
+    }
     let before = *chunks;
     let mut data = 0;
     let (read, line) = chunks.read(front, |_, len| data += len as u64)?;
-    let last = chunks.is_last();
-    let keep = if chunks.rewind() || last { line } else { read };
+    let (last, cut) = (chunks.is_last(), chunks.extending());
+    let keep = if chunks.rewind() || last || cut.is_some() { line } else { read };
     if chunks.saw_extension() {
         without_extensions(before, front, keep, out)?;
-        return Ok((if last { read } else { keep }, data));
+        if let Some(size) = cut.filter(|size| *size > 0) {
+            out.append_together(&[Digits::default().hexadecimal(size), b"\r\n"], CLUSTER_SIZES[0]).map_err(no_memory)?;
+        }
+        return Ok((if last || cut.is_some() { read } else { keep }, data));
     }
     let kept = front.slice(0..keep).map_err(no_memory)?;
     out.push_back(kept).map_err(no_memory)?;

@@ -13,8 +13,9 @@
 use crate::error::Problem;
 use crate::lines::Refusal;
 
-/// Longest extension of one chunk, in bytes. Nobody uses them; without a bound they would be bytes that no length counts.
-const MAX_EXTENSION: u16 = 256;
+/// Longest extension of one chunk, in bytes: what HAProxy's buffer takes. They are read over as they come, never kept; without a bound
+/// they would be bytes that no length counts.
+const MAX_EXTENSION: u16 = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -22,8 +23,8 @@ enum State {
     Size { size: u64, digits: u8 },
     /// Behind the digits: so many bytes of an extension were seen, the last a space where `semicolon` must follow.
     Extension { size: u64, len: u16, semicolon: bool },
-    /// Behind the carriage return of the size's line.
-    SizeCr { size: u64 },
+    /// Behind the carriage return of the size's line, which has an extension.
+    SizeCr { size: u64, extended: bool },
     /// So many bytes of data are left; more than 0.
     Data(u64),
     /// Behind the data.
@@ -51,6 +52,12 @@ impl Chunks {
     pub(crate) fn new(padded: bool) -> Self {
         Self { state: NEXT, extended: false, padded, padding: None }
     }
+}
+
+/// Behind the first line feed, or the end.
+fn line_end(bytes: &[u8]) -> usize {
+    let end = manylane_buf::scan::find(bytes, 0, b'\n');
+    (end + 1).min(bytes.len())
 }
 
 const NEXT: State = State::Size { size: 0, digits: 0 };
@@ -179,7 +186,7 @@ impl Chunks {
                     Some(digit) => State::Size { size: size << 4 | digit, digits: digits + 1 },
                     None if digits == 0 => return Err((Problem::BadChunkSize, at)),
                     None => match byte {
-                        b'\r' => State::SizeCr { size },
+                        b'\r' => State::SizeCr { size, extended: false },
                         b';' | b' ' | b'\t' => {
                             self.extended = true;
                             State::Extension { size, len: 1, semicolon: byte != b';' }
@@ -193,7 +200,7 @@ impl Chunks {
                         if semicolon {
                             self.padding = self.padding.or(Some(at));
                         }
-                        State::SizeCr { size }
+                        State::SizeCr { size, extended: true }
                     }
                     b'\n' => return Err((Problem::BareLf, at)),
                     _ if len == MAX_EXTENSION => return Err((Problem::BadExtension, at)),
@@ -202,7 +209,7 @@ impl Chunks {
                     0x21..=0x7e if !semicolon => State::Extension { size, len: len + 1, semicolon },
                     _ => return Err((Problem::BadExtension, at)),
                 },
-                State::SizeCr { size } => match (byte, size) {
+                State::SizeCr { size, .. } => match (byte, size) {
                     (b'\n', 0) => {
                         self.state = State::Last;
                         return Ok((at + 1, line));
@@ -232,13 +239,28 @@ impl Chunks {
         Ok((at, line))
     }
 
-    /// Goes back to the start of a size's line of which not all was read. Whether there was one.
+    /// Goes back to the start of a size's line of which not all was read, but for one that an extension has begun in. Whether there was one.
     pub(crate) fn rewind(&mut self) -> bool {
-        let amid = matches!(self.state, State::Size { .. } | State::Extension { .. } | State::SizeCr { .. });
+        let amid = matches!(self.state, State::Size { .. } | State::SizeCr { extended: false, .. });
         if amid {
             self.state = NEXT;
         }
         amid
+    }
+
+    /// The size of the chunk in whose line an extension has begun that is not over.
+    pub(crate) fn extending(&self) -> Option<u64> {
+        match self.state {
+            State::Extension { size, .. } | State::SizeCr { size, extended: true } => Some(size),
+            _ => None,
+        }
+    }
+
+    /// Reads over an extension, up to its line's end. How many bytes that were.
+    pub(crate) fn read_extension(&mut self, bytes: &[u8]) -> Result<usize, Refusal> {
+        let end = line_end(bytes);
+        self.read(&bytes[..end], |_, _| {})?;
+        Ok(end)
     }
 
     /// `n` bytes of the present chunk's data went past; there are so many.

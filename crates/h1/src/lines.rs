@@ -187,7 +187,8 @@ fn check_form(target: &[u8], method: Method, limits: &Limits) -> Result<(), Prob
         Target { form: Form::Origin, .. } => true,
         Target { form: Form::Asterisk, .. } => method == Method::Options || limits.relaxed,
         Target { form: Form::Absolute, authority: Some(authority), .. } => {
-            !authority.is_empty() && is_host(authority)
+            let host = manylane_http::without_user(authority);
+            !host.is_empty() && is_host(host)
         }
         _ => false,
     };

@@ -293,19 +293,26 @@ impl Seen {
             self.connection = Connection { upgrade: self.connection.upgrade, ..self.proxy_connection };
         }
         let (Some(authority), Some((at, len))) = (target.authority, self.host) else { return Ok(()) };
+        if limits.relaxed {
+            return Ok(());
+        }
         let default: &[u8] = match target.scheme {
             Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => b"80",
             Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => b"443",
             _ => b"",
         };
         let host = &bytes[at..at + len];
-        let ((name, port), (host_name, host_port)) = (lines::split_port(authority), lines::split_port(host));
+        let (name, port) = lines::split_port(manylane_http::without_user(authority));
+        let (host_name, host_port) = lines::split_port(host);
         let port_or_default = |port: Option<&[u8]>| match port {
             None | Some([]) => default.to_owned(),
             Some(port) => port.to_owned(),
         };
-        let connect_default = target.form == Form::Authority && host_port.is_none(); // its port is in the target only
-        let same_port = connect_default || port_or_default(port) == port_or_default(host_port);
+        let same_port = match host_port {
+            // Without a scheme only these are ports that a name without one may mean.
+            None | Some([]) if target.form == Form::Authority => matches!(port, Some(b"80" | b"443")),
+            _ => port_or_default(port) == port_or_default(host_port),
+        };
         if name.eq_ignore_ascii_case(host_name) && same_port { Ok(()) } else { Err((Problem::OtherHost, at)) }
     }
 

@@ -12,9 +12,7 @@ use crate::lines::{self, Lines, Refusal};
 use crate::message::{Asked, Body, Connection, Seen, is_bodyless};
 use crate::write::{Digits, end_hop};
 use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
-use manylane_http::{
-    EditError, Fields, Form, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Target, Version,
-};
+use manylane_http::{EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
 
 /// A request's head, and what it says about what follows.
 #[derive(Debug)]
@@ -199,13 +197,6 @@ fn is_own(text: &[u8], version: Version) -> bool {
         Some(rest) => !rest.first().is_some_and(u8::is_ascii_digit),
         None => !text.starts_with(b"HTTP/"),
     }
-}
-
-/// `http://host` is `http://host/` (RFC 9110, 4.2.3).
-#[cold]
-fn complete_path(head: &mut Head) -> Result<(), EditError> {
-    let bare = matches!(head.target_parts(), Target { form: Form::Absolute, path: Some([]), query: None, .. });
-    if bare { head.set_path(b"/") } else { Ok(()) }
 }
 
 /// What differs between requests and responses.
@@ -452,8 +443,8 @@ impl RequestParser {
             if line.kind == Method::Connect && seen.is_measured() {
                 head.remove_fields(Known::CONTENT_LENGTH);
             }
-            if line.kind != Method::Options && head.target().first() != Some(&b'/') {
-                complete_path(&mut head).map_err(|_| request_error((Problem::NoMemory, 0)))?;
+            if line.kind == Method::Connect || head.target().first() != Some(&b'/') {
+                head.normalize_target().map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }
             if seen.hop_by_hop {
                 end_hop(&mut head, seen.te_trailers).map_err(|_| request_error((Problem::NoMemory, 0)))?;

@@ -211,6 +211,10 @@ impl Digits {
         self.write(number, 10)
     }
 
+    pub(crate) fn hexadecimal(&mut self, number: u64) -> &[u8] {
+        self.write(number, 16)
+    }
+
     fn write(&mut self, mut number: u64, base: u64) -> &[u8] {
         let mut at = self.0.len();
         loop {
@@ -288,7 +292,7 @@ impl BodyWriter {
     fn size_line(&mut self, len: u64) -> Result<Segment, WriteError> {
         let mut digits = Digits::default();
         let before: &[u8] = if self.open { b"\r\n" } else { b"" };
-        let size = digits.write(len, 16);
+        let size = digits.hexadecimal(len);
         let n = before.len() + size.len() + 2;
         // Behind a size that was sent already there is room, which is this lane's to fill.
         self.sizes.append_together(&[before, size, b"\r\n"], 2048).map_err(|_| WriteError::NoMemory)?;

@@ -131,7 +131,7 @@ fn first_lines_that_are_not_exactly_so_are_refused() {
         ("GET a HTTP/1.1", TargetForm, 4),
         ("GET * HTTP/1.1", TargetForm, 4),
         ("GET http:// HTTP/1.1", TargetForm, 4),
-        ("GET http://u@a/ HTTP/1.1", TargetForm, 4),
+        ("GET http://u@/ HTTP/1.1", TargetForm, 4),
         ("GET http://a:b/ HTTP/1.1", TargetForm, 4),
         ("CONNECT / HTTP/1.1", TargetForm, 8),
         ("CONNECT a HTTP/1.1", TargetForm, 8),
@@ -432,7 +432,7 @@ fn chunks_that_could_be_read_differently_are_refused() {
     for &(bytes, status, problem) in table {
         assert_eq!(chunked(bytes.as_bytes()), Err((status, problem)), "{}", bytes.escape_debug());
     }
-    let long = format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(300));
+    let long = format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(16_384));
     assert_eq!(chunked(long.as_bytes()), Err((400, BadExtension)));
     let trailers = format!("0\r\nX: {}\r\n\r\n", "x".repeat(16_000));
     assert_eq!(chunked(trailers.as_bytes()), Err((431, TooLargeTrailers)));
@@ -520,4 +520,52 @@ fn connection_names_few_fields() {
     let named = |n: usize| with(&format!("Connection: close{}\r\n", ", x".repeat(n)));
     assert_eq!(request(&named(64), Limits::default()), Ok(Some(Body::None)));
     assert_eq!(request(&named(65), Limits::default()).map_err(|(status, problem, _)| (status, problem)), Err((400, Problem::TooManyOptions)));
+}
+
+/// What HAProxy 3.2 makes of targets with a host, and of `Host`, as run; none: 400.
+#[test]
+fn targets_with_a_host_have_one_form() {
+    type Row = (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>);
+    let table: &[Row] = &[
+        ("GET", "http://a", "a", Some(("http://a/", "a"))),
+        ("GET", "http://a:80", "a", Some(("http://a/", "a"))),
+        ("GET", "http://a:80/x", "a:80", Some(("http://a/x", "a"))),
+        ("GET", "http://a:/x", "a", Some(("http://a/x", "a"))),
+        ("GET", "https://a:443/", "a:443", Some(("https://a/", "a"))),
+        ("GET", "http://u@a/x", "a", Some(("http://u@a/x", "a"))),
+        ("GET", "http://u:p@a:80", "a", Some(("http://u:p@a/", "a"))),
+        ("GET", "http://a?c=d", "a", Some(("http://a?c=d", "a"))),
+        ("GET", "http://a:80?c=d", "a", Some(("http://a?c=d", "a"))),
+        ("GET", "http://a:8080", "a:8080", Some(("http://a:8080/", "a:8080"))),
+        ("GET", "http://a/x", "a:80", Some(("http://a/x", "a:80"))),
+        ("GET", "http://a/x", "A:", Some(("http://a/x", "A:"))),
+        ("GET", "http://a:8080/", "a", None),
+        ("GET", "http://a/", "b", None),
+        ("OPTIONS", "http://a", "a", Some(("http://a", "a"))),
+        ("CONNECT", "a:443", "a", Some(("a:443", "a"))),
+        ("CONNECT", "a:443", "a:443", Some(("a:443", "a"))),
+        ("CONNECT", "a:80", "a:", Some(("a:80", "a:"))),
+        ("CONNECT", "a:8443", "a:8443", Some(("a:8443", "a:8443"))),
+        ("CONNECT", "a:8443", "a", None),
+        ("CONNECT", "a:", "a", None),
+    ];
+    for &(method, target, host, expected) in table {
+        let mut input = Chain::new();
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        input.append(head.as_bytes()).expect("memory");
+        let parsed = RequestParser::new(Limits::default()).parse(&mut input);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        let found = match parsed {
+            Ok(request) => {
+                let head = request.expect("all of it is there").head;
+                Some((text(head.target()), text(head.value(manylane_http::Known::HOST).expect("it has one"))))
+            }
+            Err(error) => {
+                assert_eq!(error.status, 400);
+                None
+            }
+        };
+        let expected = expected.map(|(target, host)| (target.to_owned(), host.to_owned()));
+        assert_eq!(found, expected, "{method} {target}, Host: {host}");
+    }
 }

@@ -13,6 +13,15 @@ pub fn split_host_port(host: &[u8]) -> (&[u8], Option<&[u8]>) {
     if port.iter().all(u8::is_ascii_digit) { (name, Some(port)) } else { (host, None) }
 }
 
+/// The authority without its user information.
+///
+/// ```
+/// assert_eq!(manylane_http::without_user(b"user:secret@a.example:80"), b"a.example:80");
+/// ```
+pub fn without_user(authority: &[u8]) -> &[u8] {
+    memchr::memrchr(b'@', authority).map_or(authority, |at| &authority[at + 1..])
+}
+
 /// The host without its port, if that is the one its scheme has anyway (RFC 3986, 6.2.3): 80 for `http`, 443 for `https`.
 pub fn without_default_port<'a>(scheme: &[u8], host: &'a [u8]) -> &'a [u8] {
     match split_host_port(host) {

@@ -1,7 +1,7 @@
 //! Cookies (RFC 6265): those a request carries, and the one that a `Set-Cookie` sets. Read leniently, as servers do; positions are kept
 //! so that one can be changed in place.
 
-use crate::list::find_outside_quotes;
+use crate::list::find_either_outside_quotes;
 use crate::syntax::trim;
 use std::ops::Range;
 
@@ -18,7 +18,15 @@ pub struct Cookie<'a> {
     pub value_at: Range<usize>,
 }
 
-/// The cookies of one `Cookie` field: `name=value` between semicolons. Parts without a name are left out.
+impl Cookie<'_> {
+    /// Whether it has an equals sign; HAProxy does not see those without.
+    pub fn is_pair(&self) -> bool {
+        self.value_at.start > self.at.start + self.name.len()
+    }
+}
+
+/// The cookies of one `Cookie` field: `name=value` between semicolons or, as some clients write and HAProxy reads, commas. Parts without a
+/// name are left out.
 #[derive(Clone, Debug)]
 pub struct Cookies<'a> {
     value: &'a [u8],
@@ -45,7 +53,7 @@ impl<'a> Iterator for Cookies<'a> {
     fn next(&mut self) -> Option<Cookie<'a>> {
         while self.at < self.value.len() {
             let start = self.at;
-            let len = find_outside_quotes(&self.value[start..], b';');
+            let len = find_either_outside_quotes(&self.value[start..], b";,");
             self.at = start + len + 1;
             if let Some(cookie) = cookie(self.value, start..start + len) {
                 return Some(cookie);
@@ -55,9 +63,9 @@ impl<'a> Iterator for Cookies<'a> {
     }
 }
 
-/// The cookie that a `Set-Cookie` field's value sets; its attributes follow, from the first semicolon on.
+/// The cookie that a `Set-Cookie` field's value sets; its attributes follow, from the first semicolon or comma on.
 pub fn set_cookie(value: &[u8]) -> Option<Cookie<'_>> {
-    cookie(value, 0..find_outside_quotes(value, b';'))
+    cookie(value, 0..find_either_outside_quotes(value, b";,"))
 }
 
 fn cookie(value: &[u8], part: Range<usize>) -> Option<Cookie<'_>> {
@@ -94,11 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_cut_at_semicolons() {
+    fn cookies_are_cut_at_semicolons_and_commas() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(all(""), []);
         assert_eq!(all("a=b"), [pair("a", "b")]);
         assert_eq!(all(" a = b ;; c=d=e;f; =x;"), [pair("a", "b"), pair("c", "d=e"), pair("f", "")]);
+        assert_eq!(all("a=1, b=2"), [pair("a", "1"), pair("b", "2")]);
+        assert_eq!(all(",a=1 ,b=\"2,3\";c"), [pair("a", "1"), pair("b", "\"2,3\""), pair("c", "")]);
         assert_eq!(all("a=\"b;c\"; d=\"e"), [pair("a", "\"b;c\""), pair("d", "\"e")]);
     }
 

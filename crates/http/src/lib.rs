@@ -17,7 +17,7 @@ pub mod syntax;
 mod target;
 mod version;
 
-pub use authority::{split_host_port, without_default_port};
+pub use authority::{split_host_port, without_default_port, without_user};
 pub use connauth::names_connection_scheme;
 pub use cookie::{Cookie, Cookies, set_cookie};
 pub use date::{DATE_LEN, DateCache, format_date, parse_date};

@@ -8,18 +8,27 @@ pub(crate) fn find_outside_quotes(bytes: &[u8], separator: u8) -> usize {
     match memchr::memchr2(separator, b'"', bytes) {
         None => bytes.len(),
         Some(at) if bytes[at] == separator => at,
-        Some(at) => behind_quotes(bytes, at, separator),
+        Some(at) => behind_quotes(bytes, at, |byte| byte == separator),
+    }
+}
+
+/// Where the first of two separators outside of a quoted string is.
+pub(crate) fn find_either_outside_quotes(bytes: &[u8], separators: &[u8; 2]) -> usize {
+    match memchr::memchr3(separators[0], separators[1], b'"', bytes) {
+        None => bytes.len(),
+        Some(at) if bytes[at] != b'"' => at,
+        Some(at) => behind_quotes(bytes, at, |byte| separators.contains(&byte)),
     }
 }
 
 /// As [`find_outside_quotes`], from the quote at `at` on.
-fn behind_quotes(bytes: &[u8], mut at: usize, separator: u8) -> usize {
+fn behind_quotes(bytes: &[u8], mut at: usize, separates: impl Fn(u8) -> bool) -> usize {
     let mut quoted = false;
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'"' => quoted = !quoted,
             b'\\' if quoted => at += 1,
-            _ if byte == separator && !quoted => return at,
+            _ if !quoted && separates(byte) => return at,
             _ => {}
         }
         at += 1;

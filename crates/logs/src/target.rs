@@ -92,8 +92,7 @@ pub struct TargetSpec {
     pub sink: Sink,
     /// `format`
     pub format: Format,
-    /// `len`: bytes of a line, [`MIN_LENGTH`] to [`MAX_LENGTH`]; 1024 is usual. As in HAProxy the end of line is one of them where the line is raw or goes to a
-    /// descriptor that is written to, and comes on top elsewhere.
+    /// `len`: bytes of a line with its end, [`MIN_LENGTH`] to [`MAX_LENGTH`]; 1024 is usual.
     pub length: usize,
     /// Where it comes from.
     pub facility: Facility,
@@ -259,12 +258,11 @@ impl Target {
                 }
             },
         };
-        let counts_end = spec.format == Format::Raw || matches!(way, Way::Descriptor(_));
         Ok(Self {
             way,
             framing,
             format: spec.format,
-            length: spec.length - usize::from(counts_end),
+            length: spec.length - 1,
             facility: spec.facility,
             level: spec.level,
             min_level: spec.min_level,

@@ -323,13 +323,10 @@ fn cookies<'x, R>(
 ) -> ControlFlow<R> {
     let field = if side == Direction::Request { Known::COOKIE } else { Known::SET_COOKIE };
     for value in head.values(field) {
-        // Old clients put commas between them (RFC 2965, 3.3.4).
-        let (take, within) = if side == Direction::Request { (usize::MAX, b',') } else { (1, b';') };
-        let parts = manylane_http::List::separated_by(value, b';').take(take);
-        for part in parts.flat_map(|part| manylane_http::List::separated_by(part, within)) {
-            let Some(equals) = memchr::memchr(b'=', part) else { continue };
-            if name.is_none_or(|name| name == part[..equals].trim_ascii()) {
-                visit(part[equals + 1..].trim_ascii())?;
+        let take = if side == Direction::Request { usize::MAX } else { 1 };
+        for cookie in manylane_http::Cookies::new(value).take(take) {
+            if cookie.is_pair() && name.is_none_or(|name| name == cookie.name) {
+                visit(cookie.value)?;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Changing a head: what is new goes into the edits, the original stays.
 
 use super::{Head, Kind, Span};
+use crate::authority::{split_host_port, without_default_port, without_user};
 use crate::fields::{EDITED, Entry, PushError, REMOVED};
 use crate::hop::{is_of_one_hop, stays_though_named};
 use crate::method::Method;
@@ -13,6 +14,9 @@ use manylane_pool::AllocError;
 use std::fmt;
 
 use super::read::Field;
+
+/// No name of a host is longer, in bytes (RFC 1035, 2.3.4).
+const MAX_NAME: usize = 255;
 
 /// Why an edit was refused. The head is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +106,44 @@ impl Head {
             self.set_host(authority)?;
         }
         Ok(())
+    }
+
+    /// Puts the target of a parsed request into the one form that HAProxy gives it, and `Host` with it. In absolute form a port that the scheme
+    /// has anyway, or that is empty, goes, and an empty path becomes `/` where there is no query and the method is not `OPTIONS`. Of a
+    /// `CONNECT` the target stays, and ports 80 and 443 go from `Host`.
+    ///
+    /// # Errors
+    /// [`EditError`]
+    pub fn normalize_target(&mut self) -> Result<(), EditError> {
+        let line = self.target_bytes();
+        match Target::of(&line, self.line.method) {
+            Target {
+                form: Form::Absolute,
+                scheme: Some(scheme),
+                authority: Some(authority),
+                path: Some(path),
+                query,
+            } => {
+                let bare = without_default_port(scheme, authority);
+                let rootless = path.is_empty() && query.is_none() && self.line.method != Method::Options;
+                if bare.len() == authority.len() && !rootless {
+                    return Ok(());
+                }
+                let (before, behind) = line.split_at(scheme.len() + 3 + authority.len());
+                let before = &before[..before.len() - authority.len()];
+                self.write_target(&[before, bare, if rootless { b"/" } else { b"" }, behind])?;
+                if self.has(Known::HOST) { self.set_host(without_user(bare)) } else { Ok(()) }
+            }
+            Target { form: Form::Authority, .. } => {
+                let host = self.value(Known::HOST).map(split_host_port);
+                let Some((name, Some(b"80" | b"443"))) = host else { return Ok(()) };
+                let (len, mut copy) = (name.len(), [0; MAX_NAME]);
+                let Some(room) = copy.get_mut(..len) else { return Ok(()) };
+                room.copy_from_slice(name);
+                self.set_host(&copy[..len])
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Replaces the path and leaves scheme, authority and query. `*` is replaced as a whole.

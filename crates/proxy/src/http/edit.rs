@@ -6,7 +6,7 @@ use crate::session::Client;
 use manylane_balance::Index;
 use manylane_config::tree::CookieMode;
 use manylane_h1::Persist;
-use manylane_http::{EditError, Head, Known, List, Method, Version};
+use manylane_http::{Cookies, EditError, Head, Known, Method, Version};
 use std::fmt::Write;
 
 /// `option forwardfor` and `option originalto`. The backend's own count before the frontend's.
@@ -157,20 +157,13 @@ impl Told {
     }
 }
 
-/// The cookies of a `Cookie` field, between semicolons or commas: names and values.
-fn cookies(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    List::separated_by(value, b';').flat_map(List::new).filter_map(|pair| {
-        let equals = pair.iter().position(|&byte| byte == b'=')?;
-        Some((pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii()))
-    })
-}
-
 /// Which server a request's cookie names.
 pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) -> Told {
     let mut told = Told::default();
     for value in head.values(Known::COOKIE) {
-        for (name, value) in cookies(value) {
-            if name != &*cookie.name || told.there {
+        for found in Cookies::new(value) {
+            let value = found.value;
+            if !found.is_pair() || found.name != &*cookie.name || told.there {
                 continue;
             }
             told.there = true;
@@ -207,8 +200,9 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
         let Some(field) = head.field(id) else { continue };
         let mut kept = Bytes::new();
         let mut changed = false;
-        for (name, value) in cookies(field.value) {
-            let value = match (name == &*cookie.name, prefix) {
+        for found in Cookies::new(field.value) {
+            let (before, value) = (found.at.start..found.value_at.start, found.value);
+            let value = match (found.is_pair() && found.name == &*cookie.name, prefix) {
                 (true, false) => {
                     changed = true;
                     continue;
@@ -225,8 +219,7 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
             if !kept.as_slice().is_empty() {
                 kept.put(b"; ");
             }
-            kept.put(name);
-            kept.put(b"=");
+            kept.put(&field.value[before]);
             kept.put(value);
         }
         if !changed {
