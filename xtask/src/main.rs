@@ -2,6 +2,7 @@
 
 mod features;
 mod finding;
+mod form;
 mod locks;
 mod manifests;
 mod rooms;
@@ -25,7 +26,7 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Verify what the compiler does not: arrows between rooms, the door to shared memory, unsafe, manifests
+    /// Verify what the compiler does not: form, arrows between rooms, the door to shared memory, unsafe, manifests
     Check,
     /// Type-check every feature of every crate alone, so that none needs another without saying so
     EachFeature,
@@ -63,7 +64,9 @@ fn load(root: &std::path::Path) -> Result<Metadata, String> {
 fn check(workspace: &Metadata) -> Result<bool, String> {
     let mut findings = manifests::check(workspace)?;
     let files = sources::check(workspace, &mut findings)?;
-    locks::check(workspace.workspace_root.as_std_path(), &mut findings);
+    let root = workspace.workspace_root.as_std_path();
+    locks::check(root, &mut findings);
+    form::check(root, &mut findings)?;
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -19,6 +19,7 @@ impl Tree {
                         manylane-pool = { path = \"crates/pool\" }\nmanylane-stats = { path = \"crates/stats\" }\n\
                         loom = \"0.7\" # exhaustive interleavings\n";
         tree.write("Cargo.toml", manifest);
+        tree.write("rustfmt.toml", "disable_all_formatting = true\n"); // for most tests
         for room in ["pool", "stats"] {
             tree.write(&format!("crates/{room}/Cargo.toml"), &manifest_of(room, ""));
             tree.write(&format!("crates/{room}/README.md"), "# A room\n");
@@ -406,4 +407,20 @@ fn a_lock_file_beside_the_workspace_fits_its_manifest() {
     tree.finds(&[
         "fuzz/Cargo.lock:1:1: it does not fit the manifests: run `cargo metadata --offline` in `fuzz` and commit it",
     ]);
+}
+
+#[test]
+fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
+    let tree = Tree::new("form");
+    tree.write("rustfmt.toml", "max_width = 40\n");
+    tree.code("pool", "\nmod seen;\n").write("crates/pool/src/seen.rs", "fn f() {}\n").finds(&[]);
+    tree.write("crates/pool/src/seen.rs", "fn f() {}\n\nfn g( ) {}\n");
+    tree.finds(&["crates/pool/src/seen.rs:1:1: rustfmt would change this: run `cargo fmt --all`"]);
+    tree.write("crates/pool/src/seen.rs", "// A comment of more than forty characters.\n");
+    tree.finds(&["crates/pool/src/seen.rs:1:41: a line of 43 characters; break it, 40 fit"]);
+    tree.write("crates/pool/src/seen.rs", "fn f() {}\n");
+    let hiding = "\nmacro_rules! all {\n    ($m:item) => {\n        $m\n    };\n}\n\nall! { mod hidden; }\n";
+    tree.code("stats", hiding).write("crates/stats/src/hidden.rs", "fn f() {}\n");
+    let unseen = "rustfmt does not see this file: declare its module outside of macros";
+    tree.finds(&[&format!("crates/stats/src/hidden.rs:1:1: {unseen}")]);
 }

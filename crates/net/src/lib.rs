@@ -8,33 +8,52 @@ pub mod proxy_protocol;
 pub use address::{Address, AddressError, Rules};
 pub use loads::{Balance, LOOKED_AT_ALL, Presence, SLACK, Seat, load};
 
-/// All that makes system calls. There is nothing in them that lanes share, so nothing to model.
-macro_rules! sockets {
-    ($($item:item)*) => { $(#[cfg(not(any(loom, manylane_sim)))] $item)* };
-}
+// What makes system calls is left out of models and simulations: lanes share nothing in it.
+#[cfg(not(any(loom, manylane_sim)))]
+mod adopt;
+#[cfg(not(any(loom, manylane_sim)))]
+mod apply;
+#[cfg(not(any(loom, manylane_sim)))]
+mod connect;
+#[cfg(not(any(loom, manylane_sim)))]
+mod connection;
+#[cfg(not(any(loom, manylane_sim)))]
+mod endpoint;
+#[cfg(not(any(loom, manylane_sim)))]
+mod error;
+#[cfg(not(any(loom, manylane_sim)))]
+pub mod hand_over;
+#[cfg(not(any(loom, manylane_sim)))]
+mod listen;
+#[cfg(not(any(loom, manylane_sim)))]
+mod options;
+#[cfg(not(any(loom, manylane_sim)))]
+mod serve;
+#[cfg(not(any(loom, manylane_sim)))]
+mod splice;
+#[cfg(not(any(loom, manylane_sim)))]
+mod unix_file;
 
-sockets! {
-    mod adopt;
-    mod apply;
-    mod connect;
-    mod connection;
-    mod endpoint;
-    mod error;
-    pub mod hand_over;
-    mod listen;
-    mod options;
-    mod serve;
-    mod splice;
-    mod unix_file;
-
-    pub use adopt::Begun;
-    pub use connect::{Connector, PORTS_TRIED, Served};
-    pub use connection::{Connection, Incoming, LocalStream, TransferError};
-    pub use endpoint::{Endpoint, NotAnEndpoint};
-    pub use error::{Purpose, SocketError, Step};
-    pub use hand_over::HandedOver;
-    pub use listen::{AcceptError, Acceptor, Bound, Rest, TAKEN_AT_END, bind_datagrams, is_local, listen, listen_or_take, listen_sharded};
-    pub use options::*;
-    pub use serve::{Serving, Spread, SpreadReport, spread_report};
-    pub use splice::{Expected, SPLICE_FROM, SplicePolicy};
-}
+#[cfg(not(any(loom, manylane_sim)))]
+pub use adopt::Begun;
+#[cfg(not(any(loom, manylane_sim)))]
+pub use connect::{Connector, PORTS_TRIED, Served};
+#[cfg(not(any(loom, manylane_sim)))]
+pub use connection::{Connection, Incoming, LocalStream, TransferError};
+#[cfg(not(any(loom, manylane_sim)))]
+pub use endpoint::{Endpoint, NotAnEndpoint};
+#[cfg(not(any(loom, manylane_sim)))]
+pub use error::{Purpose, SocketError, Step};
+#[cfg(not(any(loom, manylane_sim)))]
+pub use hand_over::HandedOver;
+#[cfg(not(any(loom, manylane_sim)))]
+pub use listen::{
+    AcceptError, Acceptor, Bound, Rest, TAKEN_AT_END, bind_datagrams, is_local, listen, listen_or_take,
+    listen_sharded,
+};
+#[cfg(not(any(loom, manylane_sim)))]
+pub use options::*;
+#[cfg(not(any(loom, manylane_sim)))]
+pub use serve::{Serving, Spread, SpreadReport, spread_report};
+#[cfg(not(any(loom, manylane_sim)))]
+pub use splice::{Expected, SPLICE_FROM, SplicePolicy};

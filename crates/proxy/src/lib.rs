@@ -10,35 +10,50 @@ pub use places::Places;
 pub use rate::Rate;
 pub use told::{News, Told};
 
-/// All that makes system calls. What lanes share in it is in the rooms below.
-macro_rules! sockets {
-    ($($item:item)*) => { $(#[cfg(not(any(loom, manylane_sim)))] $item)* };
-}
+// What makes system calls is left out of models and simulations; what lanes share in it is in the rooms
+// below.
+#[cfg(not(any(loom, manylane_sim)))]
+pub mod counts;
+#[cfg(not(any(loom, manylane_sim)))]
+mod flow;
+#[cfg(not(any(loom, manylane_sim)))]
+pub mod generation;
+#[cfg(not(any(loom, manylane_sim)))]
+mod http;
+#[cfg(not(any(loom, manylane_sim)))]
+pub mod invalid;
+#[cfg(not(any(loom, manylane_sim)))]
+mod log;
+#[cfg(not(any(loom, manylane_sim)))]
+pub mod pages;
+#[cfg(not(any(loom, manylane_sim)))]
+mod panics;
+#[cfg(not(any(loom, manylane_sim)))]
+mod rules;
+#[cfg(not(any(loom, manylane_sim)))]
+mod run;
+#[cfg(not(any(loom, manylane_sim)))]
+mod server;
+#[cfg(not(any(loom, manylane_sim)))]
+mod session;
+#[cfg(not(any(loom, manylane_sim)))]
+mod tcp;
+#[cfg(not(any(loom, manylane_sim)))]
+mod termination;
+#[cfg(not(any(loom, manylane_sim)))]
+pub mod vitals;
 
-sockets! {
-    pub mod counts;
-    mod flow;
-    pub mod generation;
-    mod http;
-    pub mod invalid;
-    mod log;
-    pub mod pages;
-    mod panics;
-    mod rules;
-    mod run;
-    mod server;
-    mod session;
-    mod tcp;
-    mod termination;
-    pub mod vitals;
+#[cfg(not(any(loom, manylane_sim)))]
+pub use generation::Generation;
+#[cfg(not(any(loom, manylane_sim)))]
+pub use run::{
+    AtWork, Backlogs, Beside, BindFailure, BoundListener, Cursor, Local, NotRenamed, Relocated, Slice,
+    accept, administer, answer, bind, bind_beside, bind_listener, bound, change, end_stream, end_streams,
+    find, listen_again, panic_stream, relocate, rename, set_gate, set_maxconn, set_weight, slice, warn,
+};
+#[cfg(not(any(loom, manylane_sim)))]
+pub use termination::{Cause, Phase, Termination};
 
-    pub use generation::Generation;
-    pub use run::{
-        Backlogs, Beside, BindFailure, BoundListener, Local, NotRenamed, Relocated, accept, administer, answer, bind, bind_beside, bind_listener, bound, change, end_stream, end_streams, find, listen_again, panic_stream, set_gate, set_maxconn, set_weight,
-        relocate, rename, slice, warn, AtWork, Cursor, Slice,
-    };
-    pub use termination::{Cause, Phase, Termination};
-
-    /// Lanes of a process at most.
-    pub const MOST_LANES: usize = 1024;
-}
+#[cfg(not(any(loom, manylane_sim)))]
+/// Lanes of a process at most.
+pub const MOST_LANES: usize = 1024;

@@ -76,7 +76,7 @@ impl Source {
 }
 
 /// Files below `folder` with one of the extensions, leaving out what builds and fuzzers leave behind.
-fn texts(folder: &Path, extensions: &'static [&str]) -> impl Iterator<Item = PathBuf> {
+pub(crate) fn texts(folder: &Path, extensions: &'static [&str]) -> impl Iterator<Item = PathBuf> {
     const LEFT_BEHIND: [&str; 3] = ["target", "corpus", "artifacts"];
     WalkDir::new(folder)
         .sort_by_file_name()
