@@ -25,13 +25,8 @@ SIMULATED := --workspace --exclude xtask --exclude manylane --exclude manylane-t
 GLOBAL_LISTS := --package manylane-pool --features global-pools --test loom_pool global_lists
 # Their budget, likewise.
 GLOBAL_BUDGET := --package manylane-pool --features global-pools --test sim_pool global_lists
-# Those that have features to turn on.
-FEATURED := $(addprefix --package ,$(shell sed -sn '1,/^version/s/^name = "\(.*\)"$$/\1/p' $$(grep -l '^\[features\]' crates/*/Cargo.toml)))
-
-# Tests that take the driver which the environment names: those of the program and of `net`. They are picked by name out of all that `test-release`
-# has built, since fewer packages would have fewer features, and be built again for that.
-BY_DRIVER := $(addprefix --test ,$(shell sed -n '/^\[\[test\]\]/{n;s/^name = "\(.*\)"$$/\1/p}' crates/manylane/Cargo.toml) \
-	$(basename $(notdir $(wildcard crates/net/tests/*.rs))))
+# Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the debug build.
+ALONE := $(addprefix --exclude manylane-,check config expr h1 http resolve sim)
 
 FUZZ_SECONDS ?= 60
 # Of the long run: what ends a model that does not end by itself, cases of each property, and a fuzz target.
@@ -39,7 +34,7 @@ LONG_MODEL_SECONDS ?= 30
 LONG_CASES ?= 20000
 LONG_FUZZ_SECONDS ?= 120
 
-.PHONY: help setup run examples scale test test-debug test-release test-features test-models test-budgets test-long long-models \
+.PHONY: help setup run examples scale test test-form test-debug test-release test-models test-budgets test-long long-models \
 	long-properties long-budgets long-soak long-faults long-reloads long-fuzz tsan check bench fuzz doc deb install
 
 help: ## list what can be made
@@ -61,23 +56,20 @@ scale: setup ## the scaling demonstration: real threads here, simulated cores up
 
 test: ## everything that must hold, within bounds: what CI runs
 	@scripts/setup test
-	@$(MAKE) --no-print-directory test-models test-budgets test-release test-drivers test-features test-debug
-	cargo xtask check
+	@$(MAKE) --no-print-directory test-form test-models test-budgets test-release test-debug
 	@scripts/not-shown
 
-test-debug: ## unit, property, stress and documentation tests, with lock ranks checked and freed memory poisoned
-	cargo test --workspace
+test-form: ## format, lints, rooms and arrows: what takes a minute comes first
+	cargo xtask check
+	cargo clippy --workspace --all-targets -- -D warnings
 
-test-release: ## the same at full speed, where races are narrower
-	cargo test --profile stress $(LIBRARIES) --features manylane-pool/fault-injection --tests
+test-debug: ## unit, property, stress, end-to-end and documentation tests with all features and io_uring, lock ranks checked, freed memory poisoned
+	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then export MANYLANE_DRIVER=io_uring; \
+	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
+	cargo test --workspace --all-features
 
-test-drivers: ## the tests of the program and of net with io_uring; elsewhere they take epoll, and those of io both
-	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then \
-		MANYLANE_DRIVER=io_uring cargo test --profile stress $(LIBRARIES) --features manylane-pool/fault-injection $(BY_DRIVER); \
-	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi
-
-test-features: ## the crates that have features, with all of them
-	cargo test $(FEATURED) --all-features
+test-release: ## the rooms where lanes meet, and the program end to end, with epoll, as they ship, at full speed, where races are narrower
+	cargo test --profile stress $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test --profile model $(MODELLED) --test 'loom_*'

@@ -54,6 +54,6 @@ pub use run::{
 #[cfg(not(any(loom, manylane_sim)))]
 pub use termination::{Cause, Phase, Termination};
 
-#[cfg(not(any(loom, manylane_sim)))]
 /// Lanes of a process at most.
+#[cfg(not(any(loom, manylane_sim)))]
 pub const MOST_LANES: usize = 1024;
